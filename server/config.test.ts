@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { test } from 'node:test';
+import { ConfigError, isLoopback, loadConfig } from './config.ts';
+
+const key = (id: string) => `${id}:${randomBytes(32).toString('base64')}`;
+const faultsOf = (env: Record<string, string>): string[] => {
+  try {
+    loadConfig(env, false);
+    return [];
+  } catch (error) {
+    assert.ok(error instanceof ConfigError);
+    return error.faults;
+  }
+};
+
+test('an empty environment gives the defaults, with the sandbox on', () => {
+  const config = loadConfig({}, false);
+  assert.equal(config.host, '127.0.0.1');
+  assert.equal(config.port, 3003);
+  assert.equal(config.baseUrl, 'http://localhost:3003');
+  assert.equal(config.databaseUrl, undefined);
+  assert.equal(config.brand.word, 'trellis');
+  assert.deepEqual(config.sandbox, { port: 3004, url: 'http://localhost:3004', controlKey: undefined });
+  assert.equal(config.logFormat, 'json');
+});
+
+test('all faults are told in one message', () => {
+  const faults = faultsOf({
+    PORT: '70000',
+    BASE_URL: 'ftp://x',
+    TRELLIS_BRAND: 'Nope!',
+    LOG_LEVEL: 'loud',
+    TRELLIS_OUTBOUND_ALLOW: '10.0.0.0',
+    DATABASE_URL: 'postgres://localhost/x',
+  });
+  for (const name of [
+    'PORT',
+    'BASE_URL',
+    'TRELLIS_BRAND',
+    'LOG_LEVEL',
+    'TRELLIS_OUTBOUND_ALLOW',
+    'TRELLIS_ENCRYPTION_KEYS',
+  ]) {
+    assert.ok(
+      faults.some((fault) => fault.startsWith(name)),
+      `${name} in ${faults.join(' | ')}`,
+    );
+  }
+});
+
+test('a faulty encryption key is refused without repeating it', () => {
+  const short = randomBytes(31).toString('base64');
+  const faults = faultsOf({ TRELLIS_ENCRYPTION_KEYS: `a:${short},${key('b')},${key('b')},bad` });
+  assert.equal(faults.length, 3);
+  assert.ok(faults.every((fault) => !fault.includes(short)));
+});
+
+test('the first encryption key is the one that seals', () => {
+  const config = loadConfig({ TRELLIS_ENCRYPTION_KEYS: `${key('new')},${key('old')}` }, false);
+  assert.deepEqual(
+    config.encryptionKeys?.map(({ id }) => id),
+    ['new', 'old'],
+  );
+});
+
+test('the sandbox is off where it could be reached from outside, unless a control key guards it', () => {
+  for (const env of [
+    { HOST: '0.0.0.0' },
+    { BASE_URL: 'https://trellis.example.com' },
+    { NODE_ENV: 'production' },
+  ]) {
+    assert.equal(loadConfig(env, false).sandbox, undefined);
+    assert.match(faultsOf({ ...env, TRELLIS_SANDBOX: 'on' }).join(), /SANDBOX_KEY/);
+    const guarded = loadConfig({ ...env, TRELLIS_SANDBOX: 'on', SANDBOX_KEY: 'a-control-key' }, false);
+    assert.equal(guarded.sandbox?.controlKey, 'a-control-key');
+  }
+  assert.equal(loadConfig({ TRELLIS_SANDBOX: 'off' }, false).sandbox, undefined);
+});
+
+test('allowed ranges are those named and no others', () => {
+  const { outboundAllow } = loadConfig({ TRELLIS_OUTBOUND_ALLOW: '10.1.0.0/16, fd00::/8' }, false);
+  assert.ok(outboundAllow.check('10.1.2.3'));
+  assert.ok(!outboundAllow.check('10.2.2.3'));
+  assert.ok(outboundAllow.check('fd12::1', 'ipv6'));
+});
+
+test('loopback is told from names that only look like it', () => {
+  for (const host of ['localhost', '127.0.0.1', '127.9.9.9', '::1', '[::1]'])
+    assert.ok(isLoopback(host), host);
+  for (const host of ['localhost.example.com', '127.0.0.1.nip.io', '0.0.0.0', '', '10.0.0.1']) {
+    assert.ok(!isLoopback(host), host);
+  }
+});

@@ -1,0 +1,232 @@
+import { createSecretKey, type KeyObject } from 'node:crypto';
+import { BlockList, isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { type Brand, brandNames } from './brand.ts';
+
+/**
+ * The one place that reads the environment. Every fault is found before anything starts, and all of them are
+ * told in one message.
+ */
+export type Config = {
+  host: string;
+  port: number;
+  /** Without a trailing slash. */
+  baseUrl: string;
+  dataDir: string;
+  /** Undefined: the embedded PostgreSQL. */
+  databaseUrl: string | undefined;
+  /** The key of the `dev` environment, when the operator chose it. */
+  secretKey: string | undefined;
+  /** Undefined: generated into DATA_DIR (embedded database only). The first one seals. */
+  encryptionKeys: MasterKey[] | undefined;
+  brand: Brand;
+  sandbox: SandboxConfig | undefined;
+  outboundAllow: BlockList;
+  logLevel: LogLevel;
+  logFormat: 'pretty' | 'json';
+  /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
+  trustedProxies: string[];
+  isProduction: boolean;
+};
+
+export type MasterKey = { id: string; key: KeyObject };
+export type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+/** Thrown once with every fault of the configuration, a line each. */
+export class ConfigError extends Error {
+  readonly faults: string[];
+  constructor(faults: string[]) {
+    super(
+      `The configuration has ${faults.length} fault(s):\n${faults.map((fault) => `  - ${fault}`).join('\n')}`,
+    );
+    this.name = 'ConfigError';
+    this.faults = faults;
+  }
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** The whole configuration out of environment variables; throws ConfigError. */
+export function loadConfig(env: Env = process.env, isTerminal = process.stdout.isTTY === true): Config {
+  const faults: string[] = [];
+  const read = (name: string): string | undefined => env[name]?.trim() || undefined;
+
+  const host = read('HOST') ?? '127.0.0.1';
+  const port = readPort(read('PORT'), { name: 'PORT', fallback: 3003, faults });
+  const baseUrl = readUrl(read('BASE_URL'), {
+    name: 'BASE_URL',
+    fallback: `http://localhost:${port}`,
+    faults,
+  });
+  const databaseUrl = read('DATABASE_URL');
+  if (databaseUrl !== undefined && !/^postgres(ql)?:\/\//.test(databaseUrl)) {
+    faults.push('DATABASE_URL must begin with postgres:// or postgresql://');
+  }
+  const encryptionKeys = readMasterKeys(read('TRELLIS_ENCRYPTION_KEYS'), faults);
+  if (databaseUrl !== undefined && encryptionKeys === undefined) {
+    faults.push(
+      'TRELLIS_ENCRYPTION_KEYS is required with DATABASE_URL, as id:base64 of 32 bytes: every node needs the same ' +
+        'keys, and a database without them cannot be read. Make one with: echo "k1:$(openssl rand -base64 32)"',
+    );
+  }
+  const secretKey = read('TRELLIS_SECRET_KEY');
+  if (secretKey !== undefined && !isSecretKey(secretKey)) {
+    faults.push('TRELLIS_SECRET_KEY must be 20 to 200 characters of A-Z a-z 0-9 - _');
+  }
+  const word = read('TRELLIS_BRAND') ?? 'trellis';
+  if (!/^[a-z][a-z0-9]*$/.test(word)) faults.push('TRELLIS_BRAND must match [a-z][a-z0-9]*');
+  const logLevel = oneOf(read('LOG_LEVEL'), {
+    name: 'LOG_LEVEL',
+    allowed: logLevels,
+    fallback: 'info',
+    faults,
+  });
+  const logFormat = oneOf(read('LOG_FORMAT'), {
+    name: 'LOG_FORMAT',
+    allowed: ['pretty', 'json'] as const,
+    fallback: isTerminal ? 'pretty' : 'json',
+    faults,
+  });
+  const isProduction = read('NODE_ENV') === 'production';
+  const sandbox = readSandbox({ read, host, port, baseUrl, isProduction, faults });
+  const trustedProxies = readRanges(read('TRELLIS_TRUSTED_PROXIES'), 'TRELLIS_TRUSTED_PROXIES', faults);
+  const outboundAllow = new BlockList();
+  for (const range of readRanges(read('TRELLIS_OUTBOUND_ALLOW'), 'TRELLIS_OUTBOUND_ALLOW', faults)) {
+    const [address = '', bits] = range.split('/');
+    outboundAllow.addSubnet(address, Number(bits), isIP(address) === 6 ? 'ipv6' : 'ipv4');
+  }
+  if (faults.length > 0) throw new ConfigError(faults);
+  return {
+    host,
+    port,
+    baseUrl,
+    dataDir: resolve(read('DATA_DIR') ?? './.trellis'),
+    databaseUrl,
+    secretKey,
+    encryptionKeys,
+    brand: brandNames(word),
+    sandbox,
+    outboundAllow,
+    logLevel,
+    logFormat,
+    trustedProxies,
+    isProduction,
+  };
+}
+
+/** Whether a text has the form of a secret key of an environment. */
+export function isSecretKey(text: string): boolean {
+  return /^[A-Za-z0-9_-]{20,200}$/.test(text);
+}
+
+/** `id:base64,id:base64` of 32 bytes each, the first one seals. Faults never repeat key material. */
+export function readMasterKeys(text: string | undefined, faults: string[]): MasterKey[] | undefined {
+  if (text === undefined) return undefined;
+  const keys: MasterKey[] = [];
+  for (const [index, part] of text.split(',').entries()) {
+    const at = `TRELLIS_ENCRYPTION_KEYS, entry ${index + 1}`;
+    const [, id, base64] = /^\s*([A-Za-z0-9_.-]{1,64}):([A-Za-z0-9+/_=-]+)\s*$/.exec(part) ?? [];
+    if (id === undefined || base64 === undefined) {
+      faults.push(`${at}: must read id:base64, the id of A-Z a-z 0-9 . _ -`);
+      continue;
+    }
+    const bytes = Buffer.from(base64, 'base64');
+    if (bytes.length !== 32) faults.push(`${at} (${id}): the key must be 32 bytes, it is ${bytes.length}`);
+    else if (keys.some((key) => key.id === id)) faults.push(`${at}: the id ${id} stands twice`);
+    else keys.push({ id, key: createSecretKey(bytes) });
+  }
+  return keys;
+}
+
+/** Whether a host name or address can only mean this machine. */
+export function isLoopback(host: string): boolean {
+  const name = host.replace(/^\[|\]$/g, '').toLowerCase();
+  return name === 'localhost' || name === '::1' || (isIP(name) === 4 && name.startsWith('127.'));
+}
+
+function readSandbox(from: {
+  read: (name: string) => string | undefined;
+  host: string;
+  port: number;
+  baseUrl: string;
+  isProduction: boolean;
+  faults: string[];
+}): SandboxConfig | undefined {
+  const { read, faults } = from;
+  const isPrivate = isLoopback(from.host) && isLoopback(URL.parse(from.baseUrl)?.hostname ?? '');
+  const setting = oneOf(read('TRELLIS_SANDBOX'), {
+    name: 'TRELLIS_SANDBOX',
+    allowed: ['on', 'off'] as const,
+    fallback: isPrivate && !from.isProduction ? 'on' : 'off',
+    faults,
+  });
+  const port = readPort(read('SANDBOX_PORT'), {
+    name: 'SANDBOX_PORT',
+    fallback: from.port === 0 ? 0 : from.port + 1,
+    faults,
+  });
+  const url = readUrl(read('SANDBOX_URL'), {
+    name: 'SANDBOX_URL',
+    fallback: `http://localhost:${port}`,
+    faults,
+  });
+  const controlKey = read('SANDBOX_KEY');
+  if (setting === 'off') return undefined;
+  if (controlKey === undefined && (!isPrivate || from.isProduction)) {
+    faults.push(
+      'TRELLIS_SANDBOX=on outside a loopback development set-up demands SANDBOX_KEY, which guards /_sandbox',
+    );
+  }
+  return { port, url, controlKey };
+}
+
+type Rule = { name: string; faults: string[] };
+
+function readPort(text: string | undefined, { name, fallback, faults }: Rule & { fallback: number }): number {
+  if (text === undefined) return fallback;
+  const port = Number(text);
+  if (/^\d{1,5}$/.test(text) && port <= 65535) return port;
+  faults.push(`${name} must be a port from 0 to 65535, it is "${text}"`);
+  return fallback;
+}
+
+function readUrl(text: string | undefined, { name, fallback, faults }: Rule & { fallback: string }): string {
+  if (text === undefined) return fallback;
+  const url = URL.parse(text);
+  if (url === null || !['http:', 'https:'].includes(url.protocol))
+    faults.push(`${name} must be an http or https address`);
+  else if (url.username || url.password || url.search || url.hash) {
+    faults.push(`${name} must hold no user, query or fragment`);
+  } else return text.replace(/\/+$/, '');
+  return fallback;
+}
+
+function oneOf<const T extends string>(
+  text: string | undefined,
+  { name, allowed, fallback, faults }: Rule & { allowed: readonly T[]; fallback: T },
+): T {
+  if (text === undefined) return fallback;
+  const found = allowed.find((word) => word === text);
+  if (found === undefined) faults.push(`${name} must be one of ${allowed.join(', ')}, it is "${text}"`);
+  return found ?? fallback;
+}
+
+function readRanges(text: string | undefined, name: string, faults: string[]): string[] {
+  const ranges: string[] = [];
+  for (const part of text?.split(',') ?? []) {
+    const range = part.trim();
+    const [address = '', bits = '', rest] = range.split('/');
+    const version = isIP(address);
+    const isRange =
+      version !== 0 &&
+      rest === undefined &&
+      /^\d{1,3}$/.test(bits) &&
+      Number(bits) <= (version === 4 ? 32 : 128);
+    if (isRange) ranges.push(range);
+    else faults.push(`${name}: "${range}" is not a CIDR range such as 10.0.0.0/8 or fd00::/8`);
+  }
+  return ranges;
+}

@@ -1,0 +1,169 @@
+/**
+ * Every error a caller of our interface can meet, in one catalogue.
+ *
+ * Owns: codes, their statuses and their default sentences. Does not own: how an error is written to the wire
+ * (`http/error-writer.ts`) or the longer explanations (docs/errors.md, which a test compares with this list).
+ */
+
+type Entry = {
+  /** The usual HTTP status. */
+  readonly status: number;
+  /** Further statuses under which official clients expect the same code. */
+  readonly also?: readonly number[];
+  /** What happened and what to do, for a reader who sees nothing else. */
+  readonly message: string;
+};
+
+export const errorCatalogue = {
+  // The request as such
+  invalid_json: { status: 400, message: 'The body is not valid JSON.' },
+  invalid_body: { status: 400, message: 'The body does not fit. See `errors` for the fields.' },
+  invalid_query_params: { status: 400, message: 'The query does not fit. See `errors` for the parameters.' },
+  invalid_uri_params: { status: 400, message: 'The path does not fit. See `errors` for the parts.' },
+  invalid_headers: { status: 400, message: 'A header is missing or does not fit. See `errors`.' },
+  invalid_content_type: { status: 415, message: 'Send the body as `Content-Type: application/json`.' },
+  body_too_large: { status: 413, message: 'The body is larger than this route accepts.' },
+  not_found: { status: 404, message: 'There is nothing at this address.' },
+  method_not_allowed: { status: 405, message: 'This method is not served here.' },
+  too_many_requests: { status: 429, message: 'Too many requests. Wait as long as Retry-After says.' },
+  internal: { status: 500, message: 'Something went wrong here. The log names this request id.' },
+  unavailable: { status: 503, message: 'The service cannot answer at the moment. Try again shortly.' },
+
+  // Who is calling
+  missing_auth_header: {
+    status: 401,
+    message: 'Send the secret key of an environment as `Authorization: Bearer <key>`.',
+  },
+  malformed_auth_header: { status: 401, message: 'The Authorization header must read `Bearer <key>`.' },
+  invalid_secret_key_format: { status: 401, message: 'This is not a secret key: its form is wrong.' },
+  unknown_account: { status: 401, message: 'No environment has this secret key.' },
+  invalid_connect_session_token_format: { status: 401, message: 'This is not a connect session token.' },
+  unknown_connect_session_token: {
+    status: 401,
+    message: 'The connect session is unknown, used or expired. Create another.',
+  },
+  forbidden: { status: 403, message: 'The key lacks the scope for this call.' },
+
+  // Providers and integrations
+  unknown_provider: { status: 400, message: 'No provider has this name. See GET /providers.' },
+  unknown_provider_config: {
+    status: 404,
+    also: [400],
+    message: 'No integration has this ID in this environment.',
+  },
+  integration_exists: { status: 400, message: 'An integration with this ID exists already.' },
+  integration_in_use: { status: 400, message: 'The integration has connections: delete these first.' },
+  integration_not_allowed: { status: 400, message: 'The connect session does not allow this integration.' },
+  test_credentials_unavailable: {
+    status: 400,
+    also: [424],
+    message: 'Test credentials need the sandbox, which is off. Start the service with TRELLIS_SANDBOX=on.',
+  },
+  invalid_auth_mode: { status: 400, message: 'The provider authorizes in another way than this route.' },
+  unsupported_provider: { status: 400, message: 'The provider definition has no API address to call.' },
+  integration_misconfigured: {
+    status: 424,
+    also: [400],
+    message: 'The provider refused the integration itself: check its client ID, secret and settings.',
+  },
+
+  // Connections
+  unknown_connection: { status: 400, also: [404], message: 'No connection has this ID in this environment.' },
+  invalid_credentials: {
+    status: 424,
+    also: [400],
+    message: 'The connection has no usable credentials: its user needs to connect again.',
+  },
+  connection_needs_reauth: {
+    status: 424,
+    message: 'The provider no longer accepts this connection: its user needs to connect again.',
+  },
+  connection_refresh_failed: {
+    status: 503,
+    message: 'The access token has expired and the provider gives no new one at the moment. Try again.',
+  },
+  connection_test_failed: { status: 400, message: 'The provider refused these credentials.' },
+  connection_validation_failed: { status: 400, message: 'The connection was refused.' },
+  another_account: { status: 409, message: 'Another account was chosen than the one connected before.' },
+
+  // Records
+  invalid_cursor: { status: 400, message: 'The cursor is malformed or belongs to another dataset.' },
+  invalid_record: { status: 400, message: 'A record does not fit. Nothing was saved.' },
+  cursor_expired: {
+    status: 410,
+    message: 'Changes after this cursor were removed. Start again without one.',
+  },
+
+  // Proxy
+  invalid_proxy_path: {
+    status: 400,
+    message: 'The path to the provider is not one that can be sent safely.',
+  },
+  base_url_override_not_allowed: {
+    status: 400,
+    message: 'The integration does not allow this Base-Url-Override.',
+  },
+  address_not_allowed: {
+    status: 400,
+    also: [424],
+    message: 'The address is private, loopback or reserved. TRELLIS_OUTBOUND_ALLOW can permit a range.',
+  },
+  upstream_unreachable: { status: 502, message: 'The provider could not be reached. Nothing was sent.' },
+  upstream_unknown_outcome: {
+    status: 502,
+    message: 'The connection to the provider broke after the request was sent: its outcome is unknown.',
+  },
+  upstream_timeout: { status: 504, message: 'The provider did not answer in time.' },
+
+  // Environments
+  environment_exists: { status: 400, message: 'An environment with this name exists already.' },
+} as const satisfies Record<string, Entry>;
+
+export type ErrorCode = keyof typeof errorCatalogue;
+
+/** One fault in one field; `path` elements are always text, array indexes too. */
+export type FieldError = { code: string; message: string; path: string[] };
+
+type Details = {
+  /** One of the statuses the catalogue lists for the code; its first when absent. */
+  status?: number;
+  errors?: FieldError[];
+  /** Facts for the caller's program. Never a secret. */
+  payload?: unknown;
+  /** Sent as Retry-After. */
+  retryAfterS?: number;
+  cause?: unknown;
+};
+
+/** An error that a caller may see. Whatever else is thrown is written as a bare `internal`. */
+export class AppError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly errors: FieldError[] | undefined;
+  readonly payload: unknown;
+  readonly retryAfterS: number | undefined;
+
+  /** `message` replaces the catalogue's sentence where the place knows more. It never holds a secret. */
+  constructor(code: ErrorCode, message?: string, details: Details = {}) {
+    const entry: Entry = errorCatalogue[code];
+    super(message ?? entry.message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = 'AppError';
+    this.code = code;
+    this.status = details.status ?? entry.status;
+    this.errors = details.errors;
+    this.payload = details.payload;
+    this.retryAfterS = details.retryAfterS;
+    if (this.status !== entry.status && !entry.also?.includes(this.status)) {
+      throw new RangeError(`${code} does not stand with status ${this.status}`);
+    }
+  }
+}
+
+/** One field's fault as the matching 400, for what a schema cannot say. */
+export function fieldError(
+  code: 'invalid_body' | 'invalid_query_params' | 'invalid_headers' | 'invalid_uri_params',
+  path: (string | number)[],
+  message: string,
+): AppError {
+  return new AppError(code, undefined, { errors: [{ code: 'custom', message, path: path.map(String) }] });
+}

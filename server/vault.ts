@@ -1,0 +1,153 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto';
+import type { MasterKey } from './config.ts';
+import type { Queryable } from './db/pool.ts';
+
+/**
+ * Keys, and what they seal.
+ *
+ * The master key ring wraps data keys; a data key (one a connection, one an environment) seals everything else.
+ * Rotating the ring rewraps data keys only; destroying a data key destroys what it sealed. AES-256-GCM throughout
+ * (NIST SP 800-38D) with random 96-bit nonces.
+ */
+const nonceBytes = 12;
+const tagBytes = 16;
+const version = 1;
+
+/** Bytes that a seal adds to its plain text. */
+export const sealOverheadBytes = 1 + nonceBytes + tagBytes;
+
+export class DataKey {
+  readonly #sealing: KeyObject;
+  readonly #root: Buffer;
+
+  /** `root` is 32 random bytes. */
+  constructor(root: Buffer) {
+    this.#root = root;
+    this.#sealing = this.subkey('seal');
+  }
+
+  /** A key for one further purpose (HKDF-SHA-256, RFC 5869); equal purposes give equal keys. */
+  subkey(purpose: string): KeyObject {
+    return createSecretKey(Buffer.from(hkdfSync('sha256', this.#root, '', `trellis ${purpose}`, 32)));
+  }
+
+  /** `context` names what is sealed and where it belongs: it must be the same when it is opened. */
+  seal(plain: Buffer | string, context: string): Buffer {
+    return sealWith(this.#sealing, plain, { context, nonce: randomBytes(nonceBytes) });
+  }
+
+  /** As `seal`, for many at once: the nonces are drawn together. */
+  sealMany(plains: readonly { plain: Buffer | string; context: string }[]): Buffer[] {
+    const nonces = randomBytes(nonceBytes * plains.length);
+    return plains.map(({ plain, context }, index) =>
+      sealWith(this.#sealing, plain, {
+        context,
+        nonce: nonces.subarray(index * nonceBytes, (index + 1) * nonceBytes),
+      }),
+    );
+  }
+
+  /** Throws where the bytes are not what this key sealed under `context`. */
+  open(sealed: Buffer, context: string): Buffer {
+    return openWith(this.#sealing, sealed, context);
+  }
+
+  sealJson(value: unknown, context: string): Buffer {
+    return this.seal(JSON.stringify(value), context);
+  }
+
+  openJson(sealed: Buffer, context: string): unknown {
+    return JSON.parse(this.open(sealed, context).toString('utf8'));
+  }
+
+  /** The root, for wrapping alone. */
+  static rootOf(key: DataKey): Buffer {
+    return key.#root;
+  }
+}
+
+export type Vault = {
+  /** A new data key, and the wrapped form to store. */
+  createDataKey(): { key: DataKey; wrapped: Buffer };
+  /** Throws where the master key that wrapped it is not in the ring, naming its id. */
+  unwrap(wrapped: Buffer): DataKey;
+  readonly masterKeys: readonly MasterKey[];
+};
+
+/** A vault on a key ring; the first key wraps. */
+export function openVault(masterKeys: readonly MasterKey[]): Vault {
+  const [sealing] = masterKeys;
+  if (sealing === undefined) throw new RangeError('a vault needs a master key');
+  return {
+    masterKeys,
+    createDataKey() {
+      const root = randomBytes(32);
+      const id = Buffer.from(sealing.id);
+      const body = sealWith(sealing.key, root, { context: 'data key', nonce: randomBytes(nonceBytes) });
+      return { key: new DataKey(root), wrapped: Buffer.concat([Buffer.from([id.length]), id, body]) };
+    },
+    unwrap(wrapped) {
+      const idLength = wrapped[0] ?? 0;
+      const id = wrapped.toString('utf8', 1, 1 + idLength);
+      const master = masterKeys.find((key) => key.id === id);
+      if (master === undefined)
+        throw new Error(`The master key "${id}" is missing from TRELLIS_ENCRYPTION_KEYS.`);
+      return new DataKey(openWith(master.key, wrapped.subarray(1 + idLength), 'data key'));
+    },
+  };
+}
+
+/**
+ * Compares the ring with the keys this database was used with, and notes new ones. Throws, naming the id, where a
+ * key is missing or differs: a service that cannot read its own data must not start.
+ */
+export async function proveKeyRing(db: Queryable, masterKeys: readonly MasterKey[]): Promise<void> {
+  const known = await db.query<{ id: string; proof: Buffer }>('select id, proof from master_key');
+  for (const { id, proof } of known) {
+    const key = masterKeys.find((candidate) => candidate.id === id);
+    if (key === undefined)
+      throw new Error(`The master key "${id}" is missing: this database holds data it wrapped.`);
+    if (!timingSafeEqual(proofOf(key), proof))
+      throw new Error(`The master key "${id}" is not the one used before.`);
+  }
+  for (const key of masterKeys) {
+    if (known.some(({ id }) => id === key.id)) continue;
+    await db.query('insert into master_key (id, proof) values ($1, $2) on conflict do nothing', [
+      key.id,
+      proofOf(key),
+    ]);
+  }
+}
+
+function proofOf(key: MasterKey): Buffer {
+  return createHmac('sha256', key.key).update('trellis master key proof').digest();
+}
+
+function sealWith(key: KeyObject, plain: Buffer | string, by: { context: string; nonce: Buffer }): Buffer {
+  const cipher = createCipheriv('aes-256-gcm', key, by.nonce);
+  cipher.setAAD(Buffer.from(by.context));
+  const body = typeof plain === 'string' ? cipher.update(plain, 'utf8') : cipher.update(plain);
+  return Buffer.concat([Buffer.from([version]), by.nonce, body, cipher.final(), cipher.getAuthTag()]);
+}
+
+function openWith(key: KeyObject, sealed: Buffer, context: string): Buffer {
+  if (sealed[0] !== version || sealed.length < sealOverheadBytes) throw new Error('This is no sealed value.');
+  const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(1, 1 + nonceBytes), {
+    authTagLength: tagBytes,
+  });
+  decipher.setAAD(Buffer.from(context));
+  decipher.setAuthTag(sealed.subarray(sealed.length - tagBytes));
+  return Buffer.concat([
+    decipher.update(sealed.subarray(1 + nonceBytes, sealed.length - tagBytes)),
+    decipher.final(),
+  ]);
+}
