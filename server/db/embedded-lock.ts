@@ -1,0 +1,75 @@
+// One service per data directory.
+
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface Lock {
+  release(): void;
+}
+
+const sqliteBusy = 5;
+
+/** Held locks are kept from the garbage collector, which would close their files and so let them go. */
+const held = new Set<DatabaseSync>();
+
+/**
+ * Takes `dir` for this process until `release` or the process ends, however it ends. Of any number of
+ * processes at the same moment one wins; the others throw, naming `dataDir` and the winner's pid.
+ *
+ * The lock is the kernel's own record lock on a file (`fcntl`), which goes with the process even after
+ * `kill -9` and holds across containers that share the directory; Node reaches it only through SQLite.
+ */
+export async function takeLock(dir: string, dataDir: string): Promise<Lock> {
+  const pidFile = path.join(dir, 'service.pid');
+  const file = new DatabaseSync(path.join(dir, 'service.lock'));
+  try {
+    file.exec('begin exclusive');
+  } catch (cause) {
+    file.close();
+    if ((cause as { errcode?: number }).errcode !== sqliteBusy) throw cause;
+    const pid = await readHolder(pidFile);
+    throw new Error(
+      `another service${pid ? ` (pid ${pid})` : ''} is using the data directory ${dataDir}; ` +
+        'stop it first, or set DATA_DIR to a directory of its own',
+      { cause },
+    );
+  }
+  held.add(file);
+  writeFileSync(pidFile, `${process.pid}\n`, { mode: 0o600 });
+  return {
+    release() {
+      if (!held.delete(file)) return;
+      rmSync(pidFile, { force: true });
+      file.close();
+    },
+  };
+}
+
+/** The holder writes its pid just after it has the lock: where several start at once, it may take a moment. */
+async function readHolder(pidFile: string): Promise<number | undefined> {
+  for (let attempt = 0; attempt < 20; attempt++) {
+    const pid = Number(readIfThere(pidFile));
+    if (pid && isAlive(pid)) return pid;
+    await sleep(25);
+  }
+  return undefined;
+}
+
+function readIfThere(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

@@ -1,0 +1,132 @@
+import {
+  type CompiledQuery,
+  DummyDriver,
+  Kysely,
+  PostgresAdapter,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+} from 'kysely';
+import pg from 'pg';
+import type { DB } from './tables.ts';
+
+/**
+ * The one way to the database.
+ *
+ * Owns: the pool, transactions, how values come back. Every statement is unnamed and no session state is set,
+ * so that a connection pooler in transaction mode may stand in between. Does not own: any table.
+ */
+export type DbTarget = { url: string } | { host: string; port: number; user: string; database: string };
+
+/** Something that runs statements: the pool, or one transaction. */
+export interface Queryable {
+  /** SQL text with $1, $2, ...; the rows. int8 comes back as a number, timestamps as Date, bytea as Buffer. */
+  query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>;
+  /** A query built from `tables`; the rows. */
+  run<R>(built: { compile(): CompiledQuery<R> }): Promise<R[]>;
+}
+
+/** Statements of one transaction. */
+export type Tx = Queryable & { readonly isTransaction: true };
+
+export interface Db extends Queryable {
+  /** Commits when `work` resolves, rolls back when it throws. */
+  transaction<T>(work: (tx: Tx) => Promise<T>, mode?: 'read committed' | 'snapshot'): Promise<T>;
+  /** Connections in use, idle and awaited. */
+  load(): { total: number; idle: number; waiting: number };
+  end(): Promise<void>;
+}
+
+/** Builds queries on the ordinary tables; executed by `run`. */
+export const tables = new Kysely<DB>({
+  dialect: {
+    createAdapter: () => new PostgresAdapter(),
+    createDriver: () => new DummyDriver(),
+    createIntrospector: (db) => new PostgresIntrospector(db),
+    createQueryCompiler: () => new PostgresQueryCompiler(),
+  },
+});
+
+const parsers = new pg.TypeOverrides();
+parsers.setTypeParser(pg.types.builtins.INT8, readSafeInteger);
+
+function readSafeInteger(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw new RangeError(`int8 ${text} is beyond 2^53`);
+  return value;
+}
+
+/** Opens a pool; no connection is made before the first statement. */
+export function openDb(
+  target: DbTarget,
+  options: { maxConnections?: number; onIdleError?: (error: Error) => void } = {},
+): Db {
+  const pool = new pg.Pool({
+    ...('url' in target ? { connectionString: target.url } : target),
+    max: options.maxConnections ?? 16,
+    types: parsers,
+    idleTimeoutMillis: 30_000,
+    connectionTimeoutMillis: 10_000,
+  });
+  // An idle connection that the server closes is replaced at the next use.
+  pool.on('error', (error) => options.onIdleError?.(error));
+
+  return {
+    ...queryableOf(pool),
+    async transaction(work, mode = 'read committed') {
+      const client = await pool.connect();
+      let broken: Error | undefined;
+      try {
+        await client.query(mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin');
+        const result = await work({ ...queryableOf(client), isTransaction: true });
+        await client.query('commit');
+        return result;
+      } catch (error) {
+        await client.query('rollback').catch((failure: Error) => {
+          broken = failure;
+        });
+        throw error;
+      } finally {
+        client.release(broken);
+      }
+    },
+    load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
+    end: () => pool.end(),
+  };
+}
+
+function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
+  return {
+    async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
+      const result = await runner.query<R>({ text, values: [...values] });
+      return result.rows;
+    },
+    async run<R>(built: { compile(): CompiledQuery<R> }): Promise<R[]> {
+      const { sql, parameters } = built.compile();
+      const result = await runner.query({ text: sql, values: [...parameters] });
+      return result.rows as R[];
+    },
+  };
+}
+
+/** The only row, or undefined when there is none. */
+export function first<R>(rows: R[]): R | undefined {
+  return rows[0];
+}
+
+/** Whether a statement failed on the named unique or foreign key constraint. */
+export function isViolationOf(error: unknown, constraint: string): boolean {
+  return error instanceof pg.DatabaseError && error.constraint === constraint;
+}
+
+/**
+ * Runs `work` again, once, where it lost the race for a unique value: the second time it finds what the winner
+ * wrote.
+ */
+export async function retryOnViolation<T>(constraint: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isViolationOf(error, constraint)) throw error;
+    return work();
+  }
+}

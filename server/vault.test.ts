@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../test/support/database.ts';
+import { openVault, proveKeyRing } from './vault.ts';
+
+const masterKey = (id: string) => ({ id, key: createSecretKey(randomBytes(32)) });
+let database: TestDatabase;
+before(async () => {
+  database = await openTestDatabase();
+});
+after(() => database.drop());
+
+test('what a data key seals, it opens, and only under the same context', () => {
+  const { key } = openVault([masterKey('a')]).createDataKey();
+  const sealed = key.seal('hello', 'greeting');
+  assert.equal(key.open(sealed, 'greeting').toString(), 'hello');
+  assert.throws(() => key.open(sealed, 'farewell'));
+});
+
+test('a changed byte is noticed wherever it stands', () => {
+  const { key } = openVault([masterKey('a')]).createDataKey();
+  const sealed = key.seal('hello', 'greeting');
+  for (let at = 0; at < sealed.length; at += 1) {
+    const changed = Buffer.from(sealed);
+    changed[at]! ^= 1;
+    assert.throws(() => key.open(changed, 'greeting'), `byte ${at}`);
+  }
+  for (const length of [0, 1, 28]) assert.throws(() => key.open(sealed.subarray(0, length), 'greeting'));
+});
+
+test('equal values are sealed differently', () => {
+  const { key } = openVault([masterKey('a')]).createDataKey();
+  const [one, two] = key.sealMany([
+    { plain: 'same', context: 'c' },
+    { plain: 'same', context: 'c' },
+  ]);
+  assert.notDeepEqual(one, two);
+  assert.equal(key.open(two!, 'c').toString(), 'same');
+});
+
+test('another master key behind the first still unwraps what it wrapped', () => {
+  const [old, young] = [masterKey('old'), masterKey('young')];
+  const { key, wrapped } = openVault([old]).createDataKey();
+  const sealed = key.seal('hello', 'c');
+  assert.equal(openVault([young, old]).unwrap(wrapped).open(sealed, 'c').toString(), 'hello');
+  assert.throws(() => openVault([young]).unwrap(wrapped), /"old"/);
+});
+
+test('a start with a missing or different master key is refused by its id', async () => {
+  const [one, two] = [masterKey('one'), masterKey('two')];
+  await proveKeyRing(database.db, [one, two]);
+  await proveKeyRing(database.db, [two, one]);
+  await assert.rejects(proveKeyRing(database.db, [one]), /"two" is missing/);
+  await assert.rejects(proveKeyRing(database.db, [one, masterKey('two')]), /"two" is not the one/);
+});

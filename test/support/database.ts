@@ -1,0 +1,121 @@
+// Databases for tests: each a copy of a template that is migrated once a run.
+//
+// `node --test --test-global-setup=test/support/global-setup.ts` starts one server for all test files; a file
+// run without it starts one of its own at its first database. With TEST_DATABASE_URL that server is used; where
+// it is a pooler, TEST_DATABASE_ADMIN_URL leads past it, since a database cannot be copied while the pooler
+// keeps a connection to it.
+
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
+
+/** The server of a test run, as handed from the global setup to each test file. */
+export interface TestServer {
+  /** Where databases are made and dropped. */
+  admin: DbTarget;
+  /** Where tests connect. */
+  tests: DbTarget;
+  /** A migrated database that nobody is connected to. */
+  template: string;
+}
+
+export interface TestDatabase {
+  db: Db;
+  /** For a second pool on the same database. */
+  target: DbTarget;
+  /** Ends `db` and removes the database, whoever else is connected. */
+  drop(): Promise<void>;
+}
+
+/** Set in the environment of every test file by the global setup. */
+const handedOver = 'TRELLIS_TEST_SERVER';
+
+let ownServer: Promise<TestServer> | undefined;
+
+/** A database of its own with the newest schema and no rows but those the migrations make. */
+export async function openTestDatabase(): Promise<TestDatabase> {
+  const server = await findServer();
+  return makeDatabase(server, server.template);
+}
+
+/** A database of its own with nothing in it. */
+export async function openEmptyDatabase(): Promise<TestDatabase> {
+  return makeDatabase(await findServer(), 'template0');
+}
+
+/**
+ * Starts the server of a test run and resolves when its template is ready. It goes away with `stop`, or with
+ * this process, and does not keep this process alive. Rejects when it cannot start; its own words are on stderr.
+ */
+export async function startTestServer(): Promise<{ server: TestServer; stop(): Promise<void> }> {
+  const child = spawn(process.execPath, [path.join(import.meta.dirname, 'database-server.ts'), 'serve'], {
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined },
+    detached: true,
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const closed = once(child, 'close');
+  let server: TestServer | undefined;
+  for await (const line of createInterface({ input: child.stdout })) {
+    server = JSON.parse(line) as TestServer;
+    break;
+  }
+  if (!server) throw new Error('the test database server did not start');
+  const handles = [child, child.stdin, child.stdout] as unknown as { ref(): void; unref(): void }[];
+  for (const handle of handles) handle.unref();
+  return {
+    server,
+    async stop() {
+      for (const handle of handles) handle.ref();
+      child.stdin.end();
+      child.stdout.resume();
+      await closed;
+    },
+  };
+}
+
+/** Hands the server to the test files that this process is going to start. */
+export function handOver(server: TestServer): void {
+  process.env[handedOver] = JSON.stringify(server);
+}
+
+/** The same server, another database. */
+export function atDatabase(target: DbTarget, database: string): DbTarget {
+  if (!('url' in target)) return { ...target, database };
+  const url = new URL(target.url);
+  url.pathname = `/${database}`;
+  return { url: url.href };
+}
+
+function findServer(): Promise<TestServer> {
+  const handed = process.env[handedOver];
+  if (handed) return Promise.resolve(JSON.parse(handed) as TestServer);
+  ownServer ??= startTestServer().then(({ server }) => server);
+  return ownServer;
+}
+
+async function makeDatabase(server: TestServer, template: string): Promise<TestDatabase> {
+  const name = `${server.template}_${randomBytes(4).toString('hex')}`;
+  await administer(server, `create database ${name} template ${template}`);
+  const target = atDatabase(server.tests, name);
+  const db = openDb(target);
+  return {
+    db,
+    target,
+    async drop() {
+      await db.end();
+      await administer(server, `drop database if exists ${name} with (force)`);
+    },
+  };
+}
+
+async function administer(server: TestServer, statement: string): Promise<void> {
+  const db = openDb(server.admin, { maxConnections: 1 });
+  try {
+    await db.query(statement);
+  } finally {
+    await db.end();
+  }
+}
