@@ -1,0 +1,264 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: templates are what is tested
+import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { CatalogError, loadCatalog, toWire, UnknownProviderError } from './catalog.ts';
+import { readFields } from './fields.ts';
+import { NoSandboxError, withSandbox } from './sandbox.ts';
+import { missingScopes } from './scopes.ts';
+
+const PROVIDERS = join(import.meta.dirname, '../../providers');
+const shipped = loadCatalog(PROVIDERS);
+
+function folder(t: TestContext, files: Record<string, string>): string {
+  const directory = mkdtempSync(join(tmpdir(), 'catalog-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(directory, name), text);
+  return directory;
+}
+function faultsOf(directory: string): string[] {
+  try {
+    loadCatalog(directory);
+  } catch (error) {
+    assert.ok(error instanceof CatalogError);
+    return error.faults.map(({ file, line, message }) => `${file}:${line}: ${message}`);
+  }
+  assert.fail('the catalogue was accepted');
+}
+const SOUND = `display_name: Example
+categories: [other]
+docs: https://example.com
+logo: example.svg
+auth_mode: NONE
+api:
+  base_url: https://api.example.com
+`;
+
+describe('the shipped definitions', () => {
+  test('are all read, and the abstract base is no provider', () => {
+    assert.deepEqual(
+      shipped.list().map(({ name }) => name),
+      ['google-drive', 'google-sheet', 'private-api-key', 'unauthenticated'],
+    );
+    assert.equal(shipped.find('google'), undefined);
+    assert.throws(() => shipped.get('google'), UnknownProviderError);
+  });
+
+  test('name a logo that exists', () => {
+    const logos = readdirSync(join(PROVIDERS, 'logos'));
+    for (const { logo } of shipped.list()) assert.ok(logos.includes(logo), logo);
+  });
+
+  test('are found by a part of either name in any case', () => {
+    assert.deepEqual(
+      shipped.list('SHEET').map(({ name }) => name),
+      ['google-sheet'],
+    );
+    assert.deepEqual(
+      shipped.list('(').map(({ name }) => name),
+      ['private-api-key'],
+    );
+  });
+
+  test('hold the facts of Google', () => {
+    const { authorization, token, revocation, issuer, scopes, api } = shipped.get('google-sheet');
+    assert.equal(authorization?.url, 'https://accounts.google.com/o/oauth2/v2/auth');
+    assert.deepEqual(authorization.params, {
+      access_type: 'offline',
+      prompt: 'consent',
+      include_granted_scopes: 'true',
+    });
+    assert.deepEqual(Object.keys(authorization.browser_params), ['login_hint', 'prompt', 'hd']);
+    assert.equal(token?.url, 'https://oauth2.googleapis.com/token');
+    assert.deepEqual(
+      [revocation?.url, revocation?.unit, revocation?.client_auth],
+      ['https://oauth2.googleapis.com/revoke', 'project', 'none'],
+    );
+    assert.deepEqual([issuer?.url, issuer?.iss_in_callback], ['https://accounts.google.com', 'required']);
+    assert.deepEqual(scopes.default, ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets']);
+    assert.equal(scopes.catalogue['https://www.googleapis.com/auth/spreadsheets']?.sensitivity, 'sensitive');
+    assert.deepEqual(api.forbid, {
+      headers: ['x-goog-user-project', 'x-goog-api-key'],
+      query: ['key', 'access_token', 'oauth_token'],
+    });
+    assert.deepEqual(api.root_aliases, ['/v4/spreadsheets']);
+  });
+
+  test('are shown under the keys that official clients read', () => {
+    const wire = toWire(shipped.get('google-sheet'), { logosUrl: 'https://t.example/logos' });
+    assert.equal(wire.logo_url, 'https://t.example/logos/google-sheet.svg');
+    assert.equal(wire.auth_mode, 'OAUTH2');
+    assert.equal(wire.authorization_url, 'https://accounts.google.com/o/oauth2/v2/auth');
+    assert.deepEqual(wire.proxy, { base_url: 'https://sheets.googleapis.com' });
+    assert.ok(wire.available_scopes?.includes('openid'));
+    assert.equal(
+      JSON.parse(JSON.stringify(toWire(shipped.get('private-api-key'), { logosUrl: '' }))).credentials.apiKey
+        .secret,
+      true,
+    );
+  });
+});
+
+describe('a definition that extends another', () => {
+  test('merges mappings, replaces lists and takes away what is null', (t) => {
+    const directory = folder(t, {
+      'base.yaml': `${SOUND}  headers: { X-One: "1", X-Two: "2" }\n  pass_headers: [X-A, X-B]\nabstract: true\n`,
+      'middle.yaml': 'extends: base\nabstract: true\ndisplay_name: Middle\n',
+      'leaf.yaml': 'extends: middle\napi:\n  headers: { X-Two: null, X-Three: "3" }\n  pass_headers: [X-C]\n',
+    });
+    const leaf = loadCatalog(directory).get('leaf');
+    assert.equal(leaf.display_name, 'Middle');
+    assert.deepEqual(leaf.api.headers, { 'X-One': '1', 'X-Three': '3' });
+    assert.deepEqual(leaf.api.pass_headers, ['X-C']);
+  });
+
+  test('is refused when the chain has no end', (t) => {
+    const faults = faultsOf(
+      folder(t, {
+        'a.yaml': 'extends: b\n',
+        'b.yaml': 'abstract: true\n\nextends: a\n',
+        'c.yaml': 'extends: gone\n',
+      }),
+    );
+    assert.deepEqual(faults, [
+      'a.yaml:1: extends itself by way of "a"',
+      'b.yaml:3: extends itself by way of "b"',
+      'c.yaml:1: extends "gone", which is no readable file here',
+    ]);
+  });
+
+  test('has the faults of its base reported where they stand', (t) => {
+    const faults = faultsOf(
+      folder(t, {
+        'base.yaml': `abstract: true\n${SOUND}`.replace('NONE', 'MAGIC'),
+        'leaf.yaml': 'extends: base\n',
+      }),
+    );
+    assert.equal(faults.length, 1);
+    assert.match(faults[0] as string, /^base\.yaml:6: auth_mode: /);
+  });
+});
+
+describe('a faulty catalogue', () => {
+  test('is told with file and line, all faults at once', (t) => {
+    const faults = faultsOf(
+      folder(t, {
+        'one.yaml': SOUND.replace('categories: [other]', 'categories: other').replace(
+          'https://api',
+          'http://api',
+        ),
+        'two.yaml': `${SOUND}colour: red\n`,
+        'six.yaml': SOUND.replace('https://api', 'http://api'),
+        'three.yaml': 'display_name: [unclosed\n',
+        'four.yaml': `${SOUND}display_name: Again\n`,
+        'Five.yaml': SOUND,
+      }),
+    );
+    const found = (start: string) => faults.some((fault) => fault.startsWith(start));
+    for (const start of [
+      'one.yaml:2: categories:',
+      'six.yaml:7: api.base_url: the address must be https',
+      'two.yaml:',
+      'four.yaml:8:',
+      'Five.yaml:1:',
+    ]) {
+      assert.ok(found(start), `${start} in ${faults.join('\n')}`);
+    }
+    assert.ok(faults.some((fault) => /^three\.yaml:\d/.test(fault)));
+  });
+
+  test('is one whose placeholder is undeclared or has no pattern in a host', (t) => {
+    const faults = faultsOf(
+      folder(t, {
+        'a.yaml': SOUND.replace('https://api.example.com', '"https://${connectionConfig.sub}.example.com"'),
+        'b.yaml': `${SOUND.replace('https://api.example.com', '"https://${connectionConfig.sub}.example.com"')}connection_config:\n  sub: { title: S, description: D }\n`,
+        'c.yaml': `${SOUND}  headers:\n    X-Tenant: "\${connectionConfig.tenant}"\n`,
+      }),
+    );
+    assert.deepEqual(faults, [
+      'a.yaml:7: api.base_url: connectionConfig.sub is not a declared field',
+      'b.yaml:7: api.base_url: connectionConfig.sub is part of a host and needs a pattern',
+      'c.yaml:9: api.headers.X-Tenant: connectionConfig.tenant is not a declared field',
+    ]);
+  });
+
+  test('is one that lets a browser or a parameter list set what belongs to the protocol', (t) => {
+    const oauth = (extra: string) =>
+      `${SOUND.replace('NONE', 'OAUTH2')}token: { url: "https://example.com/token" }\nauthorization:\n  url: https://example.com/auth\n${extra}`;
+    for (const name of ['client_id', 'redirect_uri', 'state', 'response_type', 'code_challenge', 'scope']) {
+      for (const extra of [
+        `  browser_params: { ${name}: { pattern: "x" } }\n`,
+        `  params: { ${name}: x }\n`,
+      ]) {
+        assert.match(faultsOf(folder(t, { 'a.yaml': oauth(extra) })).join(), /belongs to the protocol/);
+      }
+    }
+  });
+});
+
+describe('the sandbox of a definition', () => {
+  test('takes every address with it', () => {
+    for (const name of ['google-sheet', 'google-drive']) {
+      const moved = withSandbox(shipped.get(name), 'http://localhost:3004/');
+      assert.equal(moved.issuer?.url, 'http://localhost:3004');
+      assert.equal(moved.authorization?.url, 'http://localhost:3004/o/oauth2/v2/auth');
+      assert.equal(moved.token?.url, 'http://localhost:3004/token');
+      assert.equal(moved.revocation?.url, 'http://localhost:3004/revoke');
+      assert.equal(moved.userinfo?.url, 'http://localhost:3004/v1/userinfo');
+      assert.equal(moved.issuer?.jwks_url, 'http://localhost:3004/oauth2/v3/certs');
+      assert.equal(moved.api.base_url, 'http://localhost:3004');
+      const { docs: _docs, scopes: _scopes, ...reachable } = moved;
+      assert.doesNotMatch(JSON.stringify(reachable), /https:\/\//);
+    }
+  });
+
+  test('is refused where there is none', () => {
+    assert.throws(() => withSandbox(shipped.get('private-api-key'), 'http://localhost:3004'), NoSandboxError);
+  });
+});
+
+describe('granted scopes', () => {
+  const definition = shipped.get('google-sheet');
+  const wanted = ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets'];
+
+  test('count under each of their aliases, in any order, among others', () => {
+    const granted = [...wanted.slice(2), 'x', 'https://www.googleapis.com/auth/userinfo.email', 'openid'];
+    assert.deepEqual(missingScopes(definition, { wanted, granted }), []);
+  });
+
+  test('that were unticked are named', () => {
+    assert.deepEqual(missingScopes(definition, { wanted, granted: ['openid', 'email'] }), wanted.slice(2));
+  });
+});
+
+describe('the fields of a form', () => {
+  const form = shipped.get('private-api-key').integration_config;
+
+  test('are read when they fit, empty optional ones left out', () => {
+    assert.deepEqual(readFields(form, { base_url: 'https://a.example', header_name: '' }), {
+      ok: true,
+      values: { base_url: 'https://a.example' },
+    });
+  });
+
+  test('are refused by name, without their value', () => {
+    const read = readFields(form, {
+      base_url: 7,
+      header_name: 'X Bad: secret',
+      verification_path: '/a?b',
+      more: 'x',
+    });
+    assert.ok(!read.ok);
+    assert.deepEqual(read.issues.map(({ field }) => field).sort(), [
+      'base_url',
+      'header_name',
+      'more',
+      'verification_path',
+    ]);
+    assert.doesNotMatch(JSON.stringify(read.issues), /secret/);
+    assert.ok(!readFields(form, {}).ok);
+    assert.ok(!readFields(form, { base_url: `https://${'a'.repeat(9000)}` }).ok);
+  });
+});

@@ -1,0 +1,321 @@
+/**
+ * The schema of a provider definition: what one YAML file of `providers/` may say. A definition is data, never code,
+ * and keeps the snake_case of its file, which is also what `GET /providers` shows.
+ *
+ * Neighbours: `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` owns the rules
+ * for placeholders, `auth-modes/` and the proxy obey what is written here.
+ */
+import { z } from 'zod';
+import { addressFaults, textFaults } from './template-faults.ts';
+import type { TemplateFields } from './template-grammar.ts';
+
+/** Parameters of an authorization request that only we may set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */
+export const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
+  'client_id',
+  'code_challenge',
+  'code_challenge_method',
+  'nonce',
+  'redirect_uri',
+  'request',
+  'request_uri',
+  'response_mode',
+  'response_type',
+  'scope',
+  'state',
+]);
+
+const pattern = z.string().refine(isPattern, 'is no valid regular expression');
+const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'is no header name');
+const params = z
+  .record(z.string(), z.string())
+  .refine((given) => Object.keys(given).every((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name)), {
+    message: 'sets a parameter that belongs to the protocol',
+  });
+const seconds = z.int().positive();
+
+/** One input of a form: in the connect page (`connection_config`, `credentials`) or the integration's settings. */
+const formField = z.strictObject({
+  title: z.string(),
+  description: z.string(),
+  /** The whole value must match it. */
+  pattern: pattern.optional(),
+  /** `path`: slashes stay when it is put into an address. */
+  format: z.enum(['hostname', 'uri', 'uuid', 'email', 'path', 'header_name']).optional(),
+  example: z.string().optional(),
+  required: z.boolean().default(true),
+  secret: z.boolean().default(false),
+  max_length: z.int().positive().max(8192).default(1024),
+});
+const form = z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is no field name'), formField);
+
+/** What a fault at the token endpoint means; see `auth-modes/token-fault.ts` for what each kind leads to. */
+export const FAULT_KINDS = [
+  'denied',
+  'dead_grant',
+  'session_policy',
+  'blocked_by_admin',
+  'client_misconfigured',
+  'transient',
+  'protocol',
+] as const;
+
+const scopeToken = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'is no scope token (RFC 6749 §3.3)');
+const scope = z.strictObject({
+  sensitivity: z.enum(['non_sensitive', 'sensitive', 'restricted']),
+  /** One plain sentence for the person who is asked to allow it. */
+  description: z.string(),
+  /** Other spellings by which the provider grants the same. */
+  aliases: z.array(z.string()).default([]),
+});
+
+const token = z.strictObject({
+  url: z.string(),
+  params: z.record(z.string(), z.string()).default({}),
+  /** RFC 6749 §2.3.1, as named by RFC 7591. */
+  auth_method: z.enum(['client_secret_post', 'client_secret_basic', 'none']).default('client_secret_post'),
+  timeout_ms: z.int().positive().max(120_000).default(30_000),
+  answer: z
+    .strictObject({
+      /** How a successful answer is written, where the provider departs from RFC 6749 §5.1. */
+      format: z.enum(['json', 'form']).default('json'),
+      /** Where the token object lies inside the answer, for example `authed_user`. */
+      token_path: z.string().optional(),
+      /** For a provider that leaves `token_type` out. */
+      default_token_type: z.string().optional(),
+      /** Token types of its own that are sent as Bearer all the same. */
+      bearer_token_types: z.array(z.string()).default([]),
+      /** Whether an answer of 200 may hold an error, and in which field. */
+      error_in_success: z.string().optional(),
+    })
+    .prefault({}),
+  /** Meaning of `error`, or of `error/error_subtype`, beyond the codes of RFC 6749 §5.2. */
+  errors: z.record(z.string(), z.enum(FAULT_KINDS)).default({}),
+});
+
+const api = z.strictObject({
+  base_url: z.string(),
+  /** Sent with each call; values may hold placeholders. */
+  headers: z.record(headerName, z.string()).default({}),
+  /** Caller's headers that go on besides those every provider gets. */
+  pass_headers: z.array(headerName).default([]),
+  /** What competes with the connection's identity and is cut out of each call. Lower case. */
+  forbid: z
+    .strictObject({
+      headers: z.array(headerName.toLowerCase()).default([]),
+      query: z.array(z.string()).default([]),
+    })
+    .prefault({}),
+  /** Path prefixes that also count at our root, for clients that keep no path prefix. */
+  root_aliases: z.array(z.string().regex(/^\/[A-Za-z0-9/._-]+$/)).default([]),
+  error_format: z.enum(['google']).optional(),
+  /** `relay` hands a redirect to the caller; `same_origin` follows it where it stays at the API's origin. */
+  redirects: z.enum(['relay', 'same_origin']).default('relay'),
+  timeouts: z
+    .strictObject({
+      connect_ms: z.int().positive().default(10_000),
+      headers_ms: z.int().positive().default(300_000),
+      body_idle_ms: z.int().positive().default(300_000),
+    })
+    .prefault({}),
+  quotas: z
+    .array(
+      z.strictObject({
+        name: z.string(),
+        /** Whose budget it is: the whole client's, or one account's with this client. */
+        per: z.enum(['client', 'account']),
+        counts: z.enum(['read', 'write', 'all']),
+        limit: z.int().positive(),
+        window_s: seconds,
+      }),
+    )
+    .default([]),
+  /** Shortest waits that the provider asks for before a retry when it names none. */
+  retry_wait_ms: z.strictObject({ too_many: z.int().positive(), unavailable: z.int().positive() }).optional(),
+});
+
+/** One way to put credentials on a request. The first of a list whose placeholders all have values is used. */
+const placement = z.strictObject({
+  in: z.enum(['header', 'query']),
+  name: z.string().min(1),
+  value: z.string().min(1),
+});
+
+const fields = z.strictObject({
+  display_name: z.string().min(1),
+  categories: z.array(z.string()).min(1),
+  docs: z.url({ protocol: /^https$/ }),
+  /** File in `providers/logos/`. */
+  logo: z.string().regex(/^[a-z0-9-]+\.svg$/),
+  auth_mode: z.enum(['OAUTH2', 'API_KEY', 'BASIC', 'NONE']),
+
+  /** The provider's identity: `iss` of its authorization answers (RFC 9207) and its id_tokens (OpenID Connect). */
+  issuer: z
+    .strictObject({
+      url: z.string(),
+      iss_in_callback: z.enum(['required', 'optional']),
+      jwks_url: z.string().optional(),
+    })
+    .optional(),
+  authorization: z
+    .strictObject({
+      url: z.string(),
+      params: params.default({}),
+      /** Parameters that may come from the browser, with the pattern that a value must match. */
+      browser_params: z
+        .record(
+          z.string().refine((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name), 'belongs to the protocol'),
+          z.strictObject({ pattern }),
+        )
+        .default({}),
+      pkce: z.enum(['S256', 'none']).default('S256'),
+    })
+    .optional(),
+  token: token.optional(),
+  refresh: z
+    .strictObject({
+      /** Where it differs from the token endpoint. */
+      url: z.string().optional(),
+      params: z.record(z.string(), z.string()).default({}),
+      /** Life of an access token whose answer names none. Case: `expires_in` absent. */
+      default_expires_in_s: seconds.default(3600),
+    })
+    .prefault({}),
+  refresh_token_lifetime: z
+    .strictObject({
+      /** A refresh token dies when it has not been used for so long. */
+      unused_days: z.int().positive().optional(),
+      /** Life while the provider counts the client as under test. */
+      testing_days: z.int().positive().optional(),
+      /** More of them alive for one account and client, and the oldest dies without notice. */
+      live_per_account: z.int().positive().optional(),
+    })
+    .prefault({}),
+  revocation: z
+    .strictObject({
+      url: z.string(),
+      /** `project`: ends every grant of the account to the client's project; `token`: only what it names. */
+      unit: z.enum(['project', 'token']),
+      client_auth: z.enum(['none', 'token']).default('token'),
+      /** Errors that say the token is dead already. */
+      done_errors: z.array(z.string()).default([]),
+    })
+    .optional(),
+  userinfo: z
+    .strictObject({
+      url: z.string(),
+      subject: z.string().default('sub'),
+      email: z.string().default('email'),
+      email_verified: z.string().default('email_verified'),
+      name: z.string().default('name'),
+    })
+    .optional(),
+  scopes: z
+    .strictObject({
+      separator: z.string().default(' '),
+      default: z.array(scopeToken).default([]),
+      catalogue: z.record(scopeToken, scope).default({}),
+    })
+    .prefault({}),
+
+  api,
+  placement: z.array(placement).default([]),
+  verification: z
+    .strictObject({
+      method: z.enum(['GET', 'HEAD', 'POST']).default('GET'),
+      path: z.string().startsWith('/'),
+    })
+    .optional(),
+  connection_config: form.default({}),
+  integration_config: form.default({}),
+  credentials: form.default({}),
+  /** Paths of the same endpoints at the sandbox. A definition without them cannot be used with test credentials. */
+  sandbox: z
+    .strictObject({
+      authorization: z.string().startsWith('/'),
+      token: z.string().startsWith('/'),
+      revocation: z.string().startsWith('/').optional(),
+      userinfo: z.string().startsWith('/').optional(),
+      jwks: z.string().startsWith('/').optional(),
+      api: z.string().startsWith('/').or(z.literal('')).default(''),
+    })
+    .optional(),
+});
+
+/** A whole definition, after its bases are merged in. Issues carry the path inside the file. */
+export const definitionSchema = fields.superRefine((definition, context) => {
+  const report = (path: (string | number)[], message: string) =>
+    context.addIssue({ code: 'custom', path, message });
+  const known = templateFields(definition);
+  const ownCredentialsOnly = definition.auth_mode === 'API_KEY' || definition.auth_mode === 'BASIC';
+  for (const [path, template] of addressesOf(definition)) {
+    for (const fault of addressFaults(template, { fields: known, ownCredentialsOnly })) report(path, fault);
+  }
+  for (const [path, template] of textsOf(definition)) {
+    for (const fault of textFaults(template, { fields: known })) report(path, fault);
+  }
+  if (definition.auth_mode === 'OAUTH2') {
+    if (definition.authorization === undefined) report(['authorization'], 'an OAUTH2 provider needs it');
+    if (definition.token === undefined) report(['token'], 'an OAUTH2 provider needs it');
+  }
+  if (definition.auth_mode === 'API_KEY' && definition.placement.length === 0) {
+    report(['placement'], 'an API_KEY provider says where the key goes');
+  }
+  for (const [index, name] of definition.scopes.default.entries()) {
+    if (Object.hasOwn(definition.scopes.catalogue, name)) continue;
+    report(['scopes', 'default', index], `"${name}" is not in the catalogue`);
+  }
+});
+
+export type DefinitionFields = z.output<typeof fields>;
+/** A definition of the catalogue; `name` is that of its file. */
+export type ProviderDefinition = DefinitionFields & { readonly name: string };
+export type FormField = z.output<typeof formField>;
+export type AuthModeName = ProviderDefinition['auth_mode'];
+export type FaultKind = (typeof FAULT_KINDS)[number];
+
+/** The fields that a definition's placeholders may name, as `template.ts` wants them. */
+export function templateFields(
+  definition: Pick<DefinitionFields, 'connection_config' | 'integration_config' | 'credentials'>,
+): TemplateFields {
+  return {
+    connectionConfig: definition.connection_config,
+    integrationConfig: definition.integration_config,
+    credentials: { ...CREDENTIAL_FIELDS, ...definition.credentials },
+  };
+}
+
+/** What the credentials of each mode hold, whether or not a definition dresses them up as form fields. */
+const CREDENTIAL_FIELDS = { accessToken: {}, apiKey: {}, basic: {}, username: {}, password: {} };
+
+function addressesOf(definition: DefinitionFields): [string[], string][] {
+  const found: [string[], string | undefined][] = [
+    [['issuer', 'jwks_url'], definition.issuer?.jwks_url],
+    [['authorization', 'url'], definition.authorization?.url],
+    [['token', 'url'], definition.token?.url],
+    [['refresh', 'url'], definition.refresh.url],
+    [['revocation', 'url'], definition.revocation?.url],
+    [['userinfo', 'url'], definition.userinfo?.url],
+    [['api', 'base_url'], definition.api.base_url],
+  ];
+  return found.filter((entry): entry is [string[], string] => entry[1] !== undefined);
+}
+
+function textsOf(definition: DefinitionFields): [(string | number)[], string][] {
+  const texts: [(string | number)[], string][] = Object.entries(definition.api.headers).map(
+    ([name, value]) => [['api', 'headers', name], value],
+  );
+  for (const [index, { name, value }] of definition.placement.entries()) {
+    texts.push([['placement', index, 'name'], name], [['placement', index, 'value'], value]);
+  }
+  if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
+  return texts;
+}
+
+function isPattern(text: string): boolean {
+  try {
+    new RegExp(text, 'u');
+    return true;
+  } catch {
+    return false;
+  }
+}

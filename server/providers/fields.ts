@@ -1,0 +1,60 @@
+import type { FormField } from './definition.ts';
+import { patternExpression } from './template-grammar.ts';
+
+export type FieldIssue = { readonly field: string; readonly message: string };
+
+/**
+ * Judges what a browser or an API caller filled into a form of a definition. Only declared fields count: another
+ * name is an issue, as are a missing required field, a value over `max_length`, and one that does not fit its
+ * pattern or format. An empty optional field is the same as none. Messages never hold the value.
+ */
+export function readFields(
+  form: Readonly<Record<string, FormField>>,
+  input: Readonly<Record<string, unknown>>,
+): { ok: true; values: Record<string, string> } | { ok: false; issues: FieldIssue[] } {
+  const issues: FieldIssue[] = [];
+  const values: [string, string][] = [];
+  for (const name of Object.keys(input)) {
+    if (!Object.hasOwn(form, name)) issues.push({ field: name, message: 'is not a field of this provider' });
+  }
+  for (const [name, field] of Object.entries(form)) {
+    const value = Object.hasOwn(input, name) ? input[name] : undefined;
+    if (value === undefined || value === null || value === '') {
+      if (field.required) issues.push({ field: name, message: 'is required' });
+      continue;
+    }
+    const message = typeof value === 'string' ? valueFault(field, value) : 'must be a string';
+    if (message !== undefined) issues.push({ field: name, message });
+    else values.push([name, value as string]);
+  }
+  return issues.length > 0 ? { ok: false, issues } : { ok: true, values: Object.fromEntries(values) };
+}
+
+function valueFault(field: FormField, value: string): string | undefined {
+  if (value.length > field.max_length) return `must be at most ${field.max_length} characters`;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+  if (/[\u0000-\u001f\u007f]/.test(value)) return 'must hold no control characters';
+  if (field.pattern !== undefined && !patternExpression(field.pattern).test(value))
+    return 'does not fit the pattern';
+  if (field.format !== undefined && !FORMATS[field.format].test(value))
+    return `is no ${FORMAT_NAMES[field.format]}`;
+  return undefined;
+}
+
+type Format = NonNullable<FormField['format']>;
+const FORMATS: Record<Format, RegExp> = {
+  hostname: /^(?=.{1,253}$)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*$/,
+  uri: /^https?:\/\/[^\s\\@#?]+$/,
+  uuid: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+  email: /^[^\s@]+@[^\s@]+$/,
+  path: /^\/?[^\s?#\\]+$/,
+  header_name: /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/,
+};
+const FORMAT_NAMES: Record<Format, string> = {
+  hostname: 'host name',
+  uri: 'http(s) address without user name, query or fragment',
+  uuid: 'UUID',
+  email: 'e-mail address',
+  path: 'path',
+  header_name: 'header name',
+};

@@ -1,0 +1,68 @@
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { AppError } from '../errors.ts';
+import type { App } from '../http/server.ts';
+import { type Catalog, toWire } from './catalog.ts';
+
+const provider = z.looseObject({ name: z.string(), display_name: z.string(), auth_mode: z.string() });
+
+/** The catalogue, for applications and for connect pages. */
+export function providerRoutes(
+  app: App,
+  { catalog, baseUrl, directory }: { catalog: Catalog; baseUrl: string; directory: string },
+): void {
+  const logosUrl = `${baseUrl}/providers/logos`;
+
+  app.get(
+    '/providers',
+    {
+      config: { access: { by: 'key or session', scope: 'providers:read' } },
+      schema: {
+        summary: 'List providers',
+        querystring: z.strictObject({ search: z.string().max(255).optional() }),
+        response: { 200: z.object({ data: z.array(provider) }) },
+      },
+    },
+    ({ query }) => ({
+      data: catalog.list(query.search).map((definition) => toWire(definition, { logosUrl })),
+    }),
+  );
+
+  app.get(
+    '/providers/:provider',
+    {
+      config: { access: { by: 'key or session', scope: 'providers:read' } },
+      schema: {
+        summary: 'One provider',
+        params: z.object({ provider: z.string().max(255) }),
+        response: { 200: z.object({ data: provider }) },
+      },
+    },
+    ({ params }) => {
+      const definition = catalog.find(params.provider);
+      if (definition === undefined)
+        throw new AppError('not_found', `No provider is called "${params.provider}".`);
+      return { data: toWire(definition, { logosUrl }) };
+    },
+  );
+
+  app.get(
+    '/providers/logos/:file',
+    {
+      config: { access: { by: 'anyone' } },
+      schema: { hide: true, params: z.object({ file: z.string().regex(/^[a-z0-9-]+\.svg$/) }) },
+    },
+    async ({ params }, reply) => {
+      const path = join(directory, 'logos', params.file);
+      const found = await stat(path).catch(() => undefined);
+      if (found === undefined) throw new AppError('not_found', 'There is no such logo.');
+      reply
+        .header('cache-control', 'public, max-age=86400')
+        .header('content-security-policy', 'sandbox')
+        .type('image/svg+xml');
+      return createReadStream(path);
+    },
+  );
+}

@@ -1,0 +1,43 @@
+import type { ProviderDefinition } from './definition.ts';
+
+/** The definition has no `sandbox` section, so it cannot be used with test credentials. */
+export class NoSandboxError extends Error {
+  constructor(name: string) {
+    super(`the provider "${name}" has no sandbox`);
+    this.name = 'NoSandboxError';
+  }
+}
+
+/**
+ * The same definition with each of its addresses moved to the sandbox, at the paths its `sandbox` section names.
+ * What the section does not name is taken away: nothing of a test integration reaches the real provider. The issuer
+ * is the sandbox's own address. `sandboxUrl` is an origin, with or without a trailing slash. Throws NoSandboxError.
+ */
+export function withSandbox(definition: ProviderDefinition, sandboxUrl: string): ProviderDefinition {
+  const { sandbox } = definition;
+  if (sandbox === undefined) throw new NoSandboxError(definition.name);
+  const origin = new URL(sandboxUrl).origin;
+  const { issuer, authorization, token, revocation, userinfo, refresh, ...others } = definition;
+  const { url: _refreshUrl, ...refreshAtTokenEndpoint } = refresh;
+  const { jwks_url: _jwksUrl, ...issuerFacts } = issuer ?? { url: '', iss_in_callback: 'optional' as const };
+  return {
+    ...others,
+    refresh: refreshAtTokenEndpoint,
+    ...(issuer && {
+      issuer: {
+        ...issuerFacts,
+        url: origin,
+        ...(sandbox.jwks !== undefined && { jwks_url: origin + sandbox.jwks }),
+      },
+    }),
+    ...(authorization && { authorization: { ...authorization, url: origin + sandbox.authorization } }),
+    ...(token && { token: { ...token, url: origin + sandbox.token } }),
+    ...(revocation &&
+      sandbox.revocation !== undefined && {
+        revocation: { ...revocation, url: origin + sandbox.revocation },
+      }),
+    ...(userinfo &&
+      sandbox.userinfo !== undefined && { userinfo: { ...userinfo, url: origin + sandbox.userinfo } }),
+    api: { ...definition.api, base_url: origin + sandbox.api },
+  };
+}

@@ -1,0 +1,18 @@
+import type { ProviderDefinition } from './definition.ts';
+
+/**
+ * Which of the wanted scopes a grant does not hold. Order and further scopes do not matter, and a scope counts as
+ * granted under each of its aliases: Google answers `email` with `https://www.googleapis.com/auth/userinfo.email`.
+ */
+export function missingScopes(
+  definition: Pick<ProviderDefinition, 'scopes'>,
+  { wanted, granted }: { wanted: readonly string[]; granted: readonly string[] },
+): string[] {
+  const held = new Set(granted.map((scope) => canonical(definition, scope)));
+  return [...new Set(wanted)].filter((scope) => !held.has(canonical(definition, scope)));
+}
+
+function canonical({ scopes }: Pick<ProviderDefinition, 'scopes'>, scope: string): string {
+  const entry = Object.entries(scopes.catalogue).find(([, { aliases }]) => aliases.includes(scope));
+  return entry?.[0] ?? scope;
+}
