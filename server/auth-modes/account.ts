@@ -1,0 +1,86 @@
+import type { ProviderDefinition } from '../providers/definition.ts';
+import type { Tokens } from './oauth2.ts';
+import { address, type OAuthContext } from './oauth2-request.ts';
+import { faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
+import {
+  type Fetch,
+  type JsonObject,
+  normalizingFetch,
+  type SeenAnswer,
+  UnreadableAnswerError,
+} from './token-response.ts';
+
+/** Who is behind a connection at the provider. All absent where the provider does not tell. */
+export type Account = {
+  /** Stays the same for life; the e-mail address may not. */
+  readonly subject?: string;
+  readonly email?: string;
+  readonly isEmailVerified?: boolean;
+  readonly name?: string;
+};
+
+/**
+ * The account of fresh tokens: from the checked id_token of an exchange, else from the userinfo endpoint (OpenID
+ * Connect Core §5.3), else empty. An answer of 401 is the fault `invalid_token`, of 403
+ * `insufficient_scope`: both say that this token does not open userinfo, not that the grant is dead. Throws
+ * TemplateError, and AppError when the address may not be reached.
+ */
+export async function readAccount(
+  context: OAuthContext & {
+    tokens: Pick<Tokens, 'accessToken' | 'idTokenClaims'>;
+    fetch: Fetch;
+    signal?: AbortSignal;
+  },
+): Promise<{ ok: true; account: Account } | { ok: false; fault: TokenFault }> {
+  const { definition, tokens } = context;
+  const { userinfo, token } = definition;
+  if (tokens.idTokenClaims !== undefined) return { ok: true, account: accountOf(tokens.idTokenClaims) };
+  if (userinfo === undefined || token === undefined) return { ok: true, account: {} };
+  const url = address(context, userinfo.url);
+  let seen: SeenAnswer | undefined;
+  const fetchAnswer = normalizingFetch({
+    fetch: context.fetch,
+    token: { answer: { format: 'json', bearer_token_types: [] }, timeout_ms: token.timeout_ms },
+    signal: context.signal,
+    seen: (answer) => {
+      seen = answer;
+    },
+  });
+  try {
+    const headers = { accept: 'application/json', authorization: `Bearer ${tokens.accessToken}` };
+    await fetchAnswer(url, { method: 'GET', headers });
+  } catch (error) {
+    if (error instanceof UnreadableAnswerError) return { ok: false, fault: faultOfSilence(error) };
+    throw error;
+  }
+  if (seen === undefined) return { ok: false, fault: protocolFault('invalid_answer') };
+  const { httpStatus } = seen;
+  if (httpStatus === 401) return { ok: false, fault: protocolFault('invalid_token', seen) };
+  if (httpStatus === 403) return { ok: false, fault: protocolFault('insufficient_scope', seen) };
+  if (httpStatus === 429)
+    return { ok: false, fault: { kind: 'transient', error: 'too_many_requests', httpStatus } };
+  if (httpStatus >= 400) return { ok: false, fault: protocolFault('invalid_answer', seen) };
+  return { ok: true, account: accountOf(seen.raw, userinfo) };
+}
+
+/** OpenID Connect Core §5.1, or the names that the definition gives. */
+const CLAIMS = { subject: 'sub', email: 'email', email_verified: 'email_verified', name: 'name' };
+
+function accountOf(
+  claims: JsonObject,
+  names: Omit<NonNullable<ProviderDefinition['userinfo']>, 'url'> = CLAIMS,
+): Account {
+  const subject = claims[names.subject];
+  const email = claims[names.email];
+  const isEmailVerified = claims[names.email_verified];
+  const name = claims[names.name];
+  return {
+    // Some providers number their accounts.
+    ...((typeof subject === 'string' || typeof subject === 'number') && { subject: String(subject) }),
+    ...(typeof email === 'string' && email !== '' && { email }),
+    ...(isEmailVerified !== undefined && {
+      isEmailVerified: isEmailVerified === true || isEmailVerified === 'true',
+    }),
+    ...(typeof name === 'string' && name !== '' && { name }),
+  };
+}

@@ -1,0 +1,91 @@
+/**
+ * What all requests to a provider's OAuth endpoints share: the server, client and client authentication that
+ * oauth4webapi wants, out of a definition, and the fault behind what it throws.
+ */
+import * as oauth from 'oauth4webapi';
+import { type ProviderDefinition, templateFields } from '../providers/definition.ts';
+import { fillAddress } from '../providers/template.ts';
+import type { TemplateValues } from '../providers/template-grammar.ts';
+import { faultOfAnswer, faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
+import { type Fetch, type SeenAnswer, UnreadableAnswerError } from './token-response.ts';
+
+/** Our OAuth client at the provider. `scopes` are those that are asked for. */
+export type OAuthClient = {
+  readonly clientId: string;
+  readonly clientSecret: string;
+  readonly scopes: readonly string[];
+};
+
+/** What every request needs: whose endpoints, filled with which values, by which client. */
+export type OAuthContext = {
+  readonly definition: ProviderDefinition;
+  /** For the placeholders of the definition's addresses. */
+  readonly values?: TemplateValues;
+  readonly client: OAuthClient;
+};
+export type Network = {
+  readonly fetch: Fetch;
+  /** Defaults to the system's clock. */
+  readonly now?: Date;
+  readonly signal?: AbortSignal;
+};
+
+/** The definition's authorization and token sections. Throws TypeError for a provider that has none. */
+export function protocolOf(definition: ProviderDefinition) {
+  const { authorization, token } = definition;
+  if (authorization === undefined || token === undefined) {
+    throw new TypeError(`the provider "${definition.name}" does not speak OAuth 2.0`);
+  }
+  return { authorization, token };
+}
+
+/** An address of the definition, filled. Throws TemplateError. */
+export function address({ definition, values = {} }: OAuthContext, template: string): string {
+  return fillAddress(template, { values, fields: templateFields(definition) });
+}
+
+/** The provider as oauth4webapi sees it (RFC 8414). Without an issuer in the definition its origin stands in. */
+export function serverOf({ definition }: OAuthContext, tokenEndpoint: string) {
+  return {
+    issuer: definition.issuer?.url ?? new URL(tokenEndpoint).origin,
+    token_endpoint: tokenEndpoint,
+    authorization_response_iss_parameter_supported: definition.issuer?.iss_in_callback === 'required',
+  };
+}
+
+/** Clocks may differ by a minute; `now` is what the checks of an id_token count from. */
+export function clientOf({ client, now }: OAuthContext & Partial<Network>): oauth.Client {
+  const skewS = now === undefined ? 0 : Math.round((now.getTime() - Date.now()) / 1000);
+  return { client_id: client.clientId, [oauth.clockTolerance]: 60, [oauth.clockSkew]: skewS };
+}
+
+/** How the client proves itself at the token endpoint (RFC 6749 §2.3.1). */
+export function clientAuth({ definition, client }: OAuthContext): oauth.ClientAuth {
+  const method = protocolOf(definition).token.auth_method;
+  if (method === 'none') return oauth.None();
+  return method === 'client_secret_basic'
+    ? oauth.ClientSecretBasic(client.clientSecret)
+    : oauth.ClientSecretPost(client.clientSecret);
+}
+
+/** The fault behind what oauth4webapi or the normalising fetch threw. Rethrows what is neither. */
+export function faultOf(
+  error: unknown,
+  { definition, seen }: { definition: ProviderDefinition; seen: SeenAnswer | undefined },
+): TokenFault {
+  if (error instanceof UnreadableAnswerError) return faultOfSilence(error);
+  if (error instanceof oauth.ResponseBodyError && seen !== undefined) {
+    return faultOfAnswer(definition.token?.errors ?? {}, { ...seen, error: error.error });
+  }
+  if (error instanceof oauth.OperationProcessingError || error instanceof oauth.UnsupportedOperationError) {
+    if (seen?.httpStatus === 429) return { ...protocolFault('too_many_requests', seen), kind: 'transient' };
+    const isIdToken = error.code === oauth.JWT_CLAIM_COMPARISON || error.code === oauth.JWT_TIMESTAMP_CHECK;
+    return protocolFault(isIdToken ? 'invalid_id_token' : 'invalid_answer', seen);
+  }
+  throw error;
+}
+
+/** Only loopback passes `fillAddress` as plain http: the sandbox. */
+export function isPlainHttp(endpoint: string): boolean {
+  return endpoint.startsWith('http://');
+}

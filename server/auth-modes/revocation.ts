@@ -1,0 +1,77 @@
+import * as oauth from 'oauth4webapi';
+import {
+  address,
+  clientAuth,
+  clientOf,
+  faultOf,
+  isPlainHttp,
+  type Network,
+  type OAuthContext,
+  protocolOf,
+  serverOf,
+} from './oauth2-request.ts';
+import { protocolFault, type TokenFault } from './token-fault.ts';
+import { type Fetch, normalizingFetch, type SeenAnswer } from './token-response.ts';
+
+/**
+ * Ends a grant at the provider (RFC 7009). A token that is dead already counts as done. What else ends with it says
+ * `revocation.unit` of the definition: at Google every connection of the account to the same project.
+ * A definition without a revocation endpoint gives the fault `revocation_unsupported`.
+ */
+export async function revokeToken(
+  context: OAuthContext & Network & { token: string },
+): Promise<{ ok: true } | { ok: false; fault: TokenFault }> {
+  const { definition } = context;
+  const { token } = protocolOf(definition);
+  const { revocation } = definition;
+  if (revocation === undefined) return { ok: false, fault: protocolFault('revocation_unsupported') };
+  const server = {
+    ...serverOf(context, address(context, token.url)),
+    revocation_endpoint: address(context, revocation.url),
+  };
+  let seen: SeenAnswer | undefined;
+  // RFC 7009 answers carry no content that matters; an empty body is read as an empty object.
+  const fetchAnswer = normalizingFetch({
+    fetch: emptyAsObject(context.fetch),
+    token,
+    signal: context.signal,
+    seen: (answer) => {
+      seen = answer;
+    },
+  });
+  const anonymous: oauth.ClientAuth = () => {};
+  try {
+    const response = await oauth.revocationRequest(
+      server,
+      clientOf(context),
+      revocation.client_auth === 'none' ? anonymous : clientAuth(context),
+      context.token,
+      {
+        [oauth.customFetch]: fetchAnswer,
+        [oauth.allowInsecureRequests]: isPlainHttp(server.revocation_endpoint),
+      },
+    );
+    await oauth.processRevocationResponse(response);
+    return { ok: true };
+  } catch (error) {
+    const fault = faultOf(error, { definition, seen });
+    return fault.error !== undefined && revocation.done_errors.includes(fault.error)
+      ? { ok: true }
+      : { ok: false, fault };
+  }
+}
+
+function emptyAsObject(fetch: Fetch): Fetch {
+  return async (url, init) => {
+    const response = await fetch(url, init);
+    if (response.status !== 200) return response;
+    for await (const _chunk of response.body ?? []) break;
+    return {
+      status: 200,
+      headers: response.headers,
+      body: (async function* () {
+        yield Buffer.from('{}');
+      })(),
+    };
+  };
+}

@@ -1,0 +1,115 @@
+/**
+ * What a failed token request means for the connection, judged by codes and never by text: providers reword and
+ * translate their messages (Google's "Token has been expired or revoked." stands for six causes).
+ */
+import type { FaultKind, ProviderDefinition } from '../providers/definition.ts';
+import type { JsonObject, SeenAnswer, UnreadableAnswerError } from './token-response.ts';
+
+/**
+ * - `denied`: the person said no; nothing changes.
+ * - `dead_grant`: the code or refresh token is no longer good; only connecting again helps.
+ * - `session_policy`: as dead_grant, because the account's administrator limits how long a sign-in lasts.
+ * - `blocked_by_admin`: the account's administrator or the provider does not allow this application.
+ * - `client_misconfigured`: the integration's client or settings are refused; says nothing of the connection.
+ * - `transient`: no judgement was given (outage, time-out, HTML page); ask again later, change nothing.
+ * - `protocol`: the answer or callback breaks the protocol; asking again is not likely to help, change nothing.
+ */
+export type TokenFault = {
+  readonly kind: FaultKind;
+  /** The provider's code, or one of ours: `state_mismatch`, `iss_mismatch`, `timeout`, `invalid_answer` ... */
+  readonly error?: string;
+  /** The provider's text, shortened; for people, and untrusted. */
+  readonly description?: string;
+  readonly subtype?: string;
+  readonly httpStatus?: number;
+  readonly retryAfterMs?: number;
+};
+
+/** RFC 6749 §4.1.2.1 and §5.2, OpenID Connect Core §3.1.2.6, RFC 8628 §3.5, RFC 9126, RFC 9449. */
+const STANDARD: Readonly<Record<string, FaultKind>> = {
+  invalid_grant: 'dead_grant',
+  invalid_client: 'client_misconfigured',
+  unauthorized_client: 'client_misconfigured',
+  unsupported_grant_type: 'client_misconfigured',
+  unsupported_response_type: 'client_misconfigured',
+  invalid_scope: 'client_misconfigured',
+  server_error: 'transient',
+  temporarily_unavailable: 'transient',
+  slow_down: 'transient',
+};
+/** Where the person is, a refusal is the person's. */
+const AT_AUTHORIZATION: Readonly<Record<string, FaultKind>> = {
+  access_denied: 'denied',
+  interaction_required: 'denied',
+  login_required: 'denied',
+  consent_required: 'denied',
+  account_selection_required: 'denied',
+};
+
+type Errors = NonNullable<ProviderDefinition['token']>['errors'];
+
+/** The fault of an error answer from the token endpoint. 429 is transient whatever the body says. */
+export function faultOfAnswer(errors: Errors, answer: SeenAnswer & { error: string }): TokenFault {
+  const subtype = text(answer.raw.error_subtype);
+  const kind =
+    answer.httpStatus === 429
+      ? 'transient'
+      : ((subtype === undefined ? undefined : own(errors, `${answer.error}/${subtype}`)) ??
+        own(errors, answer.error) ??
+        own(STANDARD, answer.error) ??
+        'protocol');
+  return {
+    kind,
+    error: clean(answer.error, 100),
+    ...described(answer.raw.error_description),
+    ...(subtype !== undefined && { subtype: clean(subtype, 100) }),
+    httpStatus: answer.httpStatus,
+    ...(answer.retryAfterMs !== undefined && { retryAfterMs: answer.retryAfterMs }),
+  };
+}
+
+/** The fault of a callback that holds an `error` (RFC 6749 §4.1.2.1). */
+export function faultOfCallback(errors: Errors, params: URLSearchParams): TokenFault {
+  const error = params.get('error') ?? '';
+  const subtype = params.get('error_subtype');
+  const kind = own(AT_AUTHORIZATION, error) ?? own(errors, error) ?? own(STANDARD, error) ?? 'protocol';
+  return {
+    kind,
+    error: clean(error, 100),
+    ...described(params.get('error_description')),
+    ...(subtype && { subtype: clean(subtype, 100) }),
+  };
+}
+
+/** The fault when there was no answer to judge. */
+export function faultOfSilence(error: UnreadableAnswerError): TokenFault {
+  const isOurs = error.reason === 'not_json' || error.reason === 'redirect' || error.reason === 'too_large';
+  return {
+    kind: isOurs ? 'protocol' : 'transient',
+    error: error.reason,
+    ...(error.httpStatus !== undefined && { httpStatus: error.httpStatus }),
+    ...(error.retryAfterMs !== undefined && { retryAfterMs: error.retryAfterMs }),
+  };
+}
+
+/** A code of ours, for what breaks the protocol. */
+export function protocolFault(error: string, seen?: SeenAnswer): TokenFault {
+  return { kind: 'protocol', error, ...(seen && { httpStatus: seen.httpStatus }) };
+}
+
+function described(value: JsonObject[string] | undefined) {
+  return typeof value === 'string' && value !== '' ? { description: clean(value, 500) } : {};
+}
+
+function clean(value: string, maxLength: number): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
+  return value.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').slice(0, maxLength);
+}
+
+function text(value: JsonObject[string] | undefined): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+function own<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
+}

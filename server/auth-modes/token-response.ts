@@ -1,0 +1,242 @@
+/**
+ * Reads what token endpoints really send and turns it into what RFC 6749 §5 asks for, so that oauth4webapi, which is
+ * strict, can judge it. The definition's `token.answer` says how a provider departs from the standard.
+ *
+ * Owns: size and time limits, decoding, the shape of the answer. Does not own: what an error means
+ * (`token-fault.ts`), the requests (`oauth2.ts`), which addresses may be reached (`outbound.ts`, behind `fetch`).
+ */
+import { AppError } from '../errors.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
+export type JsonObject = { [key: string]: JsonValue };
+
+/** The part of fetch that the modes use. The one passed in guards which addresses may be reached. */
+export type Fetch = (
+  url: string,
+  init: {
+    method: string;
+    headers: Record<string, string>;
+    body?: string;
+    redirect: 'manual';
+    signal: AbortSignal;
+  },
+) => Promise<{
+  readonly status: number;
+  readonly headers: { get(name: string): string | null };
+  readonly body: AsyncIterable<Uint8Array> | null;
+}>;
+
+/** Largest token answer that is read. Google's are under 4 KB. */
+export const MAX_ANSWER_BYTES = 1024 * 1024;
+/** Longest life that is believed; a longer one could not be a date. */
+const MAX_EXPIRES_IN_S = 100 * 365 * 24 * 3600;
+
+/** Why an answer cannot be judged by its content. */
+export type UnreadableReason =
+  | 'timeout'
+  | 'network'
+  | 'too_large'
+  | 'html'
+  | 'server_error'
+  | 'not_json'
+  | 'redirect';
+
+/** Thrown out of the normalising fetch when there is no answer to judge. */
+export class UnreadableAnswerError extends Error {
+  readonly reason: UnreadableReason;
+  readonly httpStatus: number | undefined;
+  readonly retryAfterMs: number | undefined;
+  constructor(
+    reason: UnreadableReason,
+    seen: { httpStatus?: number; retryAfterMs?: number; cause?: unknown } = {},
+  ) {
+    super(`the token endpoint gave no readable answer: ${reason}`, { cause: seen.cause });
+    this.name = 'UnreadableAnswerError';
+    this.reason = reason;
+    this.httpStatus = seen.httpStatus;
+    this.retryAfterMs = seen.retryAfterMs;
+  }
+}
+
+/** What came back, before it was normalised. `raw` is the whole decoded answer. */
+export type SeenAnswer = { httpStatus: number; raw: JsonObject; retryAfterMs: number | undefined };
+
+/**
+ * A `customFetch` for oauth4webapi. It answers with RFC 6749 JSON, whatever the provider sent, and hands the decoded
+ * original to `seen`. Throws UnreadableAnswerError for a timeout, a broken connection, an answer over 1 MB, HTML, a
+ * 5xx, a redirect and text that cannot be decoded. An AppError of `fetch` (an address that may not be reached) goes
+ * through as it is: it is the operator's to see, not an outage.
+ */
+export function normalizingFetch(options: {
+  fetch: Fetch;
+  token: Pick<NonNullable<ProviderDefinition['token']>, 'answer' | 'timeout_ms'>;
+  /** Whether an id_token is judged. Otherwise it is left out of the answer, and stays in what `seen` gets. */
+  keepIdToken?: boolean;
+  signal?: AbortSignal | undefined;
+  seen: (answer: SeenAnswer) => void;
+}) {
+  return async (
+    url: string,
+    init: { method: string; headers: Record<string, string>; body?: URLSearchParams | null },
+  ) => {
+    const { status, contentType, retryAfterMs, text } = await readAnswer(url, init, options);
+    const unreadable = (reason: UnreadableReason) =>
+      new UnreadableAnswerError(reason, {
+        httpStatus: status,
+        ...(retryAfterMs !== undefined && { retryAfterMs }),
+      });
+    if (status >= 300 && status < 400) throw unreadable('redirect');
+    const raw = decode(text, contentType, options.token.answer.format);
+    if (status >= 500) throw unreadable('server_error');
+    if (raw === undefined)
+      throw unreadable(isHtml(text, contentType) ? 'html' : status === 429 ? 'server_error' : 'not_json');
+    options.seen({ httpStatus: status, raw, retryAfterMs });
+    const answer = conform(raw, status, options.token.answer);
+    if (options.keepIdToken !== true) delete answer.body.id_token;
+    return new Response(JSON.stringify(answer.body), {
+      status: answer.status,
+      headers: { 'content-type': 'application/json' },
+    });
+  };
+}
+
+async function readAnswer(
+  url: string,
+  init: { method: string; headers: Record<string, string>; body?: URLSearchParams | null },
+  options: Parameters<typeof normalizingFetch>[0],
+) {
+  const timeout = AbortSignal.timeout(options.token.timeout_ms);
+  const signal = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
+  let httpStatus: number | undefined;
+  try {
+    const response = await options.fetch(url, {
+      method: init.method,
+      headers: init.headers,
+      ...(init.body && { body: init.body.toString() }),
+      redirect: 'manual',
+      signal,
+    });
+    httpStatus = response.status;
+    const chunks: Uint8Array[] = [];
+    let sizeBytes = 0;
+    for await (const chunk of response.body ?? []) {
+      sizeBytes += chunk.byteLength;
+      if (sizeBytes > MAX_ANSWER_BYTES) throw new UnreadableAnswerError('too_large', { httpStatus });
+      chunks.push(chunk);
+    }
+    return {
+      status: response.status,
+      contentType: response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase() ?? '',
+      retryAfterMs: retryAfter(response.headers.get('retry-after')),
+      text: new TextDecoder().decode(Buffer.concat(chunks)),
+    };
+  } catch (error) {
+    if (error instanceof UnreadableAnswerError) throw error;
+    const refusal = refusalBehind(error);
+    if (refusal !== undefined) throw refusal;
+    const reason = timeout.aborted ? 'timeout' : 'network';
+    throw new UnreadableAnswerError(reason, {
+      cause: error,
+      ...(httpStatus !== undefined && { httpStatus }),
+    });
+  }
+}
+
+function decode(text: string, contentType: string, format: 'json' | 'form'): JsonObject | undefined {
+  const json = parseJson(text);
+  if (json !== undefined) return json;
+  const isForm = format === 'form' || contentType === 'application/x-www-form-urlencoded';
+  if (!isForm || isHtml(text, contentType) || !/^[^\s<>=]+=/.test(text)) return undefined;
+  return Object.fromEntries(new URLSearchParams(text.trim()));
+}
+
+function parseJson(text: string): JsonObject | undefined {
+  try {
+    const value: JsonValue = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isHtml(text: string, contentType: string): boolean {
+  return (
+    contentType === 'text/html' ||
+    contentType === 'application/xhtml+xml' ||
+    /^\s*<(?:!doctype|html)/i.test(text)
+  );
+}
+
+/** RFC 6749 §5.1 and §5.2 out of what the provider sent. */
+function conform(
+  raw: JsonObject,
+  status: number,
+  answer: NonNullable<ProviderDefinition['token']>['answer'],
+): { status: number; body: JsonObject } {
+  if (status >= 400) return { status, body: { ...raw } };
+  const failure = answer.error_in_success === undefined ? undefined : at(raw, answer.error_in_success);
+  if (typeof failure === 'string' && failure !== '') return { status: 400, body: { ...raw, error: failure } };
+  const found = at(raw, answer.token_path);
+  // RFC 6749 §5.2 under a 200, as GitHub and Slack send it.
+  const hasToken = isObject(found) && typeof found.access_token === 'string';
+  if (!hasToken && typeof raw.error === 'string' && raw.error !== '')
+    return { status: 400, body: { ...raw } };
+  return { status: 200, body: isObject(found) ? conformToken(found, answer) : { ...raw } };
+}
+
+function conformToken(
+  found: JsonObject,
+  answer: NonNullable<ProviderDefinition['token']>['answer'],
+): JsonObject {
+  const { expires_in, refresh_token, refresh_token_expires_in, scope, token_type, ...others } = found;
+  const expiresIn = secondsOf(expires_in);
+  const refreshExpiresIn = secondsOf(refresh_token_expires_in);
+  const type = typeof token_type === 'string' && token_type !== '' ? token_type : answer.default_token_type;
+  const isBearer = type !== undefined && answer.bearer_token_types.includes(type);
+  return {
+    ...Object.fromEntries(Object.entries(others).filter(([, value]) => value !== null)),
+    ...(type !== undefined && { token_type: isBearer ? 'bearer' : type }),
+    ...(expiresIn !== undefined && { expires_in: expiresIn }),
+    ...(refreshExpiresIn !== undefined && { refresh_token_expires_in: refreshExpiresIn }),
+    ...(typeof refresh_token === 'string' && refresh_token !== '' && { refresh_token }),
+    ...(typeof scope === 'string' && { scope }),
+    ...(Array.isArray(scope) && { scope: scope.filter((part) => typeof part === 'string').join(' ') }),
+  };
+}
+
+/** `fetch` wraps what its connector throws. */
+function refusalBehind(error: unknown): AppError | undefined {
+  let cause: unknown = error;
+  for (let depth = 0; depth < 5 && cause instanceof Error; depth += 1) {
+    if (cause instanceof AppError) return cause;
+    cause = cause.cause;
+  }
+  return undefined;
+}
+
+/** Seconds from a number or its text; undefined for what is absent or no number. Never negative. */
+function secondsOf(value: JsonValue | undefined): number | undefined {
+  if (typeof value !== 'number' && (typeof value !== 'string' || value.trim() === '')) return undefined;
+  const seconds = Number(value);
+  return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), MAX_EXPIRES_IN_S) : undefined;
+}
+
+/** Milliseconds of a Retry-After header (RFC 9110 §10.2.3), which is a number of seconds or a date. */
+function retryAfter(header: string | null): number | undefined {
+  if (header === null) return undefined;
+  if (/^\d{1,9}$/.test(header.trim())) return Number(header) * 1000;
+  const date = Date.parse(header);
+  return Number.isNaN(date) ? undefined : Math.max(date - Date.now(), 0);
+}
+
+function at(raw: JsonObject, path: string | undefined): JsonValue | undefined {
+  let value: JsonValue | undefined = raw;
+  for (const step of path?.split('.') ?? [])
+    value = isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined;
+  return value;
+}
+
+export function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
