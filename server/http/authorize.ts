@@ -1,0 +1,75 @@
+import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
+import type { Brand } from '../brand.ts';
+import { AppError } from '../errors.ts';
+import { type Access, type Caller, requireScope } from './caller.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    access: Access;
+  }
+  interface FastifyRequest {
+    /** Present on every route that is not open to anyone. */
+    caller: Caller;
+  }
+}
+
+/** How a credential becomes a caller; both throw the 401 that fits. */
+export type Authenticate = {
+  key(secret: string): Promise<Caller>;
+  session(token: string): Promise<Caller>;
+};
+
+/** Establishes `request.caller` before any body is read, by what the route declares. */
+export function authorizeRoutes(
+  app: FastifyInstance,
+  by: { authenticate: Authenticate; brand: Brand },
+): void {
+  app.decorateRequest<Caller | null>('caller', null);
+  const routes: RouteOptions[] = [];
+  app.addHook('onRoute', (route) => {
+    routes.push(route);
+  });
+  app.addHook('onReady', async () => {
+    const silent = routes.filter((route) => route.config?.access === undefined);
+    if (silent.length === 0) return;
+    throw new Error(
+      `These do not say whom they serve: ${silent.map((route) => `${route.method} ${route.url}`).join(', ')}`,
+    );
+  });
+  app.addHook('onRequest', async (request) => {
+    const access = request.routeOptions.config?.access;
+    if (access === undefined || access.by === 'anyone') return;
+    request.caller = await callerOf(request, { ...by, access });
+  });
+}
+
+async function callerOf(
+  request: FastifyRequest,
+  { access, authenticate, brand }: { access: Access; authenticate: Authenticate; brand: Brand },
+): Promise<Caller> {
+  if (access.by === 'session in query') {
+    const token = (request.query as { connect_session_token?: unknown }).connect_session_token;
+    if (typeof token !== 'string' || !token.startsWith(brand.sessionTokenPrefix)) {
+      throw new AppError('invalid_connect_session_token_format');
+    }
+    return authenticate.session(token);
+  }
+  const credential = bearerOf(request.headers.authorization);
+  const isSession = credential.startsWith(brand.sessionTokenPrefix);
+  if (access.by === 'session') {
+    if (!isSession) throw new AppError('invalid_connect_session_token_format');
+    return authenticate.session(credential);
+  }
+  if (access.by === 'key or session' && isSession) return authenticate.session(credential);
+  const caller = await authenticate.key(credential);
+  if (access.by !== 'anyone') requireScope(caller, access.scope);
+  return caller;
+}
+
+/** The credential of `Authorization: Bearer <credential>` (RFC 6750 §2.1). */
+function bearerOf(header: string | undefined): string {
+  if (header === undefined || header === '') throw new AppError('missing_auth_header');
+  const [, credential] = /^Bearer +([^\s]+) *$/i.exec(header) ?? [];
+  if (credential === undefined) throw new AppError('malformed_auth_header');
+  return credential;
+}
