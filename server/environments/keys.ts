@@ -1,0 +1,90 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { isSecretKey } from '../config.ts';
+import { first, type Queryable, tables } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import type { Caller } from '../http/caller.ts';
+
+/** How long a node may go on believing a key that another node revoked. */
+const beliefMs = 1_000;
+
+/** Creates a secret key with 256 random bits. It is returned once; the database holds its sha-256 alone. */
+export async function createKey(
+  db: Queryable,
+  given: {
+    environment: { id: number; name: string };
+    name: string;
+    scopes: readonly string[];
+    secret?: string;
+  },
+): Promise<{ secret: string }> {
+  const secret = given.secret ?? `trs_${given.environment.name}_${randomBytes(32).toString('base64url')}`;
+  await db.run(
+    tables
+      .insertInto('api_key')
+      .values({
+        environment_id: given.environment.id,
+        name: given.name,
+        hash: hashOf(secret),
+        hint: secret.slice(-4),
+        scopes: [...given.scopes],
+      })
+      // A key that the operator chose is the same key at every start.
+      .onConflict((conflict) => conflict.column('hash').doNothing()),
+  );
+  return { secret };
+}
+
+/**
+ * Who a secret key belongs to; throws `invalid_secret_key_format` or `unknown_account`. Answers are believed for
+ * a second, so a revoked key is refused everywhere within that.
+ */
+export function createKeyReader(
+  db: Queryable,
+  now: () => number = Date.now,
+): (secret: string) => Promise<Caller> {
+  const believed = new Map<string, { caller: Caller; until: number }>();
+  return async (secret) => {
+    if (!isSecretKey(secret)) throw new AppError('invalid_secret_key_format');
+    const hash = hashOf(secret);
+    const cacheKey = hash.toString('base64');
+    const known = believed.get(cacheKey);
+    if (known !== undefined && known.until > now()) return known.caller;
+    believed.delete(cacheKey);
+    const caller = await findCaller(db, hash);
+    if (caller === undefined) throw new AppError('unknown_account');
+    if (believed.size >= 10_000) believed.clear();
+    believed.set(cacheKey, { caller, until: now() + beliefMs });
+    return caller;
+  };
+}
+
+async function findCaller(db: Queryable, hash: Buffer): Promise<Caller | undefined> {
+  const row = first(
+    await db.run(
+      tables
+        .selectFrom('api_key')
+        .innerJoin('environment', 'environment.id', 'api_key.environment_id')
+        .select([
+          'api_key.id',
+          'api_key.hash',
+          'api_key.scopes',
+          'environment.id as environment_id',
+          'environment.name',
+        ])
+        .where('api_key.hash', '=', hash)
+        .where('api_key.revoked_at', 'is', null),
+    ),
+  );
+  if (row === undefined || !timingSafeEqual(row.hash, hash)) return undefined;
+  return {
+    kind: 'key',
+    environmentId: row.environment_id,
+    environment: row.name,
+    keyId: row.id,
+    scopes: new Set(row.scopes),
+  };
+}
+
+function hashOf(secret: string): Buffer {
+  return createHash('sha256').update(secret).digest();
+}

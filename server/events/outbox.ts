@@ -1,0 +1,33 @@
+import { type Queryable, tables } from '../db/pool.ts';
+
+/** What the application is told. Every type is documented in docs/events.md. */
+export const eventTypes = [
+  'connection.created',
+  'connection.reconnected',
+  'connection.deleted',
+  'connection.needs_reauth',
+  'connection.blocked',
+  'connection.recovered',
+  'connection.scopes_reduced',
+  'integration.misconfigured',
+  'integration.recovered',
+] as const;
+export type EventType = (typeof eventTypes)[number];
+
+/**
+ * Writes an event in the transaction of its cause: it exists exactly if the cause does. It carries no position
+ * until the sequencer has seen it committed.
+ */
+export async function queueEvent(
+  tx: Queryable,
+  event: { environmentId: number; type: EventType; data: Record<string, unknown> },
+): Promise<void> {
+  await tx.run(
+    tables.insertInto('event').values({
+      id: crypto.randomUUID(),
+      environment_id: event.environmentId,
+      type: event.type,
+      data: JSON.stringify(event.data),
+    }),
+  );
+}
