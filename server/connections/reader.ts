@@ -1,0 +1,111 @@
+import type { Db } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
+import { type Connection, findConnection, unknownMessage } from './store.ts';
+
+/** How long a node may go on believing what another node changed or deleted. */
+const beliefMs = 1_000;
+const mostBelieved = 10_000;
+
+/** A connection together with its integration: what a call on behalf of a connection needs. */
+export type LiveConnection = Connection & { integration: Integration };
+
+type Place = { environmentId: number; integrationKey: string; connectionId: string };
+
+/**
+ * Reads connections for the hot paths. An answer is believed for a second, so a deletion or a change is in force
+ * everywhere within that, and at once on the node that `forget`s it; unwrapped keys live no longer than that.
+ */
+export type ConnectionReader = {
+  /** Throws `unknown_provider_config` (404). */
+  getIntegration(at: Omit<Place, 'connectionId'>): Promise<Integration>;
+  /** Throws `unknown_connection` (400), also where there is no such integration. */
+  get(at: Place): Promise<LiveConnection>;
+  /** The connection as the database has it now. */
+  reread(connection: LiveConnection): Promise<LiveConnection>;
+  forget(at: Place): void;
+};
+
+type Belief = { read: Promise<LiveConnection>; until: number };
+
+export function createConnectionReader({
+  db,
+  reading,
+  now = Date.now,
+}: {
+  db: Db;
+  reading: IntegrationReading;
+  now?: () => number;
+}): ConnectionReader {
+  const connections = new Map<string, Belief>();
+  let isSweeping = false;
+
+  async function load(at: Place): Promise<LiveConnection> {
+    const [integration, connection] = await Promise.all([
+      findIntegration(db, { ...reading, environmentId: at.environmentId, key: at.integrationKey }),
+      findConnection(db, { ...at, vault: reading.vault }),
+    ]);
+    if (integration === undefined || connection === undefined) {
+      throw new AppError('unknown_connection', unknownMessage(at));
+    }
+    if (integration.isTest && reading.testClient === undefined) {
+      // Without the sandbox the definition names the real provider, which must never see a test token.
+      throw new AppError('test_credentials_unavailable', undefined, { status: 424 });
+    }
+    return { ...connection, integration };
+  }
+
+  function believe(at: Place): Promise<LiveConnection> {
+    const key = placeKey(at);
+    const belief: Belief = { read: load(at), until: now() + beliefMs };
+    if (connections.size >= mostBelieved) connections.clear();
+    connections.set(key, belief);
+    sweepSoon();
+    belief.read.catch(() => {
+      if (connections.get(key) === belief) connections.delete(key);
+    });
+    return belief.read;
+  }
+
+  /** Unwrapped keys leave memory soon after their last use. */
+  function sweepSoon(): void {
+    if (isSweeping) return;
+    isSweeping = true;
+    setTimeout(() => {
+      isSweeping = false;
+      for (const [key, belief] of connections) if (belief.until <= now()) connections.delete(key);
+      if (connections.size > 0) sweepSoon();
+    }, beliefMs).unref();
+  }
+
+  return {
+    async getIntegration({ environmentId, integrationKey }) {
+      const integration = await findIntegration(db, { ...reading, environmentId, key: integrationKey });
+      if (integration === undefined) {
+        throw new AppError(
+          'unknown_provider_config',
+          `This environment has no integration with the ID "${integrationKey}".`,
+        );
+      }
+      return integration;
+    },
+    get(at) {
+      const known = connections.get(placeKey(at));
+      return known !== undefined && known.until > now() ? known.read : believe(at);
+    },
+    reread: (connection) => believe(placeOf(connection)),
+    forget(at) {
+      connections.delete(placeKey(at));
+    },
+  };
+}
+
+/** Where a connection is found. */
+export function placeOf(connection: Connection): Place {
+  const { environmentId, integrationKey, connectionId } = connection;
+  return { environmentId, integrationKey, connectionId };
+}
+
+function placeKey({ environmentId, integrationKey, connectionId }: Place): string {
+  return JSON.stringify([environmentId, integrationKey, connectionId]);
+}

@@ -1,0 +1,346 @@
+import { z } from 'zod';
+import { type Db, retryOnViolation } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { queueEvent } from '../events/outbox.ts';
+import { type Caller, hasScope } from '../http/caller.ts';
+import type { App } from '../http/server.ts';
+import { getIntegration, type IntegrationReading } from '../integrations/store.ts';
+import { integrationKey } from '../integrations/wire.ts';
+import { auditConnection } from './audit.ts';
+import type { CredentialSource } from './credentials.ts';
+import { connectionEvent } from './event.ts';
+import { healthToWire } from './health.ts';
+import { importConnection, readCredentials } from './import.ts';
+import { metadataRoutes } from './metadata-routes.ts';
+import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
+import {
+  type Connection,
+  destroyConnection,
+  findConnection,
+  getConnection,
+  listConnections,
+  noteFetched,
+  updateConnection,
+} from './store.ts';
+import { endUserInput, tagsInput, tagsOf } from './tags.ts';
+import {
+  connectionId,
+  connectionSummary,
+  connectionWire,
+  credentialsToWire,
+  missingScopesOf,
+  renewableCredentialsToWire,
+  toSummary,
+  toWire,
+} from './wire.ts';
+
+type Deps = {
+  db: Db;
+  reading: IntegrationReading;
+  reader: ConnectionReader;
+  credentials: CredentialSource;
+  /** What must happen once a connection is gone. Never awaited. */
+  afterDelete: () => void;
+};
+
+const flag = z.enum(['true', 'false']).default('false');
+const success = z.object({ success: z.literal(true) });
+const params = z.object({ id: connectionId });
+const ofIntegration = z.strictObject({ provider_config_key: integrationKey });
+const json = z.record(z.string(), z.unknown());
+const settings = {
+  tags: tagsInput.optional(),
+  end_user: endUserInput.optional(),
+  webhook_url_override: z.union([z.literal(''), z.url({ protocol: /^https?$/ })]).optional(),
+};
+
+/** CRUD of connections, import of existing tokens, metadata, health. */
+export function connectionRoutes(app: App, { db, reading, reader, credentials, afterDelete }: Deps): void {
+  const { vault, catalog } = reading;
+  metadataRoutes(app, { db, vault, reader });
+  const at = (caller: Caller, id: string, key: string) => ({
+    environmentId: caller.environmentId,
+    integrationKey: key,
+    connectionId: id,
+  });
+
+  app.get(
+    '/connections',
+    {
+      config: { access: { by: 'key', scope: 'connections:read' } },
+      schema: {
+        summary: 'List connections, newest first',
+        querystring: z.looseObject({
+          connectionId: z.string().max(255).optional(),
+          search: z.string().max(255).optional(),
+          endUserId: z.string().max(255).optional(),
+          endUserOrganizationId: z.string().max(255).optional(),
+          integrationId: z.string().max(8192).optional(),
+          limit: z.coerce.number().int().min(1).max(2000).optional(),
+          page: z.coerce.number().int().min(0).max(1_000_000).default(0),
+        }),
+        response: { 200: z.object({ connections: z.array(connectionSummary) }) },
+      },
+    },
+    async ({ query, caller }) => {
+      const {
+        integrationId,
+        limit,
+        connectionId: id,
+        search,
+        endUserId,
+        endUserOrganizationId,
+        page,
+        ...rest
+      } = query;
+      const connections = await listConnections(db, {
+        vault,
+        environmentId: caller.environmentId,
+        connectionId: id,
+        search,
+        endUserId,
+        endUserOrganizationId,
+        integrationKeys: integrationId?.split(','),
+        tags: readTagQuery(rest),
+        limit: limit ?? 10_000,
+        page,
+      });
+      return { connections: connections.map((connection) => toSummary(connection, { catalog })) };
+    },
+  );
+
+  app.post(
+    '/connections',
+    {
+      config: { access: { by: 'key', scope: 'connections:write' } },
+      schema: {
+        summary: 'Import a connection',
+        description:
+          'An existing ID gets the new credentials; its tags and metadata become what the body holds.',
+        body: z.strictObject({
+          provider_config_key: integrationKey,
+          connection_id: connectionId.optional(),
+          credentials: json,
+          metadata: json.optional(),
+          connection_config: json.optional(),
+          ...settings,
+        }),
+        response: { 201: connectionWire },
+      },
+    },
+    async ({ body, caller }, reply) => {
+      const integration = await getIntegration(db, {
+        ...reading,
+        environmentId: caller.environmentId,
+        key: body.provider_config_key,
+      });
+      const given = {
+        credentials: readCredentials(integration, body.credentials),
+        metadata: body.metadata ?? {},
+        connectionConfig: body.connection_config ?? {},
+        tags: tagsOf({ endUser: body.end_user, tags: body.tags }),
+        endUser: body.end_user,
+        webhookUrlOverride: body.webhook_url_override,
+      };
+      const saved = await retryOnViolation('connection_id_unique', () =>
+        db.transaction((tx) =>
+          importConnection(tx, { caller, integration, id: body.connection_id, given, reading }),
+        ),
+      );
+      reader.forget(placeOf(saved));
+      reply.code(201);
+      return { ...toWire(saved, { catalog }), credentials: credentialsToWire(saved) };
+    },
+  );
+
+  const readOne = {
+    config: { access: { by: 'key', scope: 'connections:read' } },
+    schema: {
+      summary: 'One connection, with fresh credentials for keys that may have them',
+      params,
+      querystring: z.strictObject({
+        provider_config_key: integrationKey.optional(),
+        force_refresh: flag,
+        refresh_token: flag,
+        refresh_github_app_jwt_token: flag,
+      }),
+      response: { 200: connectionWire },
+    },
+  } as const;
+  const getOne = async ({
+    params: { id },
+    query,
+    caller,
+  }: {
+    params: { id: string };
+    query: { provider_config_key?: string | undefined; force_refresh: string; refresh_token: string };
+    caller: Caller;
+  }) => {
+    const place = at(caller, id, requiredKey(query.provider_config_key));
+    const live = await getLive(reader, place);
+    if (!hasScope(caller, 'connections:credentials')) return toWire(live, { catalog });
+    const connection = await withFreshCredentials(live, query.force_refresh === 'true');
+    await noteFetched(db, connection.id);
+    const isRenewable = query.refresh_token === 'true' && hasScope(caller, 'connections:refresh_tokens');
+    return {
+      ...toWire(connection, { catalog }),
+      credentials: isRenewable ? renewableCredentialsToWire(connection) : credentialsToWire(connection),
+    };
+  };
+  app.get('/connections/:id', readOne, getOne);
+  // Deprecated, and still what the official command line calls.
+  app.get(
+    '/connection/:id',
+    { ...readOne, schema: { ...readOne.schema, deprecated: true } },
+    async (request, reply) => {
+      reply.header('deprecation', '@1767225600');
+      return getOne(request);
+    },
+  );
+
+  app.get(
+    '/connections/:id/health',
+    {
+      config: { access: { by: 'key', scope: 'connections:read' } },
+      schema: {
+        summary: 'Why a connection works or not',
+        params,
+        querystring: ofIntegration,
+        response: { 200: json },
+      },
+    },
+    async ({ params: { id }, query, caller }) => {
+      const connection = await getLive(reader, at(caller, id, query.provider_config_key));
+      return healthToWire(connection, missingScopesOf(connection, { catalog }));
+    },
+  );
+
+  app.post(
+    '/connections/:id/refresh',
+    {
+      config: { access: { by: 'key', scope: 'connections:write' } },
+      schema: {
+        summary: 'Refresh the credentials now',
+        params,
+        querystring: ofIntegration,
+        response: { 200: json },
+      },
+    },
+    async ({ params: { id }, query, caller }) => {
+      const refreshed = await credentials.refreshed(
+        await getLive(reader, at(caller, id, query.provider_config_key)),
+      );
+      return healthToWire(refreshed, missingScopesOf(refreshed, { catalog }));
+    },
+  );
+
+  app.patch(
+    '/connections/:id',
+    {
+      config: { access: { by: 'key', scope: 'connections:write' } },
+      schema: {
+        summary: 'Change tags, end user or webhook address',
+        params,
+        querystring: ofIntegration,
+        body: z.strictObject(settings),
+        response: { 200: success },
+      },
+    },
+    async ({ params: { id }, query, body, caller }) => {
+      const place = at(caller, id, query.provider_config_key);
+      await db.transaction(async (tx) => {
+        const connection = await findConnection(tx, { ...place, vault });
+        if (connection === undefined) throw new AppError('not_found', 'There is no such connection.');
+        await updateConnection(tx, {
+          id: connection.id,
+          tags: body.tags,
+          endUser: body.end_user,
+          webhookUrlOverride: body.webhook_url_override,
+        });
+        await auditConnection(tx, { caller, connection, action: 'connection.updated' });
+      });
+      reader.forget(place);
+      return { success: true as const };
+    },
+  );
+
+  app.delete(
+    '/connections/:id',
+    {
+      config: { access: { by: 'key', scope: 'connections:write' } },
+      schema: {
+        summary: 'Delete a connection and destroy its data key',
+        params,
+        querystring: ofIntegration,
+        response: { 200: success },
+      },
+    },
+    async ({ params: { id }, query, caller }) => {
+      const place = at(caller, id, query.provider_config_key);
+      await db.transaction(async (tx) => {
+        const connection = await getConnection(tx, { ...place, vault });
+        await destroyConnection(tx, connection.id);
+        await queueEvent(tx, {
+          environmentId: caller.environmentId,
+          type: 'connection.deleted',
+          data: connectionEvent(connection),
+        });
+        await auditConnection(tx, { caller, connection, action: 'connection.deleted' });
+      });
+      reader.forget(place);
+      afterDelete();
+      return { success: true as const };
+    },
+  );
+
+  async function withFreshCredentials(live: LiveConnection, isForced: boolean): Promise<Connection> {
+    try {
+      if (isForced) return await credentials.refreshed(live);
+      return { ...live, credentials: await credentials.fresh(live) };
+    } catch (error) {
+      if (!(error instanceof AppError) || error.code !== 'connection_needs_reauth') throw error;
+      const dead = await reader.reread(live);
+      throw new AppError('invalid_credentials', dead.fault?.next_step, {
+        cause: error,
+        payload: {
+          connection: toWire(dead, { catalog }),
+          health: healthToWire(dead, missingScopesOf(dead, { catalog })),
+        },
+      });
+    }
+  }
+}
+
+/** On this route an unknown connection is 404, as official clients expect. */
+async function getLive(
+  reader: ConnectionReader,
+  place: Parameters<ConnectionReader['get']>[0],
+): Promise<LiveConnection> {
+  try {
+    return await reader.get(place);
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'unknown_connection') throw error;
+    throw new AppError('not_found', error.message, { cause: error });
+  }
+}
+
+function requiredKey(key: string | undefined): string {
+  if (key !== undefined) return key;
+  const errors = [{ code: 'invalid_type', message: 'Say which integration.', path: ['provider_config_key'] }];
+  throw new AppError('invalid_query_params', undefined, { errors });
+}
+
+/** `tags[name]=value`, as query strings write it; any other parameter is refused. */
+function readTagQuery(rest: Record<string, unknown>): Record<string, string> | undefined {
+  const entries = Object.entries(rest).map(([name, value]): [string, string] => {
+    const [, key] = /^tags\[([^\]]+)\]$/.exec(name) ?? [];
+    if (key === undefined || typeof value !== 'string') {
+      const message = `Unrecognized key: "${name}"`;
+      throw new AppError('invalid_query_params', undefined, {
+        errors: [{ code: 'unrecognized_keys', message, path: [name] }],
+      });
+    }
+    return [key.toLowerCase(), value];
+  });
+  return entries.length > 0 ? Object.fromEntries(entries) : undefined;
+}

@@ -1,0 +1,57 @@
+import { z } from 'zod';
+import type { EndUser } from './store.ts';
+
+/**
+ * Tags of a connection: at most 10; keys are lower-cased on the way in, and two that become one are an error.
+ * `end_user_email` must be an e-mail address.
+ */
+export const tagsInput = z
+  .record(
+    z
+      .string()
+      .regex(/^[a-zA-Z][a-zA-Z0-9_\-./]{0,63}$/, 'must begin with a letter, then letters, digits or _ - . /'),
+    z.string().min(1).max(255),
+  )
+  .superRefine((tags, context) => {
+    const names = Object.keys(tags).map((name) => name.toLowerCase());
+    if (names.length > 10) context.addIssue({ code: 'custom', message: 'There are more than 10 tags.' });
+    if (new Set(names).size < names.length) {
+      context.addIssue({ code: 'custom', message: 'Two tags are the same in lower case.' });
+    }
+    for (const [name, value] of Object.entries(tags)) {
+      if (name.toLowerCase() !== 'end_user_email' || z.email().safeParse(value).success) continue;
+      context.addIssue({ code: 'custom', message: 'must be an e-mail address', path: [name] });
+    }
+  })
+  .transform((tags) =>
+    Object.fromEntries(Object.entries(tags).map(([name, value]) => [name.toLowerCase(), value])),
+  );
+
+const name = z.string().max(255).nullish();
+export const endUserInput = z.strictObject({
+  id: z.string().min(1).max(255),
+  email: z.email().nullish(),
+  display_name: name,
+  tags: z.record(z.string(), z.string()).nullish(),
+});
+export const organizationInput = z.strictObject({ id: z.string().min(1).max(255), display_name: name });
+
+/** The tags that an end user brings; explicit ones win. */
+export function tagsOf({
+  endUser,
+  tags = {},
+}: {
+  endUser?: EndUser | undefined;
+  tags?: Record<string, string> | undefined;
+}): Record<string, string> {
+  const { organization } = endUser ?? {};
+  const implied = {
+    end_user_id: endUser?.id,
+    end_user_email: endUser?.email,
+    end_user_display_name: endUser?.display_name,
+    organization_id: organization?.id,
+    organization_display_name: organization?.display_name,
+  };
+  const known = Object.entries(implied).filter((entry): entry is [string, string] => Boolean(entry[1]));
+  return { ...Object.fromEntries(known), ...tags };
+}

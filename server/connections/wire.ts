@@ -1,0 +1,113 @@
+import { z } from 'zod';
+import { modeOf } from '../auth-modes/mode.ts';
+import { toWireWithRefreshToken } from '../auth-modes/oauth2-credentials.ts';
+import type { Catalog } from '../providers/catalog.ts';
+import { missingScopes } from '../providers/scopes.ts';
+import { healthToWire } from './health.ts';
+import type { Connection, EndUser } from './store.ts';
+
+/** A connection ID, and what official clients accept as one. */
+export const connectionId = z
+  .string()
+  .min(1)
+  .max(255)
+  .regex(/^[a-zA-Z0-9,.;:=+~[\]|@${}"'\\/_ -]+$/, 'holds a character that an ID may not have');
+
+const json = z.record(z.string(), z.unknown());
+const wireFields = {
+  id: z.number(),
+  connection_id: z.string(),
+  provider_config_key: z.string(),
+  provider: z.string(),
+  test: z.boolean(),
+  errors: z.array(z.object({ type: z.enum(['auth', 'sync']), log_id: z.string() })),
+  end_user: json.nullable(),
+  tags: z.record(z.string(), z.string()),
+  metadata: json,
+  account: z.object({ id: z.string(), email: z.string().nullable() }).nullable(),
+  scopes: z.object({ requested: z.array(z.string()), granted: z.array(z.string()) }).nullable(),
+  health: json,
+};
+export const connectionSummary = z.object({ ...wireFields, created: z.string() });
+export const connectionWire = z.object({
+  ...wireFields,
+  connection_config: json,
+  webhook_url_override: z.string().nullable(),
+  created_at: z.string(),
+  updated_at: z.string(),
+  last_fetched_at: z.string().nullable(),
+  credentials: json.optional(),
+});
+
+/** A connection as lists show it: never with credentials. */
+export function toSummary(
+  connection: Connection,
+  { catalog }: { catalog: Catalog },
+): z.input<typeof connectionSummary> {
+  return { ...commonFields(connection, catalog), created: connection.createdAt.toISOString() };
+}
+
+/** One connection without its credentials. */
+export function toWire(
+  connection: Connection,
+  { catalog }: { catalog: Catalog },
+): z.input<typeof connectionWire> {
+  return {
+    ...commonFields(connection, catalog),
+    connection_config: connection.connectionConfig,
+    webhook_url_override: connection.webhookUrlOverride ?? null,
+    created_at: connection.createdAt.toISOString(),
+    updated_at: connection.updatedAt.toISOString(),
+    last_fetched_at: connection.lastFetchedAt?.toISOString() ?? null,
+  };
+}
+
+/** The credentials without what renews them. */
+export function credentialsToWire({ credentials }: Connection): Record<string, unknown> {
+  return modeOf(credentials).toWire(credentials);
+}
+
+/** The credentials with the refresh token, for a caller who asked for it and may have it. */
+export function renewableCredentialsToWire({ credentials }: Connection): Record<string, unknown> {
+  return credentials.type === 'OAUTH2'
+    ? toWireWithRefreshToken(credentials)
+    : modeOf(credentials).toWire(credentials);
+}
+
+/** Scopes that were asked for and not granted. */
+export function missingScopesOf(connection: Connection, { catalog }: { catalog: Catalog }): string[] {
+  const provider = catalog.find(connection.providerName);
+  const { scopesRequested: wanted, scopesGranted: granted } = connection;
+  return provider && wanted && granted ? missingScopes(provider, { wanted, granted }) : [];
+}
+
+function commonFields(connection: Connection, catalog: Catalog) {
+  const { account, scopesRequested, scopesGranted } = connection;
+  return {
+    id: connection.id,
+    connection_id: connection.connectionId,
+    provider_config_key: connection.integrationKey,
+    provider: connection.providerName,
+    test: connection.isTest,
+    errors: connection.status === 'active' ? [] : [{ type: 'auth' as const, log_id: '' }],
+    end_user: endUserToWire(connection.endUser),
+    tags: connection.tags,
+    metadata: connection.metadata,
+    account: account ? { id: account.id, email: account.email ?? null } : null,
+    scopes: scopesGranted ? { requested: scopesRequested ?? [], granted: scopesGranted } : null,
+    health: healthToWire(connection, missingScopesOf(connection, { catalog })),
+  };
+}
+
+function endUserToWire(endUser: EndUser | undefined): Record<string, unknown> | null {
+  if (endUser === undefined) return null;
+  return {
+    id: endUser.id,
+    display_name: endUser.display_name ?? null,
+    email: endUser.email ?? null,
+    tags: endUser.tags ?? null,
+    organization: endUser.organization
+      ? { id: endUser.organization.id, display_name: endUser.organization.display_name ?? null }
+      : null,
+  };
+}

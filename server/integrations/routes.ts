@@ -1,0 +1,348 @@
+import { z } from 'zod';
+import { actorOf, writeAudit } from '../activity/audit.ts';
+import { type Db, retryOnViolation, type Tx } from '../db/pool.ts';
+import { AppError, fieldError } from '../errors.ts';
+import { type Caller, hasScope, requireScope } from '../http/caller.ts';
+import type { App } from '../http/server.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { readFields } from '../providers/fields.ts';
+import {
+  asTaken,
+  createIntegration,
+  deleteIntegration,
+  findIntegration,
+  getIntegration,
+  type Integration,
+  type IntegrationChange,
+  type IntegrationReading,
+  listIntegrations,
+  updateIntegration,
+} from './store.ts';
+import {
+  credentialsToWire,
+  integrationCredentials,
+  integrationKey,
+  integrationSettings,
+  integrationWire,
+  readScopes,
+  toWire,
+} from './wire.ts';
+
+type Deps = { db: Db; reading: IntegrationReading; baseUrl: string };
+type Settings = {
+  display_name?: string | undefined;
+  forward_webhooks?: boolean | undefined;
+  integration_config?: Record<string, string> | undefined;
+  custom?: Record<string, string> | undefined;
+  credentials?: z.output<typeof integrationCredentials> | undefined;
+};
+
+const one = { 200: z.object({ data: integrationWire }) };
+const include = z.enum(['credentials', 'webhook']);
+const params = z.object({ key: integrationKey });
+
+/** CRUD of integrations; every change is in the audit log. */
+export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): void {
+  const wire = { baseUrl };
+
+  app.get(
+    '/integrations',
+    {
+      config: { access: { by: 'key or session', scope: 'integrations:read' } },
+      schema: {
+        summary: 'List integrations',
+        response: { 200: z.object({ data: z.array(integrationWire) }) },
+      },
+    },
+    async ({ caller }) => {
+      const all = await listIntegrations(db, { environmentId: caller.environmentId, ...reading });
+      return {
+        data: all
+          .filter((integration) => mayKnow(caller, integration.key))
+          .map((found) => toWire(found, wire)),
+      };
+    },
+  );
+
+  app.post(
+    '/integrations',
+    {
+      config: { access: { by: 'key', scope: 'integrations:write' } },
+      schema: {
+        summary: 'Create an integration',
+        body: z.strictObject({
+          provider: z.string().min(1).max(255),
+          unique_key: integrationKey,
+          credentials: integrationCredentials.optional(),
+          ...integrationSettings,
+        }),
+        response: one,
+      },
+    },
+    async ({ body, caller }) => {
+      const provider = providerOf(reading, body.provider);
+      if (provider.auth_mode === 'OAUTH2' && body.credentials === undefined) {
+        throw new AppError(
+          'invalid_body',
+          `Missing credentials: ${provider.display_name} needs a client ID and secret.`,
+          {
+            errors: [{ code: 'custom', message: 'This provider needs credentials.', path: ['credentials'] }],
+          },
+        );
+      }
+      const change = readSettings(body, { provider, reading, before: {} });
+      const given = {
+        ...reading,
+        ...change,
+        environmentId: caller.environmentId,
+        key: body.unique_key,
+        provider: body.provider,
+      };
+      const created = await db
+        .transaction((tx) => create(tx, caller, given))
+        .catch((error: unknown) => {
+          throw asTaken(error, body.unique_key);
+        });
+      return { data: toWire(created, wire) };
+    },
+  );
+
+  app.post(
+    '/integrations/quickstart',
+    {
+      config: { access: { by: 'key', scope: 'integrations:write' } },
+      schema: {
+        summary: 'An integration with test credentials',
+        description: 'Made unless it exists already, so the call can be repeated.',
+        body: z.strictObject({
+          provider: z.string().min(1).max(255),
+          unique_key: integrationKey,
+          ...integrationSettings,
+        }),
+        response: one,
+      },
+    },
+    async ({ body, caller }) => {
+      const provider = providerOf(reading, body.provider);
+      const change = readSettings(
+        { ...body, ...(provider.auth_mode === 'OAUTH2' && { credentials: { type: 'TEST' } }) },
+        { provider, reading, before: {} },
+      );
+      const at = { ...reading, environmentId: caller.environmentId, key: body.unique_key };
+      const make = () =>
+        db.transaction(async (tx) => {
+          const found = await findIntegration(tx, at);
+          const isSame = found?.provider.name === body.provider && found.isTest === (change.isTest ?? false);
+          return found && isSame ? found : create(tx, caller, { ...at, ...change, provider: body.provider });
+        });
+      const integration = await retryOnViolation('integration_key_unique', make).catch((error: unknown) => {
+        throw asTaken(error, body.unique_key);
+      });
+      return { data: toWire(integration, wire) };
+    },
+  );
+
+  app.get(
+    '/integrations/:key',
+    {
+      config: { access: { by: 'key or session', scope: 'integrations:read' } },
+      schema: {
+        summary: 'One integration',
+        params,
+        querystring: z.strictObject({ include: z.union([include, z.array(include)]).optional() }),
+        response: one,
+      },
+    },
+    async ({ params: { key }, query, caller }) => {
+      const integration = await getIntegration(db, { ...reading, environmentId: caller.environmentId, key });
+      if (!mayKnow(caller, key)) throw new AppError('integration_not_allowed');
+      const wanted = [query.include ?? []].flat();
+      if (wanted.includes('credentials')) requireScope(caller, 'integrations:credentials');
+      return {
+        data: {
+          ...toWire(integration, wire),
+          ...(wanted.includes('webhook') &&
+            hasScope(caller, 'integrations:read') && {
+              webhook_url: `${baseUrl}/webhook/${encodeURIComponent(caller.environment)}/${encodeURIComponent(key)}`,
+            }),
+          ...(wanted.includes('credentials') && { credentials: credentialsToWire(integration) }),
+        },
+      };
+    },
+  );
+
+  app.patch(
+    '/integrations/:key',
+    {
+      config: { access: { by: 'key', scope: 'integrations:write' } },
+      schema: {
+        summary: 'Change an integration',
+        params,
+        body: z.strictObject({
+          unique_key: integrationKey.optional(),
+          credentials: integrationCredentials.optional(),
+          ...integrationSettings,
+        }),
+        response: one,
+      },
+    },
+    async ({ params: { key }, body, caller }) => {
+      const changed = await db
+        .transaction(async (tx) => {
+          const current = await getIntegration(tx, { ...reading, environmentId: caller.environmentId, key });
+          const provider = reading.catalog.get(current.provider.name);
+          const change = readSettings(body, { provider, reading, before: current.integrationConfig });
+          const integration = await updateIntegration(tx, {
+            ...reading,
+            current,
+            change: { ...change, ...(body.unique_key !== undefined && { key: body.unique_key }) },
+          });
+          await audit(tx, caller, {
+            action: 'integration.updated',
+            target: integration.key,
+            details: {
+              fields: Object.keys(body).join(','),
+              ...(key !== integration.key && { renamed_from: key }),
+            },
+          });
+          return integration;
+        })
+        .catch((error: unknown) => {
+          throw asTaken(error, body.unique_key ?? key);
+        });
+      return { data: toWire(changed, wire) };
+    },
+  );
+
+  app.delete(
+    '/integrations/:key',
+    {
+      config: { access: { by: 'key', scope: 'integrations:write' } },
+      schema: {
+        summary: 'Delete an integration',
+        params,
+        response: { 200: z.object({ success: z.literal(true) }) },
+      },
+    },
+    async ({ params: { key }, caller }) => {
+      await db.transaction(async (tx) => {
+        const integration = await getIntegration(tx, {
+          ...reading,
+          environmentId: caller.environmentId,
+          key,
+        });
+        await deleteIntegration(tx, integration);
+        await audit(tx, caller, { action: 'integration.deleted', target: key });
+      });
+      return { success: true as const };
+    },
+  );
+}
+
+async function create(
+  tx: Tx,
+  caller: Caller,
+  given: Parameters<typeof createIntegration>[1],
+): Promise<Integration> {
+  const integration = await createIntegration(tx, given);
+  await audit(tx, caller, {
+    action: 'integration.created',
+    target: integration.key,
+    details: { provider: integration.provider.name, test: integration.isTest },
+  });
+  return integration;
+}
+
+function audit(
+  tx: Tx,
+  caller: Caller,
+  entry: { action: string; target: string; details?: Record<string, string | boolean> },
+): Promise<void> {
+  return writeAudit(tx, { environmentId: caller.environmentId, actor: actorOf(caller), ...entry });
+}
+
+/** A session knows the integrations it allows; a key those of its environment. */
+function mayKnow(caller: Caller, key: string): boolean {
+  return (
+    caller.kind === 'key' ||
+    caller.allowedIntegrations === undefined ||
+    caller.allowedIntegrations.includes(key)
+  );
+}
+
+function providerOf({ catalog }: IntegrationReading, name: string): ProviderDefinition {
+  const provider = catalog.find(name);
+  if (provider === undefined) {
+    throw new AppError('invalid_body', `No provider is called "${name}". GET /providers lists them.`, {
+      errors: [{ code: 'custom', message: 'There is no such provider.', path: ['provider'] }],
+    });
+  }
+  return provider;
+}
+
+/** Judges what the body says against what the provider's definition allows. */
+function readSettings(
+  body: Settings,
+  {
+    provider,
+    reading,
+    before,
+  }: { provider: ProviderDefinition; reading: IntegrationReading; before: Record<string, string> },
+): IntegrationChange {
+  const { credentials } = body;
+  if (credentials && provider.auth_mode !== 'OAUTH2') {
+    throw fieldError(
+      'invalid_body',
+      ['credentials'],
+      `${provider.display_name} takes no client credentials.`,
+    );
+  }
+  const isTest = credentials?.type === 'TEST';
+  if (isTest && reading.testClient === undefined) throw new AppError('test_credentials_unavailable');
+  if (isTest && provider.sandbox === undefined) {
+    throw fieldError(
+      'invalid_body',
+      ['credentials', 'type'],
+      `The sandbox does not play ${provider.display_name}.`,
+    );
+  }
+  const scopes = readScopes(credentials?.scopes);
+  return {
+    ...(body.display_name !== undefined && { displayName: body.display_name }),
+    ...(body.forward_webhooks !== undefined && { forwardWebhooks: body.forward_webhooks }),
+    ...(body.custom && { custom: body.custom }),
+    integrationConfig: readIntegrationConfig(provider, { ...before, ...body.integration_config }),
+    ...(isTest && { isTest: true }),
+    ...(scopes && { scopes }),
+    ...(credentials?.type === 'OAUTH2' && {
+      client: { clientId: credentials.client_id, clientSecret: credentials.client_secret },
+      ...(credentials.webhook_secret !== undefined && { webhookSecret: credentials.webhook_secret }),
+    }),
+  };
+}
+
+/** The definition's own fields, and `allowed_base_urls`, which every provider has. */
+function readIntegrationConfig(
+  provider: ProviderDefinition,
+  given: Record<string, string>,
+): Record<string, string> {
+  const { allowed_base_urls: allowed, ...others } = given;
+  const read = readFields(provider.integration_config, others);
+  if (!read.ok) {
+    throw new AppError('invalid_body', undefined, {
+      errors: read.issues.map(({ field, message }) => ({
+        code: 'custom',
+        message,
+        path: ['integration_config', field],
+      })),
+    });
+  }
+  for (const origin of allowed?.split(',') ?? []) {
+    const url = URL.parse(origin.trim());
+    if (url === null || !/^https?:$/.test(url.protocol)) {
+      const message = 'must be a comma-separated list of origins such as https://api.example.com';
+      throw fieldError('invalid_body', ['integration_config', 'allowed_base_urls'], message);
+    }
+  }
+  return { ...read.values, ...(allowed !== undefined && { allowed_base_urls: allowed }) };
+}

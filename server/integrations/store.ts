@@ -1,0 +1,270 @@
+import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
+import { environmentKey } from '../environments/store.ts';
+import { AppError, fieldError } from '../errors.ts';
+import type { Catalog } from '../providers/catalog.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { withSandbox } from '../providers/sandbox.ts';
+import type { DataKey, Vault } from '../vault.ts';
+
+/**
+ * Integrations: a provider plus our client for it, one row each.
+ *
+ * Owns: the table `integration`, the sealing of its secrets, test credentials. Does not own: what a provider is
+ * (`providers/`), connections, or who may call (`routes.ts`).
+ */
+export type OAuthClient = { clientId: string; clientSecret: string };
+
+export type Integration = {
+  id: number;
+  environmentId: number;
+  /** The integration ID: `unique_key` and `provider_config_key` on the wire. */
+  key: string;
+  /** Already moved to the sandbox's addresses where `isTest`. */
+  provider: ProviderDefinition;
+  displayName: string;
+  isTest: boolean;
+  /** Undefined for auth modes without one, and for a test integration while the sandbox is off. */
+  client: OAuthClient | undefined;
+  webhookSecret: string | undefined;
+  /** Undefined: the provider's default scopes. */
+  scopes: string[] | undefined;
+  integrationConfig: Record<string, string>;
+  custom: Record<string, string> | undefined;
+  forwardWebhooks: boolean;
+  createdAt: Date;
+  updatedAt: Date;
+};
+
+/** The sandbox's own client, which test credentials stand for. */
+export type TestClient = OAuthClient & { url: string };
+
+/** What every function here needs to read a row. */
+export type IntegrationReading = { vault: Vault; catalog: Catalog; testClient: TestClient | undefined };
+
+export type IntegrationChange = {
+  key?: string;
+  displayName?: string;
+  isTest?: boolean;
+  client?: OAuthClient;
+  webhookSecret?: string;
+  scopes?: string[];
+  integrationConfig?: Record<string, string>;
+  custom?: Record<string, string>;
+  forwardWebhooks?: boolean;
+};
+
+type At = { environmentId: number; key: string };
+type Sealed = { client_secret?: string; webhook_secret?: string };
+
+const columns = [
+  'id',
+  'environment_id',
+  'key',
+  'provider',
+  'display_name',
+  'is_test',
+  'client_id',
+  'secrets',
+  'scopes',
+  'integration_config',
+  'custom',
+  'forward_webhooks',
+  'created_at',
+  'updated_at',
+] as const;
+type Row = {
+  id: number;
+  environment_id: number;
+  key: string;
+  provider: string;
+  display_name: string;
+  is_test: boolean;
+  client_id: string | null;
+  secrets: Buffer | null;
+  scopes: string[] | null;
+  integration_config: unknown;
+  custom: unknown;
+  forward_webhooks: boolean;
+  created_at: Date;
+  updated_at: Date;
+};
+
+/** All integrations of an environment, by provider name, then ID. */
+export async function listIntegrations(
+  db: Queryable,
+  { environmentId, ...reading }: IntegrationReading & { environmentId: number },
+): Promise<Integration[]> {
+  const key = await environmentKey(db, { environmentId, vault: reading.vault });
+  const rows = await db.run(
+    tables
+      .selectFrom('integration')
+      .select(columns)
+      .where('environment_id', '=', environmentId)
+      .orderBy('provider')
+      .orderBy('key'),
+  );
+  return rows.map((row) => fromRow(row, key, reading));
+}
+
+/** Undefined where the environment has no such integration. */
+export async function findIntegration(
+  db: Queryable,
+  { environmentId, key, ...reading }: IntegrationReading & At,
+): Promise<Integration | undefined> {
+  const row = first(
+    await db.run(
+      tables
+        .selectFrom('integration')
+        .select(columns)
+        .where('environment_id', '=', environmentId)
+        .where('key', '=', key),
+    ),
+  );
+  return row && fromRow(row, await environmentKey(db, { environmentId, vault: reading.vault }), reading);
+}
+
+/** Throws `unknown_provider_config` (404) where the environment has no such integration. */
+export async function getIntegration(db: Queryable, at: IntegrationReading & At): Promise<Integration> {
+  const found = await findIntegration(db, at);
+  if (found === undefined) {
+    throw new AppError(
+      'unknown_provider_config',
+      `This environment has no integration with the ID "${at.key}".`,
+    );
+  }
+  return found;
+}
+
+/** Fails on `integration_key_unique` where the ID is taken; `asTaken` says so to a caller. */
+export async function createIntegration(
+  tx: Queryable,
+  given: IntegrationReading & At & { provider: string } & IntegrationChange,
+): Promise<Integration> {
+  const { environmentId, ...reading } = given;
+  const definition = reading.catalog.get(given.provider);
+  const key = await environmentKey(tx, { environmentId, vault: reading.vault });
+  const values = {
+    environment_id: environmentId,
+    key: given.key,
+    provider: given.provider,
+    display_name: given.displayName ?? definition.display_name,
+    is_test: given.isTest ?? false,
+    client_id: given.client?.clientId ?? null,
+    secrets: sealSecrets(key, given),
+    scopes: given.scopes ?? null,
+    integration_config: JSON.stringify(given.integrationConfig ?? {}),
+    custom: given.custom ? JSON.stringify(given.custom) : null,
+    forward_webhooks: given.forwardWebhooks ?? true,
+  };
+  const [row] = await tx.run(tables.insertInto('integration').values(values).returning(columns));
+  return fromRow(row!, key, reading);
+}
+
+/** Changes what is given and nothing else; the ID only while there is no connection. Any call moves `updatedAt`. */
+export async function updateIntegration(
+  tx: Queryable,
+  { current, change, ...reading }: IntegrationReading & { current: Integration; change: IntegrationChange },
+): Promise<Integration> {
+  const key = await environmentKey(tx, { environmentId: current.environmentId, vault: reading.vault });
+  const isRenamed = change.key !== undefined && change.key !== current.key;
+  if (isRenamed && (await hasConnections(tx, current.id))) {
+    throw fieldError(
+      'invalid_body',
+      ['unique_key'],
+      'The ID cannot change while the integration has connections.',
+    );
+  }
+  const isTest = change.client ? false : (change.isTest ?? current.isTest);
+  const client = change.client ?? (isTest ? undefined : current.client);
+  const webhookSecret = change.webhookSecret ?? current.webhookSecret;
+  const values = {
+    key: change.key ?? current.key,
+    display_name: change.displayName ?? current.displayName,
+    is_test: isTest,
+    client_id: client?.clientId ?? null,
+    secrets: sealSecrets(key, { ...(client && { client }), ...(webhookSecret && { webhookSecret }) }),
+    scopes: change.scopes ?? current.scopes ?? null,
+    integration_config: JSON.stringify({ ...current.integrationConfig, ...change.integrationConfig }),
+    custom: change.custom
+      ? JSON.stringify(change.custom)
+      : current.custom
+        ? JSON.stringify(current.custom)
+        : null,
+    forward_webhooks: change.forwardWebhooks ?? current.forwardWebhooks,
+    updated_at: new Date(),
+  };
+  const [row] = await tx.run(
+    tables.updateTable('integration').set(values).where('id', '=', current.id).returning(columns),
+  );
+  if (row === undefined) throw new AppError('unknown_provider_config');
+  return fromRow(row, key, reading);
+}
+
+/** Deletes an integration that has no connection; throws `integration_in_use` where it has. */
+export async function deleteIntegration(tx: Queryable, integration: Integration): Promise<void> {
+  if (await hasConnections(tx, integration.id)) throw new AppError('integration_in_use');
+  await tx.run(tables.deleteFrom('integration').where('id', '=', integration.id));
+}
+
+/** The OAuth client, or the error that says why there is none. */
+export function clientOf(integration: Integration): OAuthClient {
+  if (integration.client) return integration.client;
+  if (integration.isTest) throw new AppError('test_credentials_unavailable', undefined, { status: 424 });
+  throw new AppError('integration_misconfigured', 'The integration has no client ID and client secret.');
+}
+
+async function hasConnections(tx: Queryable, integrationId: number): Promise<boolean> {
+  const found = await tx.run(
+    tables
+      .selectFrom('connection')
+      .select('id')
+      .where('integration_id', '=', integrationId)
+      .where('deleted_at', 'is', null)
+      .limit(1),
+  );
+  return found.length > 0;
+}
+
+function sealSecrets(
+  key: DataKey,
+  { client, webhookSecret }: Pick<IntegrationChange, 'client' | 'webhookSecret'>,
+): Buffer | null {
+  const secrets: Sealed = {
+    ...(client && { client_secret: client.clientSecret }),
+    ...(webhookSecret && { webhook_secret: webhookSecret }),
+  };
+  return Object.keys(secrets).length > 0 ? key.sealJson(secrets, 'integration secrets') : null;
+}
+
+function fromRow(row: Row, key: DataKey, { catalog, testClient }: IntegrationReading): Integration {
+  const secrets = row.secrets ? (key.openJson(row.secrets, 'integration secrets') as Sealed) : {};
+  const own =
+    row.client_id !== null
+      ? { clientId: row.client_id, clientSecret: secrets.client_secret ?? '' }
+      : undefined;
+  const definition = catalog.get(row.provider);
+  return {
+    id: row.id,
+    environmentId: row.environment_id,
+    key: row.key,
+    provider: row.is_test && testClient ? withSandbox(definition, testClient.url) : definition,
+    displayName: row.display_name,
+    isTest: row.is_test,
+    client: row.is_test ? testClient : own,
+    webhookSecret: secrets.webhook_secret,
+    scopes: row.scopes ?? undefined,
+    integrationConfig: row.integration_config as Record<string, string>,
+    custom: (row.custom as Record<string, string> | null) ?? undefined,
+    forwardWebhooks: row.forward_webhooks,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+}
+
+/** `integration_exists` for the failure of taking a taken ID; any other error as it is. */
+export function asTaken(error: unknown, key: string): unknown {
+  if (!isViolationOf(error, 'integration_key_unique')) return error;
+  return new AppError('integration_exists', `An integration with the ID "${key}" exists already.`, {
+    errors: [{ code: 'custom', message: 'This ID is taken.', path: ['unique_key'] }],
+  });
+}
