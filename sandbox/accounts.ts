@@ -1,0 +1,64 @@
+import { createHash } from 'node:crypto';
+
+/** A person at the provider. */
+export interface Account {
+  /** 21 digits, as Google's; derived from the address, so that it is the same in every data dir. */
+  sub: string;
+  email: string;
+  name: string;
+  /** The Workspace domain; absent for a personal account. */
+  hostedDomain?: string;
+}
+
+/** Two people to begin with, so that a first consent needs no preparation. */
+export const EXAMPLE_ACCOUNTS = [
+  { email: 'ada@example.com', name: 'Ada Example' },
+  { email: 'grace@example.com', name: 'Grace Example' },
+];
+
+/** The accounts of this sandbox, in the order they were added. */
+export class Accounts {
+  #bySub = new Map<string, Account>();
+
+  constructor(accounts: Account[]) {
+    for (const account of accounts) this.#bySub.set(account.sub, account);
+  }
+
+  list(): Account[] {
+    return [...this.#bySub.values()];
+  }
+
+  /** By e-mail address (any case) or by `sub`. */
+  find(emailOrSub: string): Account | undefined {
+    return this.#bySub.get(emailOrSub) ?? this.#bySub.get(subOf(emailOrSub));
+  }
+
+  /** Adds an account, or gives the one with this address (with its name and domain brought up to date). */
+  add(wanted: { email: string; name?: string | undefined; hostedDomain?: string | undefined }): Account {
+    const known = this.find(wanted.email);
+    const account: Account = known ?? {
+      sub: subOf(wanted.email),
+      email: wanted.email.toLowerCase(),
+      name: nameOf(wanted.email),
+    };
+    if (wanted.name !== undefined) account.name = wanted.name;
+    if (wanted.hostedDomain !== undefined) account.hostedDomain = wanted.hostedDomain;
+    this.#bySub.set(account.sub, account);
+    return account;
+  }
+}
+
+/** Whether a text looks like an address that an account can have. */
+export function isEmail(text: string): boolean {
+  return text.length <= 254 && /^[^\s@<>"]+@[^\s@<>"]+\.[^\s@<>".]+$/.test(text);
+}
+
+function subOf(email: string): string {
+  const digest = createHash('sha256').update(email.toLowerCase()).digest('hex');
+  return `1${(BigInt(`0x${digest}`) % 10n ** 20n).toString().padStart(20, '0')}`;
+}
+
+function nameOf(email: string): string {
+  const words = email.slice(0, email.indexOf('@')).split(/[._+-]+/);
+  return words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join(' ');
+}

@@ -1,0 +1,84 @@
+/**
+ * The door of the control routes: who may come in, how a body is read, and how a refusal is worded.
+ *
+ * Errors are `{error: {code, message}}`; a message about a body begins with the field.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { z } from 'zod';
+import { type Incoming, json, type Reply } from '../http.ts';
+
+/** A refusal of a control route. */
+export class ControlError extends Error {
+  readonly status: number;
+  readonly code: string;
+
+  constructor(status: number, code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/**
+ * Refuses a control request by its head: without the key where one is set, and with a body that is not announced
+ * as JSON. A page of another site can only send such bodies without a preflight, which the sandbox never grants.
+ */
+export function refuseControl(
+  head: { method: string; headers: IncomingHttpHeaders },
+  key: string | undefined,
+): Reply | undefined {
+  if (key !== undefined && !isKey(head.headers.authorization ?? '', key)) {
+    return controlError(401, {
+      code: 'key_required',
+      message: 'Send Authorization: Bearer <the key of the sandbox>.',
+    });
+  }
+  const type = (head.headers['content-type'] ?? '').split(';', 1)[0]!.trim().toLowerCase();
+  const hasBody = head.method === 'POST' || type !== '';
+  if (hasBody && type !== 'application/json') {
+    return controlError(415, {
+      code: 'json_required',
+      message: 'Send the body with content-type: application/json.',
+    });
+  }
+  return undefined;
+}
+
+function isKey(authorization: string, key: string): boolean {
+  const hash = (text: string) => createHash('sha256').update(text).digest();
+  return timingSafeEqual(hash(authorization), hash(`Bearer ${key}`));
+}
+
+/** The answer of a control route as JSON that nobody caches; a `ControlError` becomes its JSON. */
+export async function answerControl(work: () => Promise<unknown> | unknown): Promise<Reply> {
+  try {
+    return json(200, await work(), { 'cache-control': 'no-store' });
+  } catch (error) {
+    if (!(error instanceof ControlError)) throw error;
+    return controlError(error.status, { code: error.code, message: error.message });
+  }
+}
+
+/** The body of a control request in the shape of `schema`; throws a `ControlError` that names each faulty field. */
+export function readBody<T extends z.ZodType>(request: Incoming, schema: T): z.infer<T> {
+  let value: unknown;
+  try {
+    value = JSON.parse(request.body.toString());
+  } catch {
+    throw new ControlError(400, 'invalid_json', 'The body is not JSON.');
+  }
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'body'}: ${message}`);
+  throw new ControlError(400, 'invalid_body', faults.slice(0, 10).join('; '));
+}
+
+/** A refusal that names one field. */
+export function invalid(field: string, message: string): ControlError {
+  return new ControlError(400, 'invalid_body', `${field}: ${message}`);
+}
+
+function controlError(status: number, error: { code: string; message: string }): Reply {
+  return json(status, { error }, { 'cache-control': 'no-store' });
+}

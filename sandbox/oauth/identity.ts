@@ -1,0 +1,80 @@
+import { type Access, bearerToken, checkAccess } from '../access.ts';
+import type { Accounts } from '../accounts.ts';
+import type { Clock } from '../clock.ts';
+import { type Incoming, json, type Reply } from '../http.ts';
+import type { Tokens } from '../tokens.ts';
+import { claimsOf } from './id-token.ts';
+import { isSignInScope } from './scopes.ts';
+
+/** What the identity endpoints look things up in. */
+export interface IdentityParts {
+  tokens: Tokens;
+  accounts: Accounts;
+  clock: Clock;
+}
+
+/** Answers `GET /v1/userinfo` (OpenID Connect Core 1.0 §5.3): `sub` always, the rest by scope. */
+export function answerUserinfo(request: Incoming, parts: IdentityParts): Reply {
+  const access = checkAccess(request.headers.authorization, parts);
+  if (!access.ok || !maySignIn(access))
+    return unauthorized({ error: 'invalid_request', error_description: 'Invalid Credentials' });
+  return json(200, { sub: access.sub, ...claimsFor(access, parts) });
+}
+
+/** Answers `GET /oauth2/v2/userinfo`, the older shape: `id` and `verified_email`. */
+export function answerUserinfoV2(request: Incoming, parts: IdentityParts): Reply {
+  const access = checkAccess(request.headers.authorization, parts);
+  if (!access.ok || !maySignIn(access)) {
+    const message =
+      'Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.';
+    return unauthorized({ error: { code: 401, message, status: 'UNAUTHENTICATED' } });
+  }
+  const { email_verified: verified, ...claims } = claimsFor(access, parts);
+  return json(200, {
+    id: access.sub,
+    ...claims,
+    ...(verified === undefined ? {} : { verified_email: verified }),
+  });
+}
+
+/** Answers `/tokeninfo` for an access token in the query, the form or the header; a dead one is "Invalid Value". */
+export function answerTokeninfo(request: Incoming, parts: IdentityParts): Reply {
+  const text =
+    request.query.get('access_token') ??
+    bearerToken(request.headers.authorization) ??
+    new URLSearchParams(request.body.toString()).get('access_token') ??
+    '';
+  const token = parts.tokens.findAccess(text);
+  const account = token && parts.accounts.find(token.sub);
+  if (token === undefined || account === undefined) {
+    return json(400, { error: 'invalid_token', error_description: 'Invalid Value' });
+  }
+  const { email, email_verified: verified } = claimsOf(account, token.scopes);
+  // Numbers as strings: so Google's v3 answer.
+  return json(200, {
+    azp: token.clientId,
+    aud: token.clientId,
+    sub: token.sub,
+    scope: token.scopes.join(' '),
+    exp: String(Math.floor(token.expiresAt / 1000)),
+    expires_in: String(Math.floor((token.expiresAt - parts.clock.now()) / 1000)),
+    ...(email === undefined ? {} : { email, email_verified: String(verified) }),
+    access_type: token.offline ? 'offline' : 'online',
+  });
+}
+
+type Granted = Extract<Access, { ok: true }>;
+
+function maySignIn(access: Granted): boolean {
+  return [...access.scopes].some(isSignInScope);
+}
+
+function claimsFor(access: Granted, parts: IdentityParts): Record<string, unknown> {
+  return claimsOf(parts.accounts.find(access.sub)!, access.scopes);
+}
+
+function unauthorized(body: unknown): Reply {
+  return json(401, body, {
+    'www-authenticate': 'Bearer realm="https://accounts.google.com/", error="invalid_request"',
+  });
+}

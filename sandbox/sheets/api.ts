@@ -1,0 +1,284 @@
+/**
+ * The Sheets API v4 of the sandbox.
+ *
+ * Owns: the order in which Google checks a request (route, token, transcoding, scope, file, method), and the shape of
+ * the answer. The discovery document (discovery.ts) says what methods exist and what they take; values-methods.ts,
+ * spreadsheet-methods.ts and batch-update.ts do the work on a spreadsheet.ts; store.ts keeps the files.
+ * Does not own: tokens and accounts, which come in as an `Access`. What is assumed rather than known about Google is
+ * listed in README.md beside this file.
+ */
+import type { Access } from '../access.ts';
+import { htmlPage, jsonAnswer, type SheetsAnswer } from './answers.ts';
+import { batchUpdate } from './batch-update.ts';
+import { findMethod, type Method } from './discovery.ts';
+import {
+  badFields,
+  GoogleError,
+  notFound,
+  notImplemented,
+  permissionDenied,
+  scopeInsufficient,
+  unauthenticated,
+} from './errors.ts';
+import { type Mask, MaskError, parseMask, pick } from './field-mask.ts';
+import type { Spreadsheet } from './spreadsheet.ts';
+import {
+  copySheet,
+  createSpreadsheet,
+  getSpreadsheet,
+  getSpreadsheetByDataFilter,
+} from './spreadsheet-methods.ts';
+import { createSpreadsheetStore } from './store.ts';
+import { type Message, transcode } from './transcode.ts';
+import * as values from './values-methods.ts';
+
+export type { SheetsAnswer };
+
+export interface SheetsRequest {
+  readonly method: string;
+  /** Path and query as they came, undecoded. */
+  readonly rawUrl: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: Buffer;
+  /** Whose token this is, or that there is none, or that it is no good. */
+  readonly access: Access;
+}
+
+export interface SpreadsheetSummary {
+  readonly spreadsheetId: string;
+  readonly title: string;
+  readonly owner: { readonly email: string; readonly sub: string };
+  /** Milliseconds since 1970. */
+  readonly modifiedAt: number;
+  readonly sheets: readonly { title: string; rowCount: number; columnCount: number }[];
+}
+
+export interface SheetsApi {
+  /** Whether this API answers for `path`. */
+  matches(path: string): boolean;
+  /** Answers a request as Google would; never rejects for anything a client sent. */
+  handle(request: SheetsRequest): Promise<SheetsAnswer>;
+  /** Makes a spreadsheet of `account` with one sheet that holds `rows`, taken as they are. */
+  createSpreadsheet(content: {
+    account: { email: string; sub: string };
+    title: string;
+    sheet: string;
+    rows: readonly (readonly (string | number | boolean | null)[])[];
+  }): Promise<{ spreadsheetId: string }>;
+  listSpreadsheets(): Promise<SpreadsheetSummary[]>;
+  /** Writes what is not on disk yet. Call once, after the last request. */
+  close(): Promise<void>;
+}
+
+interface Invocation {
+  readonly message: Message;
+  readonly mask: Mask | undefined;
+  readonly url: string;
+}
+
+type Step = (spreadsheet: Spreadsheet, message: Message, invocation: Invocation) => values.Outcome;
+
+/** Each method by its id in the discovery document: its name in Google's rpc service and what it does. */
+const implementations: Readonly<Record<string, { readonly rpc: string; readonly run?: Step }>> = {
+  'sheets.spreadsheets.create': { rpc: 'CreateSpreadsheet' },
+  'sheets.spreadsheets.get': { rpc: 'GetSpreadsheet', run: getSpreadsheet },
+  'sheets.spreadsheets.getByDataFilter': {
+    rpc: 'GetSpreadsheetByDataFilter',
+    run: getSpreadsheetByDataFilter,
+  },
+  'sheets.spreadsheets.batchUpdate': { rpc: 'BatchUpdateSpreadsheet', run: batchUpdate },
+  'sheets.spreadsheets.sheets.copyTo': { rpc: 'CopySheetToAnotherSpreadsheet' },
+  'sheets.spreadsheets.developerMetadata.get': {
+    rpc: 'GetDeveloperMetadata',
+    run: values.getDeveloperMetadata,
+  },
+  'sheets.spreadsheets.developerMetadata.search': {
+    rpc: 'SearchDeveloperMetadata',
+    run: values.searchDeveloperMetadata,
+  },
+  'sheets.spreadsheets.values.get': { rpc: 'GetValues', run: values.getValues },
+  'sheets.spreadsheets.values.update': { rpc: 'UpdateValues', run: values.updateValues },
+  'sheets.spreadsheets.values.append': { rpc: 'AppendValues', run: values.appendToValues },
+  'sheets.spreadsheets.values.clear': { rpc: 'ClearValues', run: values.clearRange },
+  'sheets.spreadsheets.values.batchGet': { rpc: 'BatchGetValues', run: values.batchGetValues },
+  'sheets.spreadsheets.values.batchUpdate': { rpc: 'BatchUpdateValues', run: values.batchUpdateValues },
+  'sheets.spreadsheets.values.batchClear': { rpc: 'BatchClearValues', run: values.batchClearValues },
+  'sheets.spreadsheets.values.batchGetByDataFilter': {
+    rpc: 'BatchGetValuesByDataFilter',
+    run: values.batchGetValuesByDataFilter,
+  },
+  'sheets.spreadsheets.values.batchUpdateByDataFilter': {
+    rpc: 'BatchUpdateValuesByDataFilter',
+    run: values.batchUpdateValuesByDataFilter,
+  },
+  'sheets.spreadsheets.values.batchClearByDataFilter': {
+    rpc: 'BatchClearValuesByDataFilter',
+    run: values.batchClearValuesByDataFilter,
+  },
+};
+
+const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
+
+/**
+ * A Sheets API over the spreadsheets in `dataDir`. `url` is the origin that spreadsheets' web addresses start with;
+ * `now` gives milliseconds since 1970.
+ */
+export function createSheetsApi({
+  dataDir,
+  url,
+  now,
+}: {
+  dataDir: string;
+  url: string;
+  now: () => number;
+}): SheetsApi {
+  const store = createSpreadsheetStore(dataDir);
+
+  function keep(spreadsheet: Spreadsheet): void {
+    store.put({ ...spreadsheet, modifiedAt: now() });
+  }
+
+  async function run(method: Method, access: Access & { ok: true }, invocation: Invocation): Promise<object> {
+    const { message, mask } = invocation;
+    if (method.id === 'sheets.spreadsheets.create') {
+      const { email, sub, clientId } = access;
+      const spreadsheet = createSpreadsheet(message.body as object, { owner: { email, sub }, clientId });
+      keep(spreadsheet);
+      return getSpreadsheet(spreadsheet, { params: {}, body: {} }, { url, mask }).answer;
+    }
+    const spreadsheet = await open(method, access, String(message.params.spreadsheetId));
+    const { changed, answer } =
+      method.id === 'sheets.spreadsheets.sheets.copyTo'
+        ? await copyTo(method, access, { source: spreadsheet, message })
+        : runStep(method, spreadsheet, invocation);
+    if (changed !== undefined) keep(changed);
+    return answer;
+  }
+
+  async function copyTo(
+    method: Method,
+    access: Access & { ok: true },
+    { source, message }: { source: Spreadsheet; message: Message },
+  ): Promise<values.Outcome> {
+    const { destinationSpreadsheetId } = message.body as { destinationSpreadsheetId?: string };
+    const destination = await open(method, access, destinationSpreadsheetId ?? '');
+    return copySheet(source, message.params.sheetId, destination);
+  }
+
+  /** The spreadsheet, if this account may have it and `drive.file`, where that is all there is, covers it. */
+  async function open(
+    method: Method,
+    access: Access & { ok: true },
+    spreadsheetId: string,
+  ): Promise<Spreadsheet> {
+    const spreadsheet = await store.find(spreadsheetId);
+    if (spreadsheet === undefined) throw notFound();
+    const usable = method.scopes.filter((scope) => access.scopes.has(scope));
+    const isOwnFilesOnly = usable.every((scope) => scope === DRIVE_FILE);
+    if (isOwnFilesOnly && spreadsheet.clientId !== access.clientId) throw notFound();
+    if (spreadsheet.owner.sub !== access.sub) throw permissionDenied();
+    return spreadsheet;
+  }
+
+  async function answer(method: Method, request: SheetsRequest, target: Target): Promise<object> {
+    const { access } = request;
+    if (!access.ok) throw unauthenticated(access.kind);
+    const message = transcode(method, { params: target.params, query: target.query, body: request.body });
+    const mask = readMask(method, message, request.headers['x-goog-fieldmask']);
+    if (!method.scopes.some((scope) => access.scopes.has(scope))) {
+      throw scopeInsufficient(implementations[method.id]?.rpc ?? method.id, method.scopes);
+    }
+    const json = await run(method, access, { message, mask, url });
+    return (mask === undefined ? json : pick(json, mask)) as object;
+  }
+
+  return {
+    matches: (path) => path === '/v4' || path.startsWith('/v4/'),
+
+    async handle(request) {
+      const [path = '', ...rest] = request.rawUrl.split('?');
+      const query = new URLSearchParams(rest.join('?'));
+      const found = findRoute(request.method, path);
+      if (found === 'malformed') return htmlPage(400, path);
+      if (found === undefined) return htmlPage(404, path);
+      const route = `${found.method.httpMethod} /${found.method.flatPath}`;
+      const isCompact = /^(false|0)$/i.test(query.get('prettyPrint') ?? '');
+      try {
+        const json = await answer(found.method, request, { params: found.params, query });
+        return await jsonAnswer({ status: 200, json, route, isCompact, extra: {} }, request.headers);
+      } catch (error) {
+        if (!(error instanceof GoogleError)) throw error;
+        const content = { status: error.code, json: error.toJson(), route, isCompact, extra: error.headers };
+        return await jsonAnswer(content, request.headers);
+      }
+    },
+
+    async createSpreadsheet({ account, title, sheet, rows }) {
+      const width = rows.reduce((widest, row) => Math.max(widest, row.length), 0);
+      const gridProperties = { rowCount: Math.max(rows.length, 1000), columnCount: Math.max(width, 26) };
+      const spreadsheet = createSpreadsheet(
+        { properties: { title }, sheets: [{ properties: { title: sheet, gridProperties } }] },
+        { owner: { email: account.email, sub: account.sub } },
+      );
+      const [first] = spreadsheet.sheets;
+      if (first !== undefined) first.rows = rows.map((row) => row.map((cell) => (cell === '' ? null : cell)));
+      keep(spreadsheet);
+      return { spreadsheetId: spreadsheet.spreadsheetId };
+    },
+
+    async listSpreadsheets() {
+      const all = await store.list();
+      return all.map(({ spreadsheetId, properties, owner, modifiedAt, sheets }) => ({
+        spreadsheetId,
+        title: properties.title,
+        owner,
+        modifiedAt,
+        sheets: sheets.map((one) => ({
+          title: one.properties.title,
+          rowCount: one.rowCount,
+          columnCount: one.columnCount,
+        })),
+      }));
+    },
+
+    close: () => store.close(),
+  };
+}
+
+interface Target {
+  readonly params: Record<string, string>;
+  readonly query: URLSearchParams;
+}
+
+function findRoute(httpMethod: string, path: string): ReturnType<typeof findMethod> | 'malformed' {
+  try {
+    return findMethod(httpMethod, path);
+  } catch (error) {
+    if (error instanceof URIError) return 'malformed';
+    throw error;
+  }
+}
+
+function runStep(method: Method, spreadsheet: Spreadsheet, invocation: Invocation): values.Outcome {
+  const step = implementations[method.id]?.run;
+  if (step === undefined) throw notImplemented(`the method ${method.id}`);
+  return step(spreadsheet, invocation.message, invocation);
+}
+
+function readMask(
+  method: Method,
+  { params }: Message,
+  header: string | string[] | undefined,
+): Mask | undefined {
+  if (params.alt !== undefined && params.alt !== 'json') throw notImplemented(`alt=${params.alt}`);
+  if (params.callback !== undefined) throw notImplemented('JSONP');
+  const fields = params.fields ?? header;
+  if (typeof fields !== 'string' || fields === '') return undefined;
+  try {
+    return parseMask(fields, method.response.$ref);
+  } catch (error) {
+    if (!(error instanceof MaskError)) throw error;
+    const description = `Error expanding 'fields' parameter. Cannot find matching fields for path '${error.path}'.`;
+    throw badFields([{ field: error.path, description }]);
+  }
+}

@@ -1,0 +1,69 @@
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { JWK } from 'jose';
+import type { Account } from './accounts.ts';
+import type { Client, Project } from './clients.ts';
+import type { Grant } from './grants.ts';
+import type { AccessToken, RefreshToken } from './tokens.ts';
+
+/** What survives a restart: who exists and what was granted. Faults, call counts, codes and the clock do not. */
+export interface Snapshot {
+  version: 1;
+  signingKey: JWK;
+  accounts: Account[];
+  projects: Project[];
+  clients: Client[];
+  grants: Grant[];
+  refreshTokens: RefreshToken[];
+  accessTokens: AccessToken[];
+}
+
+const FILE = 'oauth.json';
+
+/** The snapshot of this data dir; undefined at the first start. Throws, naming the file, when it cannot be read. */
+export async function readSnapshot(dataDir: string): Promise<Snapshot | undefined> {
+  const file = join(dataDir, FILE);
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  let snapshot: Snapshot;
+  try {
+    snapshot = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${file} is not JSON; remove it to start with an empty sandbox`, { cause: error });
+  }
+  if (snapshot?.version !== 1)
+    throw new Error(`${file} was written by another version; remove it to start anew`);
+  return snapshot;
+}
+
+/**
+ * A function that resolves once everything changed before its call is on disk.
+ *
+ * Calls made while a write runs share the next one, so that a thousand tokens issued at once cost two writes,
+ * not a thousand. The file is replaced whole: a crash leaves the old one or the new one.
+ */
+export function createSave(dataDir: string, take: () => Snapshot): () => Promise<void> {
+  const file = join(dataDir, FILE);
+  const write = async () => {
+    await mkdir(dataDir, { recursive: true });
+    await writeFile(`${file}.tmp`, JSON.stringify(take()), { mode: 0o600 });
+    await rename(`${file}.tmp`, file);
+  };
+  let running: Promise<void> = Promise.resolve();
+  let next: Promise<void> | undefined;
+  return () => {
+    next ??= running
+      .catch(() => {})
+      .then(() => {
+        next = undefined;
+        running = write();
+        return running;
+      });
+    return next;
+  };
+}

@@ -1,0 +1,152 @@
+import { randomBytes } from 'node:crypto';
+import type { Client } from './clients.ts';
+import type { Clock } from './clock.ts';
+
+/** A bearer token for the APIs. All times in milliseconds of the sandbox's clock. */
+export interface AccessToken {
+  token: string;
+  clientId: string;
+  projectNumber: string;
+  sub: string;
+  scopes: string[];
+  offline: boolean;
+  expiresAt: number;
+}
+
+/** A refresh token. One that ended is kept for a while, since Google tells "revoked" from "never existed". */
+export interface RefreshToken {
+  token: string;
+  clientId: string;
+  projectNumber: string;
+  sub: string;
+  scopes: string[];
+  issuedAt: number;
+  usedAt: number;
+  /** Only of tokens with a fixed life, such as those of a project in testing. */
+  expiresAt?: number;
+  endedAt?: number;
+}
+
+/** What is told as `expires_in`; the token lives one second longer, as Google's do. */
+export const ACCESS_TOKEN_SECONDS = 3599;
+/** The life of a refresh token of a project in testing, in seconds. */
+export const TESTING_SECONDS = 604_799;
+/** Live refresh tokens of one account and client; one more ends the oldest without a word. */
+export const REFRESH_TOKEN_LIMIT = 100;
+
+const DAY_MS = 86_400_000;
+const UNUSED_LIMIT_MS = 183 * DAY_MS;
+const KEEP_ENDED_MS = 30 * DAY_MS;
+
+/** The tokens in circulation. Nothing here answers requests: who may have one is decided in oauth/. */
+export class Tokens {
+  #clock: Clock;
+  #access = new Map<string, AccessToken>();
+  #refresh = new Map<string, RefreshToken>();
+
+  constructor(clock: Clock, saved: { accessTokens: AccessToken[]; refreshTokens: RefreshToken[] }) {
+    this.#clock = clock;
+    for (const token of saved.accessTokens) this.#access.set(token.token, token);
+    for (const token of saved.refreshTokens) this.#refresh.set(token.token, token);
+  }
+
+  /** What is worth keeping over a restart; drops what has been dead for long. */
+  snapshot(): { accessTokens: AccessToken[]; refreshTokens: RefreshToken[] } {
+    const now = this.#clock.now();
+    for (const [key, token] of this.#access) if (token.expiresAt <= now) this.#access.delete(key);
+    for (const [key, token] of this.#refresh) {
+      if (token.endedAt !== undefined && token.endedAt + KEEP_ENDED_MS <= now) this.#refresh.delete(key);
+    }
+    return { accessTokens: [...this.#access.values()], refreshTokens: [...this.#refresh.values()] };
+  }
+
+  issueAccess(to: { client: Client; sub: string; scopes: string[]; offline: boolean }): AccessToken {
+    const token: AccessToken = {
+      token: `ya29.a0Sandbox${randomBytes(96).toString('base64url')}`,
+      clientId: to.client.clientId,
+      projectNumber: to.client.projectNumber,
+      sub: to.sub,
+      scopes: to.scopes,
+      offline: to.offline,
+      expiresAt: this.#clock.now() + (ACCESS_TOKEN_SECONDS + 1) * 1000,
+    };
+    this.#access.set(token.token, token);
+    return token;
+  }
+
+  /** A new refresh token; `lifeSeconds` only where its life is fixed. May end the oldest of this account and client. */
+  issueRefresh(to: {
+    client: Client;
+    sub: string;
+    scopes: string[];
+    lifeSeconds?: number | undefined;
+  }): RefreshToken {
+    const now = this.#clock.now();
+    const token: RefreshToken = {
+      token: `1//0${randomBytes(72).toString('base64url')}`,
+      clientId: to.client.clientId,
+      projectNumber: to.client.projectNumber,
+      sub: to.sub,
+      scopes: to.scopes,
+      issuedAt: now,
+      usedAt: now,
+    };
+    if (to.lifeSeconds !== undefined) token.expiresAt = now + to.lifeSeconds * 1000;
+    // Insertion order is order of issue, over a restart too.
+    const live = [...this.#refresh.values()].filter(
+      (other) => other.clientId === token.clientId && other.sub === token.sub && this.isLive(other),
+    );
+    for (const oldest of live.slice(0, Math.max(0, live.length + 1 - REFRESH_TOKEN_LIMIT)))
+      oldest.endedAt = now;
+    this.#refresh.set(token.token, token);
+    return token;
+  }
+
+  /** A live access token. */
+  findAccess(token: string): AccessToken | undefined {
+    const found = this.#access.get(token);
+    return found !== undefined && found.expiresAt > this.#clock.now() ? found : undefined;
+  }
+
+  /** A refresh token, ended ones included: ask `isLive`. */
+  findRefresh(token: string): RefreshToken | undefined {
+    return this.#refresh.get(token);
+  }
+
+  isLive(token: RefreshToken): boolean {
+    const now = this.#clock.now();
+    if (token.endedAt !== undefined) return false;
+    if (token.expiresAt !== undefined && token.expiresAt <= now) return false;
+    return token.usedAt + UNUSED_LIMIT_MS > now;
+  }
+
+  /** Notes a use, which puts off the death of an unused token. */
+  touch(token: RefreshToken): void {
+    token.usedAt = this.#clock.now();
+  }
+
+  endAccess(token: string): void {
+    this.#access.delete(token);
+  }
+
+  endRefresh(token: RefreshToken): void {
+    token.endedAt ??= this.#clock.now();
+  }
+
+  /** Ends every token that any client of the project holds for this account: revocation works by project. */
+  endAll(pair: { projectNumber: string; sub: string }): void {
+    for (const [key, token] of this.#access) if (isOf(token, pair)) this.#access.delete(key);
+    for (const token of this.#refresh.values()) if (isOf(token, pair)) this.endRefresh(token);
+  }
+
+  countLiveRefresh(pair: { projectNumber: string; sub: string }): number {
+    return [...this.#refresh.values()].filter((token) => isOf(token, pair) && this.isLive(token)).length;
+  }
+}
+
+function isOf(
+  token: { projectNumber: string; sub: string },
+  pair: { projectNumber: string; sub: string },
+): boolean {
+  return token.projectNumber === pair.projectNumber && token.sub === pair.sub;
+}
