@@ -14,6 +14,8 @@ create table connect_session (
   browser_hash bytea,
   -- Set by the transaction that saves its connection: a session makes one.
   used_at timestamptz,
+  -- {integration, missing_scopes} of a used session, for its page.
+  outcome jsonb,
   created_at timestamptz not null default now(),
   expires_at timestamptz not null,
   constraint connect_session_token_unique unique (token_hash)

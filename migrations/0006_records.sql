@@ -1,7 +1,8 @@
 -- The records of one connection, model and variant. Every write locks this row first.
 create table dataset (
   id bigint generated always as identity primary key,
-  connection bigint not null references connection,
+  -- No foreign key: the connection's row may go at once with its integration, these rows go in the background.
+  connection bigint not null,
   model text not null,
   variant text not null,
   last_seq bigint not null default 0,

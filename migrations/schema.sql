@@ -55,6 +55,7 @@ create table connect_session (
   settings bytea not null,
   browser_hash bytea,
   used_at timestamp with time zone,
+  outcome jsonb,
   created_at timestamp with time zone not null default now(),
   expires_at timestamp with time zone not null,
   constraint connect_session_connection_fkey FOREIGN KEY (connection) REFERENCES connection(id) ON DELETE CASCADE,
@@ -112,7 +113,6 @@ create table dataset (
   pruned bigint not null default 0,
   payload_bytes bigint not null default 0,
   created_at timestamp with time zone not null default now(),
-  constraint dataset_connection_fkey FOREIGN KEY (connection) REFERENCES connection(id),
   constraint dataset_pkey PRIMARY KEY (id),
   constraint dataset_unique UNIQUE (connection, model, variant)
 );

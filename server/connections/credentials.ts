@@ -13,7 +13,7 @@ import { TemplateError } from '../providers/template-grammar.ts';
 import { connectionEvent } from './event.ts';
 import { diagnose, lacksRefreshToken } from './health.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
-import { setFault, swapCredentials } from './store.ts';
+import { setFault, swapCredentials } from './save.ts';
 import { templateValues } from './values.ts';
 
 /**

@@ -6,13 +6,8 @@ import type { Caller } from '../http/caller.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import { auditConnection } from './audit.ts';
 import { connectionEvent } from './event.ts';
-import {
-  type Connection,
-  findConnection,
-  insertConnection,
-  type NewConnection,
-  replaceCredentials,
-} from './store.ts';
+import { insertConnection, type NewConnection, replaceCredentials } from './save.ts';
+import { type Connection, findConnection } from './store.ts';
 
 /**
  * Makes a connection out of tokens that the application holds already. An existing ID gets the new credentials, and

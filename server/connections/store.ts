@@ -2,7 +2,6 @@ import { sql } from 'kysely';
 import type { Credentials } from '../auth-modes/mode.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { Integration } from '../integrations/store.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { Fault } from './health.ts';
 
@@ -21,15 +20,6 @@ export type EndUser = {
   display_name?: string | null | undefined;
   tags?: Record<string, string> | null | undefined;
   organization?: { id: string; display_name?: string | null | undefined } | null | undefined;
-};
-
-/** Facts about a grant that are kept in plain text. */
-export type GrantFacts = {
-  account?: { id: string; email?: string | undefined } | undefined;
-  scopesRequested?: string[] | undefined;
-  scopesGranted?: string[] | undefined;
-  accessExpiresAt?: Date | undefined;
-  refreshExpiresAt?: Date | undefined;
 };
 
 export type Connection = {
@@ -147,126 +137,6 @@ export async function listConnections(
   return (await db.run(query)).map((row) => fromRow(row, vault));
 }
 
-export type NewConnection = {
-  integration: Integration;
-  /** A UUID where absent. */
-  connectionId?: string | undefined;
-  credentials: Credentials;
-  grant: GrantFacts;
-  metadata?: Record<string, unknown> | undefined;
-  connectionConfig?: Record<string, unknown> | undefined;
-  tags?: Record<string, string> | undefined;
-  endUser?: EndUser | undefined;
-  webhookUrlOverride?: string | undefined;
-};
-
-/** Inserts a connection with a data key of its own. Fails on `connection_id_unique` where the ID is taken. */
-export async function insertConnection(
-  tx: Queryable,
-  { vault, ...given }: NewConnection & { vault: Vault },
-): Promise<Connection> {
-  const { key, wrapped } = vault.createDataKey();
-  const [inserted] = await tx.run(
-    tables
-      .insertInto('connection')
-      .values({
-        environment_id: given.integration.environmentId,
-        integration_id: given.integration.id,
-        connection_id: given.connectionId ?? crypto.randomUUID(),
-        data_key: wrapped,
-        metadata: key.sealJson(given.metadata ?? {}, 'metadata'),
-        connection_config: key.sealJson(given.connectionConfig ?? {}, 'connection config'),
-        tags: JSON.stringify(given.tags ?? {}),
-        end_user: given.endUser ? JSON.stringify(given.endUser) : null,
-        webhook_url_override: given.webhookUrlOverride ?? null,
-        ...credentialColumns(key, given),
-      })
-      .returning('id'),
-  );
-  return getById(tx, { id: inserted!.id, vault });
-}
-
-/**
- * Puts new credentials in place of a connection's own, whatever its state was: it is active again. What else is
- * given is replaced, the rest stays.
- */
-export async function replaceCredentials(
-  tx: Queryable,
-  {
-    vault,
-    current,
-    ...given
-  }: { vault: Vault; current: Connection } & Omit<NewConnection, 'integration' | 'connectionId'>,
-): Promise<Connection> {
-  const { dataKey } = current;
-  await tx.run(
-    tables
-      .updateTable('connection')
-      .set({
-        ...(given.metadata && { metadata: dataKey.sealJson(given.metadata, 'metadata') }),
-        ...(given.connectionConfig && {
-          connection_config: dataKey.sealJson(given.connectionConfig, 'connection config'),
-        }),
-        ...(given.tags && { tags: JSON.stringify(given.tags) }),
-        ...(given.endUser && { end_user: JSON.stringify(given.endUser) }),
-        ...(given.webhookUrlOverride !== undefined && {
-          webhook_url_override: given.webhookUrlOverride || null,
-        }),
-        ...credentialColumns(dataKey, given),
-        credentials_version: sql`credentials_version + 1`,
-        status: 'active',
-        fault: null,
-        updated_at: new Date(),
-      })
-      .where('id', '=', current.id),
-  );
-  return getById(tx, { id: current.id, vault });
-}
-
-/**
- * Stores refreshed tokens if the credentials are still those that were refreshed; false where another writer was
- * first.
- */
-export async function swapCredentials(
-  tx: Queryable,
-  { current, credentials, grant }: { current: Connection; credentials: Credentials; grant: GrantFacts },
-): Promise<boolean> {
-  const swapped = await tx.run(
-    tables
-      .updateTable('connection')
-      .set({
-        ...credentialColumns(current.dataKey, { credentials, grant }),
-        credentials_version: sql`credentials_version + 1`,
-        status: 'active',
-        fault: null,
-        updated_at: new Date(),
-      })
-      .where('id', '=', current.id)
-      .where('credentials_version', '=', current.credentialsVersion)
-      .where('deleted_at', 'is', null)
-      .returning('id'),
-  );
-  return swapped.length === 1;
-}
-
-/** Notes why a connection no longer works, if its credentials are still those that failed; tells if that is news. */
-export async function setFault(
-  tx: Queryable,
-  { current, status, fault }: { current: Connection; status: ConnectionStatus; fault: Fault },
-): Promise<boolean> {
-  const changed = await tx.run(
-    tables
-      .updateTable('connection')
-      .set({ status, fault: JSON.stringify(fault), updated_at: new Date() })
-      .where('id', '=', current.id)
-      .where('credentials_version', '=', current.credentialsVersion)
-      .where('status', '<>', status)
-      .where('deleted_at', 'is', null)
-      .returning('id'),
-  );
-  return changed.length === 1;
-}
-
 /** Changes what is given; an empty `webhookUrlOverride` clears it. */
 export async function updateConnection(
   tx: Queryable,
@@ -327,6 +197,8 @@ export async function changeMetadata(
  * call was first.
  */
 export async function destroyConnection(tx: Queryable, id: number): Promise<void> {
+  // Waits for the writers that hold the row, which an update that touches no key would not.
+  await tx.query('select from connection where id = $1 for update', [id]);
   const destroyed = await tx.run(
     tables
       .updateTable('connection')
@@ -366,24 +238,14 @@ export async function noteFetched(db: Queryable, id: number): Promise<void> {
   await db.run(tables.updateTable('connection').set({ last_fetched_at: new Date() }).where('id', '=', id));
 }
 
-async function getById(db: Queryable, { id, vault }: { id: number; vault: Vault }): Promise<Connection> {
+/** Throws `unknown_connection` where the row is gone. */
+export async function getById(
+  db: Queryable,
+  { id, vault }: { id: number; vault: Vault },
+): Promise<Connection> {
   const [row] = await db.run(selectConnections().where('connection.id', '=', id));
   if (row === undefined) throw new AppError('unknown_connection');
   return fromRow(row, vault);
-}
-
-function credentialColumns(
-  key: DataKey,
-  { credentials, grant }: Pick<NewConnection, 'credentials' | 'grant'>,
-) {
-  return {
-    credentials: key.sealJson(credentials, 'credentials'),
-    ...(grant.account && { account_id: grant.account.id, account_email: grant.account.email ?? null }),
-    ...(grant.scopesRequested && { scopes_requested: grant.scopesRequested }),
-    ...(grant.scopesGranted && { scopes_granted: grant.scopesGranted }),
-    access_expires_at: grant.accessExpiresAt ?? null,
-    ...(grant.refreshExpiresAt && { refresh_expires_at: grant.refreshExpiresAt }),
-  };
 }
 
 function fromRow(row: Row, vault: Vault): Connection {

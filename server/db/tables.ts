@@ -93,6 +93,7 @@ export interface ConnectSession {
   environment_id: number;
   expires_at: Timestamp;
   id: Generated<number>;
+  outcome: Json | null;
   settings: Buffer;
   token_hash: Buffer;
   used_at: Timestamp | null;

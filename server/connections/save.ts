@@ -1,0 +1,161 @@
+import { sql } from 'kysely';
+import type { Credentials } from '../auth-modes/mode.ts';
+import { type Queryable, tables } from '../db/pool.ts';
+import type { Integration } from '../integrations/store.ts';
+import type { DataKey, Vault } from '../vault.ts';
+import type { Fault } from './health.ts';
+import { type Connection, type ConnectionStatus, type EndUser, getById } from './store.ts';
+
+/** How credentials get into a connection, or out of favour: each in the transaction of its event. */
+
+/** Facts about a grant that are kept in plain text. */
+export type GrantFacts = {
+  account?: { id: string; email?: string | undefined } | undefined;
+  scopesRequested?: string[] | undefined;
+  scopesGranted?: string[] | undefined;
+  accessExpiresAt?: Date | undefined;
+  refreshExpiresAt?: Date | undefined;
+};
+
+export type NewConnection = {
+  integration: Integration;
+  /** A UUID where absent. */
+  connectionId?: string | undefined;
+  credentials: Credentials;
+  grant: GrantFacts;
+  metadata?: Record<string, unknown> | undefined;
+  connectionConfig?: Record<string, unknown> | undefined;
+  tags?: Record<string, string> | undefined;
+  endUser?: EndUser | undefined;
+  webhookUrlOverride?: string | undefined;
+};
+
+/** Inserts a connection with a data key of its own. Fails on `connection_id_unique` where the ID is taken. */
+export async function insertConnection(
+  tx: Queryable,
+  { vault, ...given }: NewConnection & { vault: Vault },
+): Promise<Connection> {
+  const { key, wrapped } = vault.createDataKey();
+  const [inserted] = await tx.run(
+    tables
+      .insertInto('connection')
+      .values({
+        environment_id: given.integration.environmentId,
+        integration_id: given.integration.id,
+        connection_id: given.connectionId ?? crypto.randomUUID(),
+        data_key: wrapped,
+        metadata: key.sealJson(given.metadata ?? {}, 'metadata'),
+        connection_config: key.sealJson(given.connectionConfig ?? {}, 'connection config'),
+        tags: JSON.stringify(given.tags ?? {}),
+        end_user: given.endUser ? JSON.stringify(given.endUser) : null,
+        webhook_url_override: given.webhookUrlOverride ?? null,
+        ...credentialColumns(key, given),
+        refresh_expires_at: given.grant.refreshExpiresAt ?? null,
+      })
+      .returning('id'),
+  );
+  return getById(tx, { id: inserted!.id, vault });
+}
+
+/**
+ * Puts new credentials in place of a connection's own, whatever its state was: it is active again. What else is
+ * given is replaced, the rest stays.
+ */
+export async function replaceCredentials(
+  tx: Queryable,
+  {
+    vault,
+    current,
+    ...given
+  }: { vault: Vault; current: Connection } & Omit<NewConnection, 'integration' | 'connectionId'>,
+): Promise<Connection> {
+  const { dataKey } = current;
+  await tx.run(
+    tables
+      .updateTable('connection')
+      .set({
+        ...(given.metadata && { metadata: dataKey.sealJson(given.metadata, 'metadata') }),
+        ...(given.connectionConfig && {
+          connection_config: dataKey.sealJson(given.connectionConfig, 'connection config'),
+        }),
+        ...(given.tags && { tags: JSON.stringify(given.tags) }),
+        ...(given.endUser && { end_user: JSON.stringify(given.endUser) }),
+        ...(given.webhookUrlOverride !== undefined && {
+          webhook_url_override: given.webhookUrlOverride || null,
+        }),
+        ...credentialColumns(dataKey, given),
+        // The end of an old refresh token says nothing of a new one.
+        ...((given.grant.refreshExpiresAt || !isSameGrant(current.credentials, given.credentials)) && {
+          refresh_expires_at: given.grant.refreshExpiresAt ?? null,
+        }),
+        credentials_version: sql`credentials_version + 1`,
+        status: 'active',
+        fault: null,
+        updated_at: new Date(),
+      })
+      .where('id', '=', current.id),
+  );
+  return getById(tx, { id: current.id, vault });
+}
+
+/**
+ * Stores refreshed tokens if the credentials are still those that were refreshed; false where another writer was
+ * first.
+ */
+export async function swapCredentials(
+  tx: Queryable,
+  { current, credentials, grant }: { current: Connection; credentials: Credentials; grant: GrantFacts },
+): Promise<boolean> {
+  const swapped = await tx.run(
+    tables
+      .updateTable('connection')
+      .set({
+        ...credentialColumns(current.dataKey, { credentials, grant }),
+        ...(grant.refreshExpiresAt && { refresh_expires_at: grant.refreshExpiresAt }),
+        credentials_version: sql`credentials_version + 1`,
+        status: 'active',
+        fault: null,
+        updated_at: new Date(),
+      })
+      .where('id', '=', current.id)
+      .where('credentials_version', '=', current.credentialsVersion)
+      .where('deleted_at', 'is', null)
+      .returning('id'),
+  );
+  return swapped.length === 1;
+}
+
+/** Notes why a connection no longer works, if its credentials are still those that failed; tells if that is news. */
+export async function setFault(
+  tx: Queryable,
+  { current, status, fault }: { current: Connection; status: ConnectionStatus; fault: Fault },
+): Promise<boolean> {
+  const changed = await tx.run(
+    tables
+      .updateTable('connection')
+      .set({ status, fault: JSON.stringify(fault), updated_at: new Date() })
+      .where('id', '=', current.id)
+      .where('credentials_version', '=', current.credentialsVersion)
+      .where('status', '<>', status)
+      .where('deleted_at', 'is', null)
+      .returning('id'),
+  );
+  return changed.length === 1;
+}
+
+function credentialColumns(
+  key: DataKey,
+  { credentials, grant }: Pick<NewConnection, 'credentials' | 'grant'>,
+) {
+  return {
+    credentials: key.sealJson(credentials, 'credentials'),
+    ...(grant.account && { account_id: grant.account.id, account_email: grant.account.email ?? null }),
+    ...(grant.scopesRequested && { scopes_requested: grant.scopesRequested }),
+    ...(grant.scopesGranted && { scopes_granted: grant.scopesGranted }),
+    access_expires_at: grant.accessExpiresAt ?? null,
+  };
+}
+
+function isSameGrant(one: Credentials, other: Credentials): boolean {
+  return one.type === 'OAUTH2' && other.type === 'OAUTH2' && one.refresh_token === other.refresh_token;
+}

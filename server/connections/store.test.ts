@@ -1,0 +1,162 @@
+import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { providersDirectory } from '../app.ts';
+import { ensureEnvironment } from '../environments/store.ts';
+import { createIntegration, type Integration } from '../integrations/store.ts';
+import { loadCatalog } from '../providers/catalog.ts';
+import { openVault } from '../vault.ts';
+import { insertConnection, replaceCredentials, setFault, swapCredentials } from './save.ts';
+import { changeMetadata, destroyConnection, findConnection, getConnection, holdConnection } from './store.ts';
+
+const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
+const catalog = loadCatalog(providersDirectory);
+let database: TestDatabase;
+let integration: Integration;
+before(async () => {
+  database = await openTestDatabase();
+  const { environment } = await ensureEnvironment(database.db, { name: 'dev', vault });
+  integration = await createIntegration(database.db, {
+    ...{ vault, catalog, testClient: undefined },
+    environmentId: environment.id,
+    key: 'google-sheet',
+    provider: 'google-sheet',
+    client: { clientId: 'id', clientSecret: 'secret' },
+  });
+});
+after(() => database.drop());
+
+const token = (access: string, refresh = 'refresh-1') =>
+  ({ type: 'OAUTH2', access_token: access, refresh_token: refresh, raw: { access_token: access } }) as const;
+const makeConnection = () =>
+  insertConnection(database.db, {
+    vault,
+    integration,
+    credentials: token('access-1'),
+    grant: { refreshExpiresAt: new Date('2026-12-01T00:00:00Z') },
+    metadata: { kept: true },
+  });
+const placeOf = ({ connectionId }: { connectionId: string }) => ({
+  environmentId: integration.environmentId,
+  integrationKey: integration.key,
+  connectionId,
+  vault,
+});
+
+test('a deletion waits for writers that hold the connection, and writers after it are refused', async () => {
+  const connection = await makeConnection();
+  const order: string[] = [];
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  let held = () => {};
+  const isHeld = new Promise<void>((resolve) => {
+    held = resolve;
+  });
+  const writer = database.db.transaction(async (tx) => {
+    await holdConnection(tx, connection.id);
+    held();
+    await released;
+    order.push('written');
+  });
+  await isHeld;
+  const deletion = database.db
+    .transaction((tx) => destroyConnection(tx, connection.id))
+    .then(() => order.push('deleted'));
+  // The deletion is waiting in the database by the time that another statement has gone there and back.
+  for (let waiting = 0; waiting === 0; ) {
+    const rows = await database.db.query(
+      'select from pg_stat_activity where wait_event_type = $1 and datname = current_database()',
+      ['Lock'],
+    );
+    waiting = rows.length;
+  }
+  release();
+  await Promise.all([writer, deletion]);
+  assert.deepEqual(order, ['written', 'deleted']);
+  await assert.rejects(
+    database.db.transaction((tx) => holdConnection(tx, connection.id)),
+    { code: 'unknown_connection' },
+  );
+});
+
+test('of twenty writers that swap the same credentials, one wins', async () => {
+  const current = await makeConnection();
+  const swaps = await Promise.all(
+    Array.from({ length: 20 }, (_, index) =>
+      swapCredentials(database.db, { current, credentials: token(`access-${index}`), grant: {} }),
+    ),
+  );
+  assert.equal(swaps.filter(Boolean).length, 1);
+  const stored = await getConnection(database.db, placeOf(current));
+  assert.equal(stored.credentialsVersion, current.credentialsVersion + 1);
+});
+
+test('a fault counts only for the credentials that failed, and is news once', async () => {
+  const current = await makeConnection();
+  const fault = {
+    cause: 'grant_dead',
+    evidence: {},
+    since: new Date().toISOString(),
+    next_step: 'x',
+  } as const;
+  const note = () => setFault(database.db, { current, status: 'needs_reauth', fault });
+  assert.deepEqual([await note(), await note()], [true, false]);
+  await replaceCredentials(database.db, {
+    vault,
+    current,
+    credentials: token('access-2', 'refresh-2'),
+    grant: {},
+  });
+  assert.equal(await note(), false);
+  const renewed = await getConnection(database.db, placeOf(current));
+  assert.deepEqual([renewed.status, renewed.fault], ['active', undefined]);
+  assert.equal(renewed.refreshExpiresAt, undefined, 'the old end is gone with the old token');
+  assert.deepEqual(renewed.metadata, { kept: true });
+});
+
+test('a kept refresh token keeps its end', async () => {
+  const current = await makeConnection();
+  await replaceCredentials(database.db, { vault, current, credentials: token('access-2'), grant: {} });
+  const renewed = await getConnection(database.db, placeOf(current));
+  assert.deepEqual(renewed.refreshExpiresAt, current.refreshExpiresAt);
+});
+
+test('twenty merges of metadata at once lose nothing', async () => {
+  const connection = await makeConnection();
+  await Promise.all(
+    Array.from({ length: 20 }, (_, index) =>
+      database.db.transaction((tx) =>
+        changeMetadata(tx, { connection, change: (now) => ({ ...now, [`field${index}`]: index }) }),
+      ),
+    ),
+  );
+  const { metadata } = await getConnection(database.db, placeOf(connection));
+  assert.equal(Object.keys(metadata).length, 21);
+});
+
+test('what is sealed stands nowhere in plain text', async () => {
+  const connection = await insertConnection(database.db, {
+    vault,
+    integration,
+    credentials: token('very-secret-access', 'very-secret-refresh'),
+    grant: {},
+    metadata: { note: 'very-secret-note' },
+    connectionConfig: { shop: 'very-secret-shop' },
+  });
+  const [row] = await database.db.query('select connection::text as text from connection where id = $1', [
+    connection.id,
+  ]);
+  const bytes = await database.db.query<{ all: Buffer }>(
+    'select credentials || metadata || connection_config as all from connection where id = $1',
+    [connection.id],
+  );
+  assert.ok(!JSON.stringify(row).includes('very-secret'));
+  assert.ok(!bytes[0]?.all.includes('very-secret'));
+  assert.equal(
+    (await findConnection(database.db, placeOf(connection)))?.connectionConfig.shop,
+    'very-secret-shop',
+  );
+});

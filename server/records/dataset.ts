@@ -1,0 +1,145 @@
+import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+
+/** Whose records: `connection` is the connection's row. */
+export type DatasetName = { connection: number; model: string; variant: string };
+
+export type Dataset = {
+  id: number;
+  lastSeq: number;
+  /** No payload stands at or below it. */
+  pruneFloor: number;
+  records: number;
+  deleted: number;
+  pruned: number;
+};
+
+const columns = `
+  id,
+  last_seq as "lastSeq",
+  prune_floor as "pruneFloor",
+  records,
+  deleted,
+  pruned`;
+
+/**
+ * For the rest of a transaction, rows are found by index alone. A table that has just been filled has no
+ * statistics, and the planner then takes 1/200 of it for one dataset: it reads and sorts what an index would give
+ * in order, and the first prune after the first save takes minutes. What cannot be planned cannot be planned wrong.
+ */
+const byIndexAlone = `
+  set_config('enable_seqscan', 'off', true),
+  set_config('enable_bitmapscan', 'off', true),
+  set_config('enable_hashjoin', 'off', true),
+  set_config('enable_mergejoin', 'off', true),
+  set_config('max_parallel_workers_per_gather', '0', true),
+  set_config('jit', 'off', true)`;
+
+/** The dataset as it stands, or undefined where nothing was ever saved. */
+export async function findDataset(q: Queryable, name: DatasetName): Promise<Dataset | undefined> {
+  const rows = await q.query<Dataset>(
+    `select ${columns}
+     from dataset
+     where connection = $1 and model = $2 and variant = $3`,
+    [name.connection, name.model, name.variant],
+  );
+  return first(rows);
+}
+
+/** As `findDataset`, and the rest of the transaction's statements are planned by index alone. */
+export async function findDatasetForReading(tx: Tx, name: DatasetName): Promise<Dataset | undefined> {
+  const rows = await tx.query<Dataset>(
+    `select ${columns}, ${byIndexAlone}
+     from dataset
+     where connection = $1 and model = $2 and variant = $3`,
+    [name.connection, name.model, name.variant],
+  );
+  return first(rows);
+}
+
+/**
+ * The dataset's id; the row is made where there is none, also by twenty callers at once. Throws `unknown_connection`
+ * where the connection is deleted meanwhile and its datasets are removed.
+ */
+export async function ensureDataset(db: Db, name: DatasetName): Promise<number> {
+  const found = await findDataset(db, name);
+  if (found !== undefined) return found.id;
+  await db.query(
+    `insert into dataset (connection, model, variant)
+     values ($1, $2, $3)
+     on conflict on constraint dataset_unique do nothing`,
+    [name.connection, name.model, name.variant],
+  );
+  const made = await findDataset(db, name);
+  if (made === undefined) throw new AppError('unknown_connection');
+  return made.id;
+}
+
+/**
+ * Waits for the dataset's lock, which orders all its writers, and returns the row as the last of them left it;
+ * undefined where the dataset is gone. A statement of its own: what is read together with a lock is read as of
+ * before the wait. The rest of the transaction's statements are planned by index alone.
+ */
+export async function lockDataset(tx: Tx, datasetId: number): Promise<Dataset | undefined> {
+  const rows = await tx.query<Dataset>(
+    `select ${columns}, ${byIndexAlone}
+     from dataset
+     where id = $1
+     for no key update`,
+    [datasetId],
+  );
+  return first(rows);
+}
+
+/** What a write adds to the dataset's row; everything but `seqs` may be negative. */
+export type Advance = {
+  /** How many positions are taken. */
+  seqs?: number;
+  records?: number;
+  deleted?: number;
+  pruned?: number;
+  payloadBytes?: number;
+  /** The lowest seq that got its payload back. */
+  restoredFrom?: number;
+};
+
+/**
+ * Books a write on a locked dataset. `modifiedAt` is the time of all changes of this write, as text that PostgreSQL
+ * reads back to the microsecond: later than any before, also when the clock was set back, so that times never run
+ * against seq and a change never carries the time its record was first seen.
+ */
+export async function advanceDataset(
+  tx: Tx,
+  datasetId: number,
+  by: Advance,
+): Promise<{ firstSeq: number; modifiedAt: string }> {
+  const seqs = by.seqs ?? 0;
+  const rows = await tx.query<{ lastSeq: number; modifiedAt: string }>(
+    `update dataset
+     set
+       last_seq = last_seq + $2,
+       last_modified_at = case
+         when $2 = 0 then last_modified_at
+         else greatest(clock_timestamp(), last_modified_at + interval '1 microsecond')
+       end,
+       records = records + $3,
+       deleted = deleted + $4,
+       pruned = pruned + $5,
+       payload_bytes = payload_bytes + $6,
+       prune_floor = least(prune_floor, $7)
+     where id = $1
+     returning last_seq as "lastSeq", last_modified_at::text as "modifiedAt"`,
+    [
+      datasetId,
+      seqs,
+      by.records ?? 0,
+      by.deleted ?? 0,
+      by.pruned ?? 0,
+      by.payloadBytes ?? 0,
+      by.restoredFrom === undefined ? null : by.restoredFrom - 1,
+    ],
+  );
+  const row = first(rows);
+  if (row === undefined) throw new Error('a locked dataset has no row');
+  return { firstSeq: row.lastSeq - seqs + 1, modifiedAt: row.modifiedAt };
+}

@@ -1,0 +1,92 @@
+import { type Db, first, type Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { readCursor } from './cursor.ts';
+import { type Dataset, type DatasetName, findDataset, lockDataset } from './dataset.ts';
+
+export type PruneRequest = DatasetName & {
+  /** Records up to and including this position. */
+  untilCursor: string;
+  /** 1 to 10000. */
+  limit: number;
+};
+
+/** Exact: `hasMore` tells whether a payload still stands up to the cursor. */
+export type PruneResult = { count: number; hasMore: boolean };
+
+/**
+ * Removes payloads up to the cursor, oldest first, at most `limit` of them, those of deleted records too; ids,
+ * metadata and cursors stay. The payloads are gone from the table when this returns, and one receipt says which.
+ *
+ * The same call again is harmless. A record that moves on while this runs keeps its newer payload, since positions
+ * are given out under the lock that is held here, and all of them lie after the cursor. Throws `invalid_cursor` for
+ * a cursor that is malformed or of another dataset, and then nothing changed.
+ */
+export async function pruneRecords(db: Db, request: PruneRequest): Promise<PruneResult> {
+  const dataset = await findDataset(db, request);
+  const until = readCursor(request.untilCursor, dataset);
+  if (dataset === undefined || dataset.pruneFloor >= until) return { count: 0, hasMore: false };
+  return db.transaction(async (tx) => {
+    const locked = await lockDataset(tx, dataset.id);
+    if (locked === undefined) throw new AppError('invalid_cursor');
+    const end = await findEnd(tx, { dataset: locked, until, limit: request.limit });
+    const count = await remove(tx, { dataset: locked, end: end.seq });
+    return { count, hasMore: end.hasMore };
+  });
+}
+
+/**
+ * Where this prune ends: at its last record where more payloads follow up to the cursor than the limit allows, else
+ * at the cursor. Reads index entries of `limit` rows that are removed next, so their pages are in memory then.
+ */
+async function findEnd(
+  tx: Tx,
+  by: { dataset: Dataset; until: number; limit: number },
+): Promise<{ seq: number; hasMore: boolean }> {
+  // Positions are whole numbers: so short a range cannot hold more than the limit.
+  if (by.until - by.dataset.pruneFloor <= by.limit) return { seq: by.until, hasMore: false };
+  const [last, next] = await tx.query<{ seq: number }>(
+    `select seq
+     from payload
+     where dataset_id = $1 and seq > $2 and seq <= $3
+     order by seq
+     offset $4
+     limit 2`,
+    [by.dataset.id, by.dataset.pruneFloor, by.until, by.limit - 1],
+  );
+  if (last === undefined || next === undefined) return { seq: by.until, hasMore: false };
+  return { seq: last.seq, hasMore: true };
+}
+
+/** Removes the payloads above the floor up to `end`, which becomes the floor, and books them with a receipt. */
+async function remove(tx: Tx, by: { dataset: Dataset; end: number }): Promise<number> {
+  const rows = await tx.query<{ count: number }>(
+    `with gone as (
+       delete from payload
+       where dataset_id = $1 and seq > $2 and seq <= $3
+       returning seq, octet_length(body) as bytes
+     ),
+     total as (
+       select
+         count(*) as count,
+         coalesce(sum(bytes), 0)::bigint as bytes,
+         range_agg(int8range(seq, seq, '[]')) as seqs
+       from gone
+     ),
+     receipt as (
+       insert into prune (dataset_id, pruned_at, seqs, count, bytes)
+       select $1, clock_timestamp(), seqs, count, bytes
+       from total
+       where count > 0
+     )
+     update dataset
+     set
+       prune_floor = $3,
+       pruned = pruned + total.count,
+       payload_bytes = payload_bytes - total.bytes
+     from total
+     where id = $1
+     returning total.count as count`,
+    [by.dataset.id, by.dataset.pruneFloor, by.end],
+  );
+  return first(rows)?.count ?? 0;
+}

@@ -1,0 +1,154 @@
+import { z } from 'zod';
+import type { Brand } from '../brand.ts';
+import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
+import type { Db } from '../db/pool.ts';
+import type { Caller } from '../http/caller.ts';
+import type { App } from '../http/server.ts';
+import type { JsonValue } from './canonical.ts';
+import { maxRecords } from './check.ts';
+import {
+  actionsInput,
+  connectionHeaders,
+  datasetInput,
+  idsInput,
+  pageLimitInput,
+  timeInput,
+} from './input.ts';
+import { listRecords } from './list.ts';
+import { pruneRecords } from './prune.ts';
+import { saveRecords } from './save.ts';
+import { pageToWire, pageWire, saveToWire, saveWire } from './wire.ts';
+
+/**
+ * The cache of synced records, per connection, model and variant.
+ *
+ * Owns: the tables dataset, record, payload and prune, and what their invariants promise: positions in commit order
+ * (`dataset.ts`, `save.ts`), cursors (`cursor.ts`), pages (`list.ts`), pruning (`prune.ts`). Does not own: whose
+ * records they are (`connections/`), nor what fetches them.
+ */
+type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'> };
+
+/** Bytes a save may carry. */
+const maxSaveBytes = 32 * 1024 * 1024;
+
+/** Save, list and prune. */
+export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
+  const connectionOf = (
+    caller: Caller,
+    headers: z.output<typeof connectionHeaders>,
+  ): Promise<LiveConnection> =>
+    connections.get({
+      environmentId: caller.environmentId,
+      integrationKey: headers['provider-config-key'],
+      connectionId: headers['connection-id'],
+    });
+
+  app.post(
+    '/records',
+    {
+      config: { access: { by: 'key', scope: 'records:write' } },
+      bodyLimit: maxSaveBytes,
+      schema: {
+        summary: 'Save records',
+        description:
+          'New and deleted records are added, changed ones updated, equal ones left alone; a pruned record that is ' +
+          'saved again gets its payload back. One bad record refuses the call and is named by its index.',
+        headers: connectionHeaders,
+        body: z.strictObject({
+          ...datasetInput,
+          records: z.array(z.unknown()).max(maxRecords),
+          restore: z.enum(['always', 'on_change']).default('always'),
+        }),
+        response: { 200: saveWire },
+      },
+    },
+    async ({ body, headers, caller }) => {
+      const connection = await connectionOf(caller, headers);
+      const { model, variant, restore } = body;
+      const saved = await saveRecords(db, {
+        connection,
+        model,
+        variant,
+        records: body.records as JsonValue[],
+        metadataKey: brand.metadataKey,
+        restore,
+      });
+      return saveToWire(saved);
+    },
+  );
+
+  app.get(
+    '/records',
+    {
+      config: { access: { by: 'key', scope: 'records:read' } },
+      schema: {
+        summary: 'List records by cursor',
+        description:
+          'In the order of their latest changes. Follow `next_cursor`, or keep the cursor of the last record you saw: ' +
+          'no change is ever missed behind it.',
+        headers: connectionHeaders,
+        querystring: z.strictObject({
+          ...datasetInput,
+          cursor: z.string().min(1).max(1000).optional(),
+          limit: pageLimitInput,
+          filter: actionsInput.optional(),
+          ids: idsInput.optional(),
+          modified_after: timeInput.optional(),
+        }),
+        response: { 200: pageWire(brand) },
+      },
+    },
+    async ({ query, headers, caller }, reply) => {
+      const connection = await connectionOf(caller, headers);
+      const { model, variant, cursor, limit, filter, ids, modified_after } = query;
+      const page = await listRecords(db, {
+        connection,
+        model,
+        variant,
+        cursor,
+        limit,
+        actions: filter,
+        ids,
+        modifiedAfter: modified_after,
+      });
+      // JSON already: bytes pass the serializer by.
+      const bytes: unknown = pageToWire(page, brand);
+      return reply
+        .type('application/json; charset=utf-8')
+        .send(bytes as z.input<ReturnType<typeof pageWire>>);
+    },
+  );
+
+  app.patch(
+    '/records/prune',
+    {
+      config: { access: { by: 'key', scope: 'records:prune' } },
+      schema: {
+        summary: 'Prune payloads up to a cursor',
+        description:
+          'Empties the payloads of records up to and including the cursor, oldest first, and keeps ids, metadata and ' +
+          'cursors. While `has_more` is true, send the same call again. Deletes nothing at the provider; saving a ' +
+          'record again brings its payload back.',
+        headers: connectionHeaders,
+        body: z.strictObject({
+          ...datasetInput,
+          until_cursor: z.string().min(1),
+          limit: z.number().int().min(1).max(10_000).default(1000),
+        }),
+        response: { 200: z.object({ count: z.number().int(), has_more: z.boolean() }) },
+      },
+    },
+    async ({ body, headers, caller }) => {
+      const connection = await connectionOf(caller, headers);
+      const { model, variant, until_cursor, limit } = body;
+      const { count, hasMore } = await pruneRecords(db, {
+        connection: connection.id,
+        model,
+        variant,
+        untilCursor: until_cursor,
+        limit,
+      });
+      return { count, has_more: hasMore };
+    },
+  );
+}

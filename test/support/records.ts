@@ -1,0 +1,131 @@
+// A database with connections to keep records for, and the few calls that tests of records repeat.
+
+import { randomBytes } from 'node:crypto';
+import { brandNames } from '../../server/brand.ts';
+import type { Db } from '../../server/db/pool.ts';
+import type { JsonValue } from '../../server/records/canonical.ts';
+import { cursorWriter } from '../../server/records/cursor.ts';
+import { type ListRequest, listRecords } from '../../server/records/list.ts';
+import { pruneRecords } from '../../server/records/prune.ts';
+import { type RecordOwner, type SaveRequest, saveRecords } from '../../server/records/save.ts';
+import { pageToWire } from '../../server/records/wire.ts';
+import { DataKey } from '../../server/vault.ts';
+import { openTestDatabase } from './database.ts';
+
+export const brand = brandNames('trellis');
+
+/** What a reader of the API sees of a record. */
+export type WireRecord = {
+  id: string;
+  _trellis_metadata: {
+    first_seen_at: string;
+    last_modified_at: string;
+    last_action: string;
+    deleted_at: string | null;
+    pruned_at: string | null;
+    cursor: string;
+  };
+  [field: string]: unknown;
+};
+export type WirePage = { records: WireRecord[]; next_cursor: string | null };
+
+export type RecordBench = Awaited<ReturnType<typeof openRecordBench>>;
+
+/** A database of its own; `end` removes it. */
+export async function openRecordBench() {
+  const { db, target, drop } = await openTestDatabase();
+  const [place] = await db.query<{ environment: number; integration: number }>(
+    `with e as (
+       insert into environment (name, data_key) values ('records-test', '\\x00') returning id
+     )
+     insert into integration (environment_id, key, provider, display_name)
+     select id, 'sheets', 'google-sheet', 'Sheets' from e
+     returning environment_id as environment, id as integration`,
+  );
+  return {
+    db,
+    target,
+    end: drop,
+    /** A connection without anything saved. */
+    async connect(): Promise<RecordOwner> {
+      const [row] = await db.query<{ id: number }>(
+        `insert into connection (environment_id, integration_id, connection_id, data_key)
+         values ($1, $2, gen_random_uuid()::text, '\\x00')
+         returning id`,
+        [place?.environment, place?.integration],
+      );
+      return { id: (row as { id: number }).id, dataKey: new DataKey(randomBytes(32)) };
+    },
+  };
+}
+
+/** The calls on one dataset. */
+export function datasetCalls(
+  db: Db,
+  connection: RecordOwner,
+  { model = 'Row', variant = 'base' }: { model?: string; variant?: string } = {},
+) {
+  const name = { connection: connection.id, model, variant };
+  const metadataKey = brand.metadataKey;
+  const calls = {
+    save: (records: JsonValue[], restore: SaveRequest['restore'] = 'always') =>
+      saveRecords(db, { connection, model, variant, records, metadataKey, restore }),
+    async list(request: Partial<ListRequest> = {}): Promise<WirePage> {
+      const page = await listRecords(db, { connection, model, variant, limit: 100, ...request });
+      return JSON.parse(pageToWire(page, brand).toString('utf8'));
+    },
+    /** Every record, page by page. */
+    async listAll(request: Partial<ListRequest> = {}): Promise<WireRecord[]> {
+      const all: WireRecord[] = [];
+      let cursor = request.cursor;
+      do {
+        const page = await calls.list({ ...request, cursor });
+        all.push(...page.records);
+        cursor = page.next_cursor ?? undefined;
+      } while (cursor !== undefined);
+      return all;
+    },
+    prune: (untilCursor: string, limit = 1000) => pruneRecords(db, { ...name, untilCursor, limit }),
+    async cursorOf(seq: number): Promise<string> {
+      return cursorWriter((await calls.row()).id)(seq);
+    },
+    /** The dataset's row. */
+    async row() {
+      const [row] = await db.query<Record<string, number>>(
+        `select id, last_seq, prune_floor, records, deleted, pruned, payload_bytes
+         from dataset
+         where connection = $1 and model = $2 and variant = $3`,
+        [connection.id, model, variant],
+      );
+      return row as Counters & { id: number; last_seq: number; prune_floor: number };
+    },
+    /** The counters as a recount of the tables gives them. */
+    async recount(): Promise<Counters> {
+      const { id } = await calls.row();
+      const [row] = await db.query<Counters>(
+        `select
+           count(*) filter (where deleted_at is null) as records,
+           count(*) filter (where deleted_at is not null) as deleted,
+           count(*) filter (where body is null) as pruned,
+           coalesce(sum(octet_length(body)), 0)::bigint as payload_bytes
+         from record
+         left join payload using (dataset_id, seq)
+         where dataset_id = $1`,
+        [id],
+      );
+      return row as Counters;
+    },
+  };
+  return calls;
+}
+
+export type Counters = { records: number; deleted: number; pruned: number; payload_bytes: number };
+
+/** Records `<from>` to `<to>`, each `{id, n, text}`. */
+export function rows(from: number, to: number, text = 'first'): { id: string; n: number; text: string }[] {
+  return Array.from({ length: to - from + 1 }, (_, index) => ({
+    id: `r${from + index}`,
+    n: from + index,
+    text,
+  }));
+}
