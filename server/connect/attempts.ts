@@ -1,0 +1,94 @@
+import { timingSafeEqual } from 'node:crypto';
+import { first, type Queryable, tables } from '../db/pool.ts';
+import { environmentKey } from '../environments/store.ts';
+import type { Vault } from '../vault.ts';
+import { hashOf } from './sessions.ts';
+
+/** How long a person may take at the provider. */
+export const attemptLifeMs = 30 * 60_000;
+
+/** One trip to the provider, as it was begun. */
+export type Attempt = {
+  sessionId: number;
+  environmentId: number;
+  integrationId: number;
+  integrationKey: string;
+  codeVerifier: string | undefined;
+  scopes: string[];
+  connectionConfig: Record<string, string>;
+};
+
+type Sealed = {
+  integration: string;
+  code_verifier?: string;
+  scopes: string[];
+  connection_config: Record<string, string>;
+};
+
+/** Remembers a trip under its state and the browser that makes it; both are stored as hashes. */
+export async function storeAttempt(
+  tx: Queryable,
+  { vault, state, browser, ...attempt }: Attempt & { vault: Vault; state: string; browser: string },
+): Promise<void> {
+  const key = await environmentKey(tx, { environmentId: attempt.environmentId, vault });
+  const sealed: Sealed = {
+    integration: attempt.integrationKey,
+    ...(attempt.codeVerifier !== undefined && { code_verifier: attempt.codeVerifier }),
+    scopes: attempt.scopes,
+    connection_config: attempt.connectionConfig,
+  };
+  await tx.run(
+    tables.insertInto('auth_attempt').values({
+      state_hash: hashOf(state),
+      environment_id: attempt.environmentId,
+      integration_id: attempt.integrationId,
+      session_id: attempt.sessionId,
+      browser_hash: hashOf(browser),
+      secrets: key.sealJson(sealed, 'auth attempt'),
+      expires_at: new Date(Date.now() + attemptLifeMs),
+    }),
+  );
+}
+
+/**
+ * Reads a trip and deletes it in the same statement, whoever asks: a state that was seen outside its browser is
+ * spent. `unknown` is one that never was, was taken, or has expired.
+ */
+export async function takeAttempt(
+  db: Queryable,
+  { state, browser, vault }: { state: string; browser: string | undefined; vault: Vault },
+): Promise<{ kind: 'taken'; attempt: Attempt } | { kind: 'unknown' } | { kind: 'another browser' }> {
+  const row = first(
+    await db.run(
+      tables
+        .deleteFrom('auth_attempt')
+        .where('state_hash', '=', hashOf(state))
+        .returning([
+          'environment_id',
+          'integration_id',
+          'session_id',
+          'browser_hash',
+          'secrets',
+          'expires_at',
+        ]),
+    ),
+  );
+  if (row === undefined || row.expires_at.getTime() <= Date.now()) return { kind: 'unknown' };
+  if (browser === undefined || !timingSafeEqual(hashOf(browser), row.browser_hash)) {
+    return { kind: 'another browser' };
+  }
+  const key = await environmentKey(db, { environmentId: row.environment_id, vault });
+  const sealed = key.openJson(row.secrets, 'auth attempt') as Sealed;
+  return {
+    kind: 'taken',
+    attempt: {
+      sessionId: row.session_id,
+      environmentId: row.environment_id,
+      integrationId: row.integration_id,
+      integrationKey: sealed.integration,
+      codeVerifier: sealed.code_verifier,
+      scopes: sealed.scopes,
+      connectionConfig: sealed.connection_config,
+    },
+  };
+}

@@ -1,0 +1,277 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { actorOf, writeAudit } from '../activity/audit.ts';
+import { findConnection } from '../connections/store.ts';
+import { AppError, fieldError } from '../errors.ts';
+import type { Caller } from '../http/caller.ts';
+import type { App } from '../http/server.ts';
+import { integrationKey } from '../integrations/wire.ts';
+import { pageRoutes } from './page-routes.ts';
+import { privateHeaders } from './pages.ts';
+import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
+import {
+  createSession,
+  createSessionReader,
+  deleteSession,
+  getSession,
+  type Session,
+  type SessionSettings,
+} from './sessions.ts';
+import { type FormMode, submit } from './submit.ts';
+import type { ConnectDeps } from './target.ts';
+
+const created = {
+  201: z.object({ data: z.object({ token: z.string(), connect_link: z.string(), expires_at: z.string() }) }),
+};
+const connected = { 200: z.object({ providerConfigKey: z.string(), connectionId: z.string() }) };
+const json = z.record(z.string(), z.unknown());
+
+/** How far a browser's clock may be off before its report is refused. */
+const clockToleranceMs = 2 * 60 * 60_000;
+
+/**
+ * Connecting an account: sessions, the trip to a provider and back, forms for keys and passwords, the pages.
+ *
+ * All modes share one pipeline: a session gives a target (`target.ts`), the mode brings credentials (`begin.ts` and
+ * `callback.ts`, or `submit.ts`), `save.ts` makes the connection. What is HTML stands in `page-routes.ts`.
+ */
+export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> {
+  sessionRoutes(app, deps);
+  formRoute(app, {
+    deps,
+    path: '/api-auth/api-key/:key',
+    mode: 'API_KEY',
+    body: z.strictObject({ apiKey: z.string() }),
+  });
+  formRoute(app, {
+    deps,
+    path: '/api-auth/basic/:key',
+    mode: 'BASIC',
+    body: z.strictObject({ username: z.string(), password: z.string() }),
+  });
+  formRoute(app, {
+    deps,
+    path: '/auth/unauthenticated/:key',
+    mode: 'NONE',
+    body: z.strictObject({}).nullish(),
+  });
+  pageRoutes(app, deps);
+}
+
+function sessionRoutes(app: App, deps: ConnectDeps): void {
+  const { db, reading, brand } = deps;
+  const access = { by: 'key', scope: 'connect:write' } as const;
+
+  app.post(
+    '/connect/sessions',
+    {
+      config: { access },
+      schema: {
+        summary: 'Let an end user connect an account',
+        description: 'The token is good for 30 minutes and for one connection.',
+        body: sessionInput,
+        response: created,
+      },
+    },
+    async ({ body, caller }, reply) => {
+      const settings = await readSettings(db, { body, environmentId: caller.environmentId, reading });
+      const allowedIntegrations = body.allowed_integrations;
+      return reply.code(201).send(await create(deps, { caller, settings, allowedIntegrations }));
+    },
+  );
+
+  app.post(
+    '/connect/sessions/reconnect',
+    {
+      config: { access },
+      schema: {
+        summary: 'Let an end user renew a connection',
+        description: 'The connection keeps its ID, metadata and tags, and stays with the account it has.',
+        body: reconnectInput,
+        response: created,
+      },
+    },
+    async ({ body, caller }, reply) => {
+      const { environmentId } = caller;
+      const connection = await findConnection(db, {
+        environmentId,
+        integrationKey: body.integration_id,
+        connectionId: body.connection_id,
+        vault: reading.vault,
+      });
+      if (connection === undefined) {
+        throw fieldError(
+          'invalid_body',
+          ['connection_id'],
+          'The integration has no connection with this ID.',
+        );
+      }
+      const settings = await readSettings(db, { body, environmentId, reading });
+      const session = await create(deps, {
+        caller,
+        settings: reconnectSettings(settings, connection),
+        allowedIntegrations: [connection.integrationKey],
+        connectionRow: connection.id,
+      });
+      return reply.code(201).send(session);
+    },
+  );
+
+  app.get(
+    '/connect/session',
+    {
+      config: { access: { by: 'session' } },
+      schema: { summary: 'What the session is for', response: { 200: z.object({ data: json }) } },
+    },
+    async ({ caller }, reply) => {
+      reply.headers(privateHeaders);
+      return { data: toWire(await getSession(db, { ...placeOf(caller), vault: reading.vault })) };
+    },
+  );
+
+  app.delete(
+    '/connect/session',
+    { config: { access: { by: 'session' } }, schema: { summary: 'End the session' } },
+    async ({ caller }, reply) => {
+      await deleteSession(db, placeOf(caller));
+      return reply.headers(privateHeaders).code(204).send();
+    },
+  );
+
+  const authenticate = createSessionReader({ db, brand });
+  app.post(
+    '/connect/telemetry',
+    {
+      config: { access: { by: 'anyone' } },
+      schema: {
+        summary: 'Taken and not kept',
+        description: 'Official connect pages report their steps here. The token stands in the body.',
+        body: z.strictObject({
+          token: z.string(),
+          event: z.string().min(1).max(255),
+          timestamp: z.coerce.date(),
+          dimensions: z.strictObject({ integration: z.string().max(255).optional() }).optional(),
+        }),
+      },
+    },
+    async ({ body }, reply) => {
+      await authenticate(body.token);
+      if (Math.abs(Date.now() - body.timestamp.getTime()) > clockToleranceMs) {
+        throw fieldError('invalid_body', ['timestamp'], 'must be within two hours of now');
+      }
+      return reply.headers(privateHeaders).code(204).send();
+    },
+  );
+}
+
+/** A route that connects with what is filled in. Its token stands in the query. */
+function formRoute(
+  app: App,
+  { deps, path, mode, body }: { deps: ConnectDeps; path: string; mode: FormMode; body: z.ZodType },
+): void {
+  app.post(
+    path,
+    {
+      config: { access: { by: 'session in query' } },
+      onRequest: async (_request: FastifyRequest, reply: FastifyReply) => {
+        reply.headers(privateHeaders);
+      },
+      schema: {
+        summary: `Connect (${mode})`,
+        params: z.object({ key: integrationKey }),
+        body,
+        response: connected,
+      },
+    },
+    async (request) => {
+      const { connection } = await submit(deps, {
+        session: placeSession(request.caller),
+        key: request.params.key,
+        mode,
+        url: request.originalUrl,
+        body: (request.body ?? {}) as Record<string, unknown>,
+      });
+      return { providerConfigKey: connection.integrationKey, connectionId: connection.connectionId };
+    },
+  );
+}
+
+async function create(
+  { db, reading, brand, baseUrl }: ConnectDeps,
+  {
+    caller,
+    ...given
+  }: {
+    caller: Caller;
+    settings: SessionSettings;
+    allowedIntegrations: readonly string[] | undefined;
+    connectionRow?: number;
+  },
+): Promise<{ data: { token: string; connect_link: string; expires_at: string } }> {
+  const { environmentId } = caller;
+  const { token, expiresAt } = await db.transaction(async (tx) => {
+    const session = await createSession(tx, { ...given, environmentId, brand, vault: reading.vault });
+    await writeAudit(tx, {
+      environmentId,
+      actor: actorOf(caller),
+      action: 'connect_session.created',
+      target: `session:${session.id}`,
+      details: {
+        end_user: given.settings.end_user?.id ?? null,
+        connection: given.settings.reconnect?.connection ?? null,
+      },
+    });
+    return session;
+  });
+  return {
+    data: {
+      token,
+      connect_link: `${baseUrl}/connect/?session_token=${token}`,
+      expires_at: expiresAt.toISOString(),
+    },
+  };
+}
+
+/** A session as the page of an application sees it. What is fixed and secret to the application stays here. */
+function toWire({ settings, allowedIntegrations }: Session): Record<string, unknown> {
+  const { end_user: endUser, integrations_config_defaults: defaults } = settings;
+  return {
+    endUser: endUser
+      ? {
+          id: endUser.id,
+          display_name: endUser.display_name ?? null,
+          email: endUser.email ?? null,
+          tags: endUser.tags ?? null,
+          organization: endUser.organization ?? null,
+        }
+      : null,
+    connectUISettings: {
+      showWatermark: false,
+      defaultTheme: 'system',
+      theme: { light: { primary: '#2454d6' }, dark: { primary: '#8fb0ff' } },
+    },
+    ...(settings.tags && { tags: settings.tags }),
+    ...(allowedIntegrations && { allowed_integrations: allowedIntegrations }),
+    ...(defaults && {
+      integrations_config_defaults: Object.fromEntries(
+        Object.entries(defaults).map(([key, { authorization_params = {}, connection_config = {} }]) => [
+          key,
+          { authorization_params, connection_config },
+        ]),
+      ),
+    }),
+    ...(settings.overrides && { overrides: settings.overrides }),
+    isReconnecting: settings.reconnect !== undefined,
+    websocketsPath: '/',
+  };
+}
+
+function placeOf(caller: Caller): { id: number; environmentId: number } {
+  const { sessionId, environmentId } = placeSession(caller);
+  return { id: sessionId, environmentId };
+}
+
+function placeSession(caller: Caller): { sessionId: number; environmentId: number } {
+  if (caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
+  return caller;
+}

@@ -1,0 +1,182 @@
+import { z } from 'zod';
+import type { Connection, EndUser } from '../connections/store.ts';
+import { endUserInput, organizationInput, tagsInput, tagsOf } from '../connections/tags.ts';
+import { connectionId } from '../connections/wire.ts';
+import type { Queryable } from '../db/pool.ts';
+import { AppError, type FieldError } from '../errors.ts';
+import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
+import { integrationKey, readScopes } from '../integrations/wire.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { readFields } from '../providers/fields.ts';
+import type { ConnectDefaults, SessionSettings } from './sessions.ts';
+
+const texts = z.record(z.string(), z.string().max(8192));
+const common = {
+  end_user: endUserInput.optional(),
+  organization: organizationInput.optional(),
+  tags: tagsInput.optional(),
+  integrations_config_defaults: z
+    .record(
+      integrationKey,
+      z.strictObject({
+        user_scopes: z.string().max(8192).optional(),
+        authorization_params: texts.optional(),
+        connection_config: texts.optional(),
+      }),
+    )
+    .optional(),
+  overrides: z
+    .record(
+      integrationKey,
+      z.strictObject({
+        docs_connect: z
+          .url({ protocol: /^https?$/ })
+          .max(2048)
+          .optional(),
+      }),
+    )
+    .optional(),
+  webhook_url_override: z
+    .url({ protocol: /^https?$/ })
+    .max(2048)
+    .optional(),
+  require_same_account: z.boolean().optional(),
+};
+
+/** Body of `POST /connect/sessions`. `end_user` may be left out only where there are `tags`, even empty ones. */
+export const sessionInput = z
+  .strictObject({ ...common, allowed_integrations: z.array(integrationKey).min(1).max(100).optional() })
+  .superRefine((body, context) => {
+    if (body.end_user === undefined && body.tags === undefined) {
+      context.addIssue({
+        code: 'custom',
+        message: 'is required where there are no tags',
+        path: ['end_user'],
+      });
+    }
+    if (body.require_same_account && !body.end_user?.email) {
+      const message = 'needs end_user.email, which the account is compared with';
+      context.addIssue({ code: 'custom', message, path: ['require_same_account'] });
+    }
+  });
+
+/** Body of `POST /connect/sessions/reconnect`. */
+export const reconnectInput = z.strictObject({
+  ...common,
+  connection_id: connectionId,
+  integration_id: integrationKey,
+});
+
+type Input = z.output<typeof sessionInput> | z.output<typeof reconnectInput>;
+
+/** The settings to store. Throws `invalid_body` naming each default that the provider's definition does not know. */
+export async function readSettings(
+  db: Queryable,
+  { body, environmentId, reading }: { body: Input; environmentId: number; reading: IntegrationReading },
+): Promise<SessionSettings> {
+  const { end_user: given, organization, integrations_config_defaults: defaults } = body;
+  const endUser: EndUser | undefined = given && { ...given, organization: organization ?? null };
+  const faults: FieldError[] = [];
+  const find = (key: string) => findIntegration(db, { ...reading, environmentId, key });
+  for (const [index, key] of ('allowed_integrations' in body
+    ? (body.allowed_integrations ?? [])
+    : []
+  ).entries()) {
+    if ((await find(key)) === undefined) faults.push(unknown(key, ['allowed_integrations', String(index)]));
+  }
+  for (const [key, wanted] of Object.entries(defaults ?? {})) {
+    const path = ['integrations_config_defaults', key];
+    const integration = await find(key);
+    if (integration === undefined) faults.push(unknown(key, path));
+    else faults.push(...defaultFaults(wanted, { integration, path }));
+  }
+  for (const key of Object.keys(body.overrides ?? {})) {
+    if ((await find(key)) === undefined) faults.push(unknown(key, ['overrides', key]));
+  }
+  if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults });
+  const isTagged = given !== undefined || organization !== undefined || body.tags !== undefined;
+  return {
+    end_user: endUser,
+    ...(isTagged && { tags: tagsFor({ endUser, organization, tags: body.tags }) }),
+    integrations_config_defaults: defaults,
+    overrides: body.overrides,
+    webhook_url_override: body.webhook_url_override,
+    require_same_account: body.require_same_account,
+  };
+}
+
+/** The settings of a session that renews `connection`. */
+export function reconnectSettings(settings: SessionSettings, connection: Connection): SessionSettings {
+  const reconnect = { integration: connection.integrationKey, connection: connection.connectionId };
+  return { ...settings, reconnect };
+}
+
+/** The scopes that an application fixed for one integration; undefined where it fixed none. */
+export function fixedScopes(defaults: ConnectDefaults | undefined): string[] | undefined {
+  return readScopes(defaults?.connection_config?.[scopesOverride] ?? defaults?.user_scopes);
+}
+
+/** The fixed fields of `connection_config`, without what is none of the provider's. */
+export function fixedConfig(defaults: ConnectDefaults | undefined): Record<string, string> {
+  const { [scopesOverride]: _scopes, ...fields } = defaults?.connection_config ?? {};
+  return fields;
+}
+
+/** Official clients put scopes that replace the integration's among the configuration. */
+const scopesOverride = 'oauth_scopes_override';
+const scopeToken = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
+
+function tagsFor(given: {
+  endUser: EndUser | undefined;
+  organization: z.output<typeof organizationInput> | undefined;
+  tags: Record<string, string> | undefined;
+}): Record<string, string> {
+  const { endUser, organization, tags } = given;
+  // An organization without an end user names itself by its tags alone.
+  return tagsOf({ endUser: endUser ?? { id: '', organization: organization ?? null }, tags });
+}
+
+function unknown(key: string, path: string[]): FieldError {
+  return { code: 'custom', message: `This environment has no integration with the ID "${key}".`, path };
+}
+
+function defaultFaults(
+  wanted: ConnectDefaults,
+  { integration, path }: { integration: Integration; path: string[] },
+): FieldError[] {
+  const { provider } = integration;
+  const faults: FieldError[] = [];
+  const report = (message: string, ...at: string[]) =>
+    faults.push({ code: 'custom', message, path: [...path, ...at] });
+  const scopes = fixedScopes(wanted);
+  const scopesAt = wanted.connection_config?.[scopesOverride]
+    ? ['connection_config', scopesOverride]
+    : ['user_scopes'];
+  if (scopes !== undefined && provider.auth_mode !== 'OAUTH2')
+    report('the provider has no scopes', ...scopesAt);
+  for (const scope of scopes ?? [])
+    if (!scopeToken.test(scope)) report('holds what is no scope', ...scopesAt);
+  for (const [name, value] of Object.entries(wanted.authorization_params ?? {})) {
+    const fault = paramFault(provider, { name, value });
+    if (fault !== undefined) report(fault, 'authorization_params', name);
+  }
+  const config = fixedConfig(wanted);
+  const read = readFields(provider.connection_config, config);
+  for (const { field, message } of read.ok ? [] : read.issues) {
+    // What is required and not fixed is asked of the end user.
+    if (Object.hasOwn(config, field)) report(message, 'connection_config', field);
+  }
+  return faults;
+}
+
+/** Why a parameter may not go to the authorization page, if so; one that only repeats what is always sent may. */
+export function paramFault(
+  { authorization }: ProviderDefinition,
+  { name, value }: { name: string; value: string },
+): string | undefined {
+  if (authorization?.params[name] === value) return undefined;
+  const rule =
+    authorization && Object.hasOwn(authorization.browser_params, name) && authorization.browser_params[name];
+  if (!rule) return 'is not a parameter that may be set for this provider';
+  return new RegExp(`^(?:${rule.pattern})$`, 'u').test(value) ? undefined : 'does not fit the pattern';
+}

@@ -1,0 +1,249 @@
+import { createHash, randomBytes } from 'node:crypto';
+import type { Brand } from '../brand.ts';
+import type { EndUser } from '../connections/store.ts';
+import { type Db, first, type Queryable, tables } from '../db/pool.ts';
+import { environmentKey } from '../environments/store.ts';
+import { AppError } from '../errors.ts';
+import type { Caller } from '../http/caller.ts';
+import type { Vault } from '../vault.ts';
+
+/**
+ * Connect sessions: the short-lived right of an end user to make or renew one connection.
+ *
+ * Owns: the table `connect_session`. Does not own: what a body of `POST /connect/sessions` may say
+ * (`session-input.ts`), trips to a provider (`attempts.ts`), the connection that comes out (`save.ts`).
+ */
+export const sessionLifeMs = 30 * 60_000;
+
+/** What an application may fix in advance for one integration. */
+export type ConnectDefaults = {
+  user_scopes?: string | undefined;
+  authorization_params?: Record<string, string> | undefined;
+  connection_config?: Record<string, string> | undefined;
+};
+
+/** As sealed; names as on the wire. */
+export type SessionSettings = {
+  end_user?: EndUser | undefined;
+  tags?: Record<string, string> | undefined;
+  integrations_config_defaults?: Record<string, ConnectDefaults> | undefined;
+  overrides?: Record<string, { docs_connect?: string | undefined }> | undefined;
+  webhook_url_override?: string | undefined;
+  require_same_account?: boolean | undefined;
+  /** The connection that the session renews. */
+  reconnect?: { integration: string; connection: string } | undefined;
+};
+
+/** What a used session has made. */
+export type SessionOutcome = { integration: string; missing_scopes: string[] };
+
+export type Session = {
+  id: number;
+  environmentId: number;
+  environment: string;
+  allowedIntegrations: readonly string[] | undefined;
+  /** The row of the connection that is renewed. */
+  connectionRow: number | undefined;
+  settings: SessionSettings;
+  usedAt: Date | undefined;
+  outcome: SessionOutcome | undefined;
+  expiresAt: Date;
+};
+
+/** A new session; the token is told once and stored as a hash. */
+export async function createSession(
+  tx: Queryable,
+  given: {
+    environmentId: number;
+    allowedIntegrations?: readonly string[] | undefined;
+    connectionRow?: number | undefined;
+    settings: SessionSettings;
+    brand: Brand;
+    vault: Vault;
+  },
+): Promise<{ id: number; token: string; expiresAt: Date }> {
+  const token = given.brand.sessionTokenPrefix + randomBytes(32).toString('hex');
+  const expiresAt = new Date(Date.now() + sessionLifeMs);
+  const key = await environmentKey(tx, given);
+  const [row] = await tx.run(
+    tables
+      .insertInto('connect_session')
+      .values({
+        environment_id: given.environmentId,
+        token_hash: hashOf(token),
+        allowed_integrations: given.allowedIntegrations ? [...given.allowedIntegrations] : null,
+        connection: given.connectionRow ?? null,
+        settings: key.sealJson(given.settings, 'connect session'),
+        expires_at: expiresAt,
+      })
+      .returning('id'),
+  );
+  return { id: row!.id, token, expiresAt };
+}
+
+/**
+ * Turns a token into its caller. Throws `invalid_connect_session_token_format`, and
+ * `unknown_connect_session_token` for one that is unknown, used or expired.
+ */
+export function createSessionReader({
+  db,
+  brand,
+}: {
+  db: Db;
+  brand: Brand;
+}): (token: string) => Promise<Caller> {
+  return async (token) => {
+    if (!isToken(token, brand)) throw new AppError('invalid_connect_session_token_format');
+    const row = first(
+      await db.run(
+        tables
+          .selectFrom('connect_session')
+          .innerJoin('environment', 'environment.id', 'connect_session.environment_id')
+          .select(['connect_session.id', 'environment_id', 'environment.name', 'allowed_integrations'])
+          .where('token_hash', '=', hashOf(token))
+          .where('used_at', 'is', null)
+          .where('expires_at', '>', new Date()),
+      ),
+    );
+    if (row === undefined) throw new AppError('unknown_connect_session_token');
+    return {
+      kind: 'session',
+      environmentId: row.environment_id,
+      environment: row.name,
+      sessionId: row.id,
+      allowedIntegrations: row.allowed_integrations ?? undefined,
+    };
+  };
+}
+
+/** The session of a token, used and expired ones too, so that a page can say which it is. */
+export async function findSession(
+  db: Queryable,
+  { token, brand, vault }: { token: string; brand: Brand; vault: Vault },
+): Promise<Session | undefined> {
+  if (!isToken(token, brand)) return undefined;
+  const row = first(await db.run(selectSessions().where('token_hash', '=', hashOf(token))));
+  return row && fromRow(db, { row, vault });
+}
+
+/** Throws `unknown_connect_session_token` where the environment has no such session any more. */
+export async function getSession(
+  db: Queryable,
+  { id, environmentId, vault }: { id: number; environmentId: number; vault: Vault },
+): Promise<Session> {
+  const row = first(
+    await db.run(
+      selectSessions()
+        .where('connect_session.id', '=', id)
+        .where('connect_session.environment_id', '=', environmentId),
+    ),
+  );
+  if (row === undefined) throw new AppError('unknown_connect_session_token');
+  return fromRow(db, { row, vault });
+}
+
+/** Ties the session to the browser that begins first; false where another one was first. */
+export async function bindSession(
+  tx: Queryable,
+  { id, browserHash }: { id: number; browserHash: Buffer },
+): Promise<boolean> {
+  const bound = await tx.query(
+    `update connect_session
+     set browser_hash = $2
+     where id = $1
+       and (browser_hash is null or browser_hash = $2)
+     returning id`,
+    [id, browserHash],
+  );
+  return bound.length === 1;
+}
+
+/** Uses the session up, in the transaction of what it makes; throws where it is used or gone. */
+export async function useSession(
+  tx: Queryable,
+  { id, outcome }: { id: number; outcome: SessionOutcome },
+): Promise<void> {
+  const used = await tx.run(
+    tables
+      .updateTable('connect_session')
+      .set({ used_at: new Date(), outcome: JSON.stringify(outcome) })
+      .where('id', '=', id)
+      .where('used_at', 'is', null)
+      .returning('id'),
+  );
+  if (used.length === 0) throw new AppError('unknown_connect_session_token');
+}
+
+/** Ends a session, and every trip that it began. */
+export async function deleteSession(
+  db: Queryable,
+  { id, environmentId }: { id: number; environmentId: number },
+): Promise<void> {
+  await db.run(
+    tables.deleteFrom('connect_session').where('id', '=', id).where('environment_id', '=', environmentId),
+  );
+}
+
+/**
+ * Deletes what has expired. A session is kept for as long again as it lived: whoever was at the provider when it
+ * ended may still come back, and its page can say that it has expired.
+ */
+export async function sweepConnect(db: Queryable): Promise<void> {
+  const now = Date.now();
+  await db.run(tables.deleteFrom('auth_attempt').where('expires_at', '<', new Date(now)));
+  await db.run(tables.deleteFrom('connect_session').where('expires_at', '<', new Date(now - sessionLifeMs)));
+}
+
+/** What is stored of a token, a state or a cookie. */
+export function hashOf(secret: string): Buffer {
+  return createHash('sha256').update(secret).digest();
+}
+
+function isToken(token: string, brand: Brand): boolean {
+  return (
+    token.startsWith(brand.sessionTokenPrefix) &&
+    /^[0-9a-f]{64}$/.test(token.slice(brand.sessionTokenPrefix.length))
+  );
+}
+
+const selectSessions = () =>
+  tables
+    .selectFrom('connect_session')
+    .innerJoin('environment', 'environment.id', 'connect_session.environment_id')
+    .select([
+      'connect_session.id',
+      'environment_id',
+      'environment.name as environment',
+      'allowed_integrations',
+      'connection',
+      'settings',
+      'used_at',
+      'outcome',
+      'expires_at',
+    ]);
+type Row = {
+  id: number;
+  environment_id: number;
+  environment: string;
+  allowed_integrations: string[] | null;
+  connection: number | null;
+  settings: Buffer;
+  used_at: Date | null;
+  outcome: unknown;
+  expires_at: Date;
+};
+
+async function fromRow(db: Queryable, { row, vault }: { row: Row; vault: Vault }): Promise<Session> {
+  const key = await environmentKey(db, { environmentId: row.environment_id, vault });
+  return {
+    id: row.id,
+    environmentId: row.environment_id,
+    environment: row.environment,
+    allowedIntegrations: row.allowed_integrations ?? undefined,
+    connectionRow: row.connection ?? undefined,
+    settings: key.openJson(row.settings, 'connect session') as SessionSettings,
+    usedAt: row.used_at ?? undefined,
+    outcome: (row.outcome as SessionOutcome | null) ?? undefined,
+    expiresAt: row.expires_at,
+  };
+}
