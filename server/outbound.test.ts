@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, BlockList } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { AppError } from './errors.ts';
+import { createOutbound, type Outbound } from './outbound.ts';
+import { isCovered, isPublicAddress } from './outbound-addresses.ts';
+
+function allowed(...ranges: [string, number, 'ipv4' | 'ipv6'][]): BlockList {
+  const list = new BlockList();
+  for (const [address, bits, family] of ranges) list.addSubnet(address, bits, family);
+  return list;
+}
+const loopback = allowed(['127.0.0.0', 8, 'ipv4'], ['::1', 128, 'ipv6']);
+
+async function startServer(t: TestContext) {
+  const seen: string[] = [];
+  const server = createServer((request, response) => {
+    seen.push(`${request.method} ${request.url}`);
+    if (request.url === '/redirect') response.writeHead(302, { location: '/elsewhere' });
+    response.end(JSON.stringify(request.headers));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { port: (server.address() as AddressInfo).port, seen };
+}
+
+function outboundFor(t: TestContext, settings: Parameters<typeof createOutbound>[0]): Outbound {
+  const outbound = createOutbound(settings);
+  t.after(() => outbound.close());
+  return outbound;
+}
+
+async function fetchText(outbound: Outbound, url: string, { isTest = false } = {}): Promise<string> {
+  const answer = await outbound.fetchFor({ isTest })(url, {
+    method: 'GET',
+    headers: {},
+    redirect: 'manual',
+    signal: AbortSignal.timeout(5_000),
+  });
+  let text = `${answer.status} `;
+  for await (const chunk of answer.body ?? []) text += Buffer.from(chunk).toString();
+  return text;
+}
+
+const isRefusal = (error: unknown) => error instanceof AppError && error.code === 'address_not_allowed';
+
+test('only addresses of the public internet count as public', () => {
+  for (const address of ['8.8.8.8', '142.250.1.1', '172.32.0.1', '100.128.0.1', '2001:4860:4860::8888', '2a00:1450::1']) {
+    assert.equal(isPublicAddress(address), true, address);
+  }
+  for (const address of [
+    '0.0.0.0', '0.1.2.3', '10.1.2.3', '100.64.0.1', '100.100.100.200', '127.0.0.1', '127.255.0.1', '168.63.129.16',
+    '169.254.169.254', '172.16.0.1', '172.31.255.255', '192.0.0.192', '192.0.2.1', '192.168.1.1', '198.18.0.1',
+    '198.51.100.1', '203.0.113.1', '224.0.0.1', '240.0.0.1', '255.255.255.255',
+    '::', '::1', '::ffff:8.8.8.8', '::ffff:127.0.0.1', '::ffff:7f00:1', '::7f00:1', '64:ff9b::7f00:1',
+    '64:ff9b::a9fe:a9fe', '64:ff9b:1::1', '100::1', '2001::1', '2001:db8::1', '2002:7f00:1::', '3fff::1', '5f00::1',
+    'fc00::1', 'fd00:ec2::254', 'fe80::1', 'fe80::1%lo', 'fec0::1', 'ff02::1', 'localhost', '', '1.2.3',
+  ]) {
+    assert.equal(isPublicAddress(address), false, address);
+  }
+}); // biome-ignore format: a list reads better in lines
+
+test("the operator's ranges cover an address in either spelling", () => {
+  assert.equal(isCovered(loopback, '127.0.0.1'), true);
+  assert.equal(isCovered(loopback, '::ffff:127.0.0.1'), true);
+  assert.equal(isCovered(loopback, '10.0.0.1'), false);
+  assert.equal(isCovered(allowed(['fd00::', 8, 'ipv6']), 'fd12::1%eth0'), true);
+});
+
+test('a private, loopback or reserved address is refused, by number and by name, before a byte is sent', async (t) => {
+  const { port, seen } = await startServer(t);
+  const outbound = outboundFor(t, { allow: new BlockList() });
+  for (const host of [
+    `http://127.0.0.1:${port}`,
+    `http://localhost:${port}`,
+    `http://LOCALHOST:${port}`,
+    `http://127.1:${port}`,
+    `http://2130706433:${port}`,
+    `http://0x7f.0.0.1:${port}`,
+    `http://0:${port}`,
+    `http://[::1]:${port}`,
+    `http://[::ffff:127.0.0.1]:${port}`,
+    `http://[64:ff9b::127.0.0.1]:${port}`,
+    `https://127.0.0.1:${port}`,
+    `https://localhost:${port}`,
+    'https://169.254.169.254',
+    'https://[fd00:ec2::254]',
+  ]) {
+    await assert.rejects(fetchText(outbound, `${host}/x`), isRefusal, host);
+    await assert.rejects(fetchText(outbound, `${host}/x`, { isTest: true }), isRefusal, host);
+  }
+  assert.deepEqual(seen, []);
+});
+
+test('a name is resolved once a connection, connected to as checked, and refused for one forbidden address', async (t) => {
+  const { port } = await startServer(t);
+  const answers = [['127.0.0.1'], ['10.0.0.1'], ['127.0.0.1', '10.0.0.1'], ['10.0.0.1', '127.0.0.1']];
+  let asked = 0;
+  const outbound = outboundFor(t, {
+    allow: loopback,
+    resolve: (_hostname, _options, callback) => {
+      const addresses = (answers[asked++] ?? []).map((address) => ({ address, family: 4 }));
+      setImmediate(callback, null, addresses);
+    },
+  });
+  // Other names than the first, since that one's connection stays open.
+  assert.match(await fetchText(outbound, `http://rebound.example:${port}/x`), /^200 /);
+  assert.equal(asked, 1);
+  for (const name of ['second', 'third', 'fourth']) {
+    await assert.rejects(fetchText(outbound, `http://${name}.example:${port}/x`), isRefusal, name);
+  }
+});
+
+test('plain http goes to ranges that the operator allowed, and nowhere else', async (t) => {
+  const { port } = await startServer(t);
+  const outbound = outboundFor(t, { allow: loopback });
+  assert.match(await fetchText(outbound, `http://127.0.0.1:${port}/x`), /^200 /);
+  assert.match(await fetchText(outbound, `http://localhost:${port}/x`), /^200 /);
+  await assert.rejects(fetchText(outbound, 'http://8.8.8.8/x'), isRefusal);
+});
+
+test('the sandbox is reached by test integrations alone, at its exact address, and never its control routes', async (t) => {
+  const { port, seen } = await startServer(t);
+  const origin = `http://127.0.0.1:${port}`;
+  const outbound = outboundFor(t, { allow: new BlockList(), sandbox: { origin } });
+  assert.match(await fetchText(outbound, `${origin}/v4/spreadsheets`, { isTest: true }), /^200 /);
+  // The socket that the test integration left open is of no use to others.
+  await assert.rejects(fetchText(outbound, `${origin}/v4/spreadsheets`), isRefusal);
+  await assert.rejects(fetchText(outbound, `http://localhost:${port}/v4`, { isTest: true }), isRefusal);
+  const before = seen.length;
+  for (const path of [
+    '/_sandbox', '/_sandbox/clock', '/_SANDBOX/clock', '/%5fsandbox/clock', '/%5Fs%61ndbox', '/%255fsandbox/x',
+    '/v4/..%2f_sandbox/x', '/v4%2f_sandbox', '//_sandbox/x', '/x;/_sandbox', '/_sandbox;x/clock',
+  ]) {
+    await assert.rejects(fetchText(outbound, origin + path, { isTest: true }), isRefusal, path);
+  } // biome-ignore format: a list reads better in lines
+  assert.equal(seen.length, before);
+});
+
+test('the control routes stay closed where the operator allows loopback', async (t) => {
+  const { port } = await startServer(t);
+  const outbound = outboundFor(t, { allow: loopback, sandbox: { origin: `http://localhost:${port}` } });
+  await assert.rejects(fetchText(outbound, `http://127.0.0.1:${port}/_sandbox/clock`), isRefusal);
+});
+
+test('a redirect is handed back, not followed, and nothing is added to the request', async (t) => {
+  const { port, seen } = await startServer(t);
+  const outbound = outboundFor(t, { allow: loopback });
+  const answer = await fetchText(outbound, `http://127.0.0.1:${port}/redirect`);
+  assert.deepEqual(JSON.parse(answer.slice('302 '.length)), {
+    host: `127.0.0.1:${port}`,
+    connection: 'keep-alive',
+  });
+  assert.deepEqual(seen, ['GET /redirect']);
+});
+
+test('variables that name a proxy have no effect', async (t) => {
+  const { port } = await startServer(t);
+  const names = ['HTTP_PROXY', 'http_proxy', 'HTTPS_PROXY', 'ALL_PROXY', 'NODE_USE_ENV_PROXY'];
+  for (const name of names) process.env[name] = name === 'NODE_USE_ENV_PROXY' ? '1' : 'http://127.0.0.1:9';
+  t.after(() => {
+    for (const name of names) delete process.env[name];
+  });
+  const outbound = outboundFor(t, { allow: loopback });
+  assert.match(await fetchText(outbound, `http://127.0.0.1:${port}/x`), /^200 /);
+});

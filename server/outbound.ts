@@ -1,0 +1,240 @@
+/**
+ * The only way to the world.
+ *
+ * Owns: sockets to other hosts, and which addresses may be reached, checked on every connection after the name is
+ * resolved. Does not own: what is sent (`proxy/`, `auth-modes/`), retries, or which provider an integration names.
+ * Environment variables that name a proxy are not read.
+ */
+import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
+import type { BlockList, LookupFunction } from 'node:net';
+import { isIP } from 'node:net';
+import type { Readable } from 'node:stream';
+import { Agent, buildConnector, type Dispatcher } from 'undici';
+import { AppError } from './errors.ts';
+import { isCovered, isPublicAddress } from './outbound-addresses.ts';
+
+/** What an answer is told to while it arrives; `undici` documents the calls. */
+export type AnswerHandler = Dispatcher.DispatchHandler;
+export type AnswerController = Dispatcher.DispatchController;
+
+export type OutboundCall = {
+  /** `https://host[:port]`, as `URL.origin` spells it. */
+  origin: string;
+  /** Path and query as they are to be sent, byte for byte. */
+  path: string;
+  method: string;
+  /** Names and values in turn; repeated names stay repeated. */
+  headers: string[];
+  body: Buffer | Readable | null;
+  /** Whether the call is of an integration with test credentials, which alone may reach the sandbox. */
+  isTest: boolean;
+  /** How long the first answer header, and then each part of the body, may take. */
+  headersTimeoutMs: number;
+  bodyIdleTimeoutMs: number;
+};
+
+type FetchInit = {
+  method: string;
+  headers: Record<string, string>;
+  body?: string;
+  redirect: 'manual';
+  signal: AbortSignal;
+};
+type FetchAnswer = {
+  readonly status: number;
+  readonly headers: { get(name: string): string | null };
+  readonly body: AsyncIterable<Uint8Array> | null;
+};
+
+export type Outbound = {
+  /**
+   * Sends one call and reports what comes back to the handler as it arrives. Follows no redirect, decodes nothing,
+   * repeats nothing. Every failure goes to `onResponseError`; an address that may not be reached is the AppError
+   * `address_not_allowed`, and nothing was sent.
+   */
+  dispatch(call: OutboundCall, handler: AnswerHandler): void;
+  /**
+   * A fetch for small exchanges such as token calls. Follows no redirect and decodes nothing; the caller's signal
+   * ends it, the caller limits what it reads. Throws `address_not_allowed` as an AppError.
+   */
+  fetchFor(caller: { isTest: boolean }): (url: string, init: FetchInit) => Promise<FetchAnswer>;
+  /** Cuts what still runs and resolves when all sockets are closed. */
+  close(): Promise<void>;
+};
+
+type Settings = {
+  /** Ranges that may be reached although they are not public, and over plain http. */
+  allow: BlockList;
+  /** Its exact origin, `http://host:port`. */
+  sandbox?: { origin: string };
+  /** How names become addresses; the system's resolver when absent. */
+  resolve?: Resolve;
+};
+
+/** All addresses of a name. */
+export type Resolve = (
+  hostname: string,
+  options: LookupOptions & { all: true },
+  callback: (error: Error | null, addresses: LookupAddress[]) => void,
+) => void;
+
+const connectTimeoutMs = 10_000;
+/** Larger header sections than this are a fault of the provider's. */
+const maxHeaderBytes = 64 * 1024;
+
+/** The guarded way out. `close` it when the service stops. */
+export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): Outbound {
+  // HTTP/1.1 alone: over HTTP/2 neither the case of header names nor a bare path would stay as sent.
+  const options = { allowH2: false, maxHeaderSize: maxHeaderBytes } as const;
+  const guarded = new Agent({ ...options, connect: guardedConnector({ allow, resolve }) });
+  // An agent of its own, so that no other call finds the sandbox's open sockets in the pool.
+  const toSandbox = new Agent({ ...options, connect: { timeout: connectTimeoutMs } });
+  const sandboxUrl = sandbox && new URL(sandbox.origin);
+
+  /** Throws `address_not_allowed`. */
+  function agentFor({ origin, path, isTest }: Pick<OutboundCall, 'origin' | 'path' | 'isTest'>): Agent {
+    if (sandboxUrl === undefined || !isSameHost(new URL(origin), sandboxUrl)) return guarded;
+    if (isControlPath(path)) {
+      throw new AppError(
+        'address_not_allowed',
+        'The control routes of the sandbox are not for integrations.',
+      );
+    }
+    return isTest && origin === sandboxUrl.origin ? toSandbox : guarded;
+  }
+
+  return {
+    dispatch(call, handler) {
+      try {
+        agentFor(call).dispatch(
+          {
+            origin: call.origin,
+            path: call.path,
+            method: call.method,
+            headers: call.headers,
+            body: call.body,
+            headersTimeout: call.headersTimeoutMs,
+            bodyTimeout: call.bodyIdleTimeoutMs,
+          },
+          handler,
+        );
+      } catch (error) {
+        handler.onResponseError?.(neverStarted, error as Error);
+      }
+    },
+    fetchFor:
+      ({ isTest }) =>
+      async (url, { method, headers, body, signal }) => {
+        const { origin, pathname, search } = new URL(url);
+        const path = pathname + search;
+        const answer = await agentFor({ origin, path, isTest }).request({
+          origin,
+          path,
+          method,
+          headers,
+          body: body ?? null,
+          signal,
+        });
+        return { status: answer.statusCode, headers: namedHeaders(answer.headers), body: answer.body };
+      },
+    async close() {
+      await Promise.all([guarded.destroy(), toSandbox.destroy()]);
+    },
+  };
+}
+
+/** Stands for the controller of a call that never got as far as a socket. */
+const neverStarted: AnswerController = {
+  aborted: true,
+  paused: false,
+  reason: null,
+  abort() {},
+  pause() {},
+  resume() {},
+};
+
+/**
+ * Connects where the address may be reached. The address that was checked is the one connected to: a name is resolved
+ * once, by us, and an answer that holds one forbidden address is refused whole.
+ */
+function guardedConnector({
+  allow,
+  resolve,
+}: {
+  allow: BlockList;
+  resolve: Resolve;
+}): buildConnector.connector {
+  const isReachable = (address: string) => isPublicAddress(address) || isCovered(allow, address);
+  // Plain http shows credentials to everyone on the way, so it stays inside the operator's own ranges.
+  const isReachableInPlain = (address: string) => isCovered(allow, address);
+  const secure = connectorTo(isReachable, resolve);
+  const plain = connectorTo(isReachableInPlain, resolve);
+  return (options, callback) => (options.protocol === 'https:' ? secure : plain)(options, callback);
+}
+
+function connectorTo(isReachable: (address: string) => boolean, resolve: Resolve): buildConnector.connector {
+  const connect = buildConnector({
+    allowH2: false,
+    timeout: connectTimeoutMs,
+    lookup: guardedLookup(isReachable, resolve),
+  });
+  return (options, callback) => {
+    // An address that stands in the URL is connected to without a look-up.
+    const isRefused = isIP(options.hostname) !== 0 && !isReachable(options.hostname);
+    if (isRefused) process.nextTick(callback, refusal(options.hostname), null);
+    else connect(options, callback);
+  };
+}
+
+function guardedLookup(isReachable: (address: string) => boolean, resolve: Resolve): LookupFunction {
+  return (hostname, options: LookupOptions, callback) => {
+    resolve(hostname, { ...options, all: true }, (error, addresses) => {
+      const [first] = addresses ?? [];
+      if (error !== null || first === undefined) {
+        callback(error ?? new Error(`${hostname} has no address`), []);
+      } else if (!addresses.every(({ address }) => isReachable(address))) {
+        callback(refusal(hostname), []);
+      } else if (options.all === true) callback(null, addresses);
+      else callback(null, first.address, first.family);
+    });
+  };
+}
+
+function refusal(host: string): AppError {
+  return new AppError(
+    'address_not_allowed',
+    `${host} is a private, loopback or reserved address, or asks for plain http. ` +
+      'TRELLIS_OUTBOUND_ALLOW can permit a range.',
+  );
+}
+
+const loopbackNames = new Set(['localhost', '127.0.0.1', '[::1]']);
+
+/** Whether two addresses can mean the same server, by whichever name of this machine. */
+function isSameHost(one: URL, other: URL): boolean {
+  if (one.port !== other.port) return false;
+  return (
+    one.hostname === other.hostname || (loopbackNames.has(one.hostname) && loopbackNames.has(other.hostname))
+  );
+}
+
+/** Whether a server that decodes or normalises more than it should could read the path as one of `/_sandbox`. */
+function isControlPath(path: string): boolean {
+  let text = path.split('?', 1)[0] ?? '';
+  for (let depth = 0; depth < 3; depth++) {
+    if (text.split(/[/\\;]/).some((segment) => segment.toLowerCase() === '_sandbox')) return true;
+    text = text.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );
+  }
+  return false;
+}
+
+function namedHeaders(headers: Record<string, string | string[] | undefined>): FetchAnswer['headers'] {
+  return {
+    get(name) {
+      const value = headers[name.toLowerCase()];
+      return Array.isArray(value) ? value.join(', ') : (value ?? null);
+    },
+  };
+}

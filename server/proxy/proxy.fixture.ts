@@ -1,0 +1,255 @@
+import { once } from 'node:events';
+import {
+  createServer,
+  request as httpRequest,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import { type AddressInfo, BlockList, connect, createServer as createTcp, type Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import type { TestContext } from 'node:test';
+import type { Credentials } from '../auth-modes/mode.ts';
+import { brandNames } from '../brand.ts';
+import type { LiveConnection } from '../connections/reader.ts';
+import { AppError } from '../errors.ts';
+import { createHttp } from '../http/server.ts';
+import type { Integration } from '../integrations/store.ts';
+import { createLog } from '../log.ts';
+import { createOutbound, type Outbound } from '../outbound.ts';
+import { definitionSchema, type ProviderDefinition } from '../providers/definition.ts';
+import { type ProxyDeps, proxyRoutes } from './routes.ts';
+
+export const brand = brandNames('trellis');
+export const secretKey = 'key-of-the-environment';
+
+/** Ranges that let a test reach servers of its own. */
+export function loopbackRanges(): BlockList {
+  const ranges = new BlockList();
+  ranges.addSubnet('127.0.0.0', 8, 'ipv4');
+  ranges.addAddress('::1', 'ipv6');
+  return ranges;
+}
+
+/** A definition like Google's, at an address of the test's choice. */
+export function definitionAt(baseUrl: string, api: Record<string, unknown> = {}): ProviderDefinition {
+  const parsed = definitionSchema.parse({
+    display_name: 'Test',
+    categories: ['other'],
+    docs: 'https://docs.example/',
+    logo: 'test.svg',
+    auth_mode: 'OAUTH2',
+    authorization: { url: 'https://auth.example/authorize' },
+    token: { url: 'https://auth.example/token' },
+    api: {
+      base_url: 'https://api.example',
+      forbid: {
+        headers: ['x-goog-user-project', 'x-goog-api-key'],
+        query: ['key', 'access_token', 'oauth_token'],
+      },
+      root_aliases: ['/v4/spreadsheets'],
+      error_format: 'google',
+      ...api,
+    },
+  });
+  return { ...parsed, name: 'test', api: { ...parsed.api, base_url: baseUrl } };
+}
+
+export function bearer(access_token: string): Credentials {
+  return { type: 'OAUTH2', access_token, raw: {} };
+}
+
+export type RunningProxy = {
+  port: number;
+  url: string;
+  /** Answers of `renewed`, taken from the front; the calls so far. */
+  renewals: (Credentials | undefined | Promise<Credentials | undefined>)[];
+  renewedWith: Credentials[];
+  close(): Promise<void>;
+};
+
+type ProxySettings = {
+  definition: ProviderDefinition;
+  integrationConfig?: Record<string, string>;
+  isTest?: boolean;
+  outbound?: Outbound;
+  fresh?: ProxyDeps['credentials']['fresh'];
+};
+
+/** The service's HTTP server with the proxy's routes alone, one integration `google` and one connection `alice`. */
+export async function startProxy(settings: ProxySettings): Promise<RunningProxy> {
+  const { definition, integrationConfig = {}, isTest = false } = settings;
+  const outbound = settings.outbound ?? createOutbound({ allow: loopbackRanges() });
+  const app = await createHttp({
+    config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
+    log: createLog({ level: 'silent', format: 'json' }),
+    isRootAlias: (path) => path.startsWith('/v4/spreadsheets'),
+    authenticate: {
+      key: async (secret) => {
+        if (secret !== secretKey) throw new AppError('unknown_account');
+        return {
+          kind: 'key',
+          environmentId: 1,
+          environment: 'dev',
+          keyId: 1,
+          scopes: new Set(['proxy']),
+        };
+      },
+      session: async () => {
+        throw new AppError('unknown_connect_session_token');
+      },
+    },
+  });
+  const integration = { key: 'google', provider: definition, isTest, integrationConfig } as Integration;
+  const renewals: RunningProxy['renewals'] = [];
+  const renewedWith: Credentials[] = [];
+  await proxyRoutes(app, {
+    brand,
+    outbound,
+    connections: {
+      get: async ({ connectionId, integrationKey }) => {
+        if (connectionId !== 'alice' || integrationKey !== 'google') throw new AppError('unknown_connection');
+        return { connectionId, connectionConfig: {}, integration } as LiveConnection;
+      },
+      getIntegration: async ({ integrationKey }) => {
+        if (integrationKey !== 'google') throw new AppError('unknown_provider_config');
+        return integration;
+      },
+    },
+    credentials: {
+      fresh: settings.fresh ?? (async () => bearer('token-1')),
+      renewed: async (_connection, used) => {
+        renewedWith.push(used);
+        return renewals.shift();
+      },
+    },
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const { port } = app.server.address() as AddressInfo;
+  return {
+    port,
+    url: `http://127.0.0.1:${port}`,
+    renewals,
+    renewedWith,
+    async close() {
+      app.server.closeAllConnections();
+      await app.close();
+      await outbound.close();
+    },
+  };
+}
+
+/** The headers that every proxied call needs. */
+export const callHeaders = {
+  authorization: `Bearer ${secretKey}`,
+  'connection-id': 'alice',
+  'provider-config-key': 'google',
+};
+
+export type RawUpstream = { url: string; close(): Promise<void> };
+
+/** A provider on a bare socket: `serve` is told each connection. */
+export async function startTcp(serve: (socket: Socket) => void): Promise<RawUpstream> {
+  const open = new Set<Socket>();
+  const server = createTcp((socket) => {
+    open.add(socket.on('error', () => {}).on('close', () => open.delete(socket)));
+    serve(socket);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async close() {
+      for (const socket of open) socket.destroy();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+/** A provider that keeps the bytes of each request up to the empty line and answers all of them alike. */
+export async function startRecorder(
+  answer = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
+): Promise<RawUpstream & { heads: string[] }> {
+  const heads: string[] = [];
+  const upstream = await startTcp((socket) => {
+    let seen = '';
+    socket.on('data', (chunk) => {
+      seen += chunk.toString('latin1');
+      for (let end = seen.indexOf('\r\n\r\n'); end !== -1; end = seen.indexOf('\r\n\r\n')) {
+        heads.push(seen.slice(0, end));
+        seen = seen.slice(end + 4);
+        socket.write(answer, 'latin1');
+      }
+    });
+  });
+  return { ...upstream, heads };
+}
+
+/** A provider made of Node's own HTTP server. */
+export async function startHttp(
+  handler: (request: IncomingMessage, response: ServerResponse) => void,
+): Promise<RawUpstream & { server: Server }> {
+  const server = createServer(handler);
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return {
+    server,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+/** Sends bytes as they are and resolves with all that comes back until the connection ends. */
+export async function exchange(port: number, bytes: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  socket.write(bytes, 'latin1');
+  let answer = '';
+  for await (const chunk of socket) answer += (chunk as Buffer).toString('latin1');
+  return answer;
+}
+
+/** A request head for the proxy, with the headers that every call needs. */
+export function head(requestLine: string, headers: string[] = []): string {
+  const own = Object.entries(callHeaders).map(([name, value]) => `${name}: ${value}`);
+  return `${[`${requestLine} HTTP/1.1`, 'Host: proxy', 'Connection: close', ...own, ...headers].join('\r\n')}\r\n\r\n`;
+}
+
+/** A proxy to that provider; both are stopped with the test. */
+export async function proxyTo(
+  t: TestContext,
+  upstream: { url: string; close(): Promise<void> },
+  api: Record<string, unknown> = {},
+) {
+  const proxy = await startProxy({ definition: definitionAt(upstream.url, api) });
+  t.after(async () => {
+    await proxy.close();
+    await upstream.close();
+  });
+  return proxy;
+}
+
+/** One call; `answer` resolves with its head. */
+export function send(
+  url: string,
+  init: { method?: string; headers?: Record<string, string>; body?: Readable | Buffer } = {},
+) {
+  const request = httpRequest(url, {
+    method: init.method ?? 'GET',
+    headers: { ...callHeaders, ...init.headers },
+  });
+  const answer = new Promise<IncomingMessage>((resolve, reject) => {
+    request.on('response', resolve).on('error', reject);
+  });
+  if (init.body instanceof Readable) init.body.pipe(request);
+  else request.end(init.body);
+  return { request, answer };
+}
+
+export async function bytesOf(message: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of message) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
