@@ -1,10 +1,11 @@
 import type { Brand } from '../brand.ts';
+import { type Html, html } from '../http/html.ts';
+import { notice, type Page, page } from '../http/page.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { FormField } from '../providers/definition.ts';
 import { scopesOf } from './begin.ts';
-import { type Html, html } from './html.ts';
 import { connectScript } from './page-scripts.ts';
-import { connectedNotice, type MissingScopes, notice, type Page, page } from './pages.ts';
+import { connectedNotice, type MissingScopes } from './pages.ts';
 import { masked } from './save.ts';
 import { fixedConfig } from './session-input.ts';
 import type { Session } from './sessions.ts';

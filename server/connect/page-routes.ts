@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { AppError } from '../errors.ts';
+import { type Page, privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
 import { findIntegration, type Integration, listIntegrations } from '../integrations/store.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
@@ -8,7 +9,7 @@ import { begin } from './begin.ts';
 import { finish } from './callback.ts';
 import { beginPage, choicePage, endedPage, usedPage } from './connect-page.ts';
 import { ConnectFault, explainError } from './fault.ts';
-import { donePage, faultPage, type MissingScopes, type Page, privateHeaders } from './pages.ts';
+import { donePage, faultPage, type MissingScopes } from './pages.ts';
 import { queryOf } from './query.ts';
 import { findSession, type Session } from './sessions.ts';
 import { type ConnectDeps, getTarget } from './target.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { html } from '../http/html.ts';
 import { type ConnectBench, openConnectBench } from './connect.fixture.ts';
-import { html } from './html.ts';
 
 let bench: ConnectBench;
 before(async () => {

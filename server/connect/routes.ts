@@ -4,10 +4,10 @@ import { actorOf, writeAudit } from '../activity/audit.ts';
 import { findConnection } from '../connections/store.ts';
 import { AppError, fieldError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
+import { privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { pageRoutes } from './page-routes.ts';
-import { privateHeaders } from './pages.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
 import {
   createSession,

@@ -58,6 +58,7 @@ ul { margin: 0; padding: 0; list-style: none; }
   border: 1px solid var(--line); border-radius: 12px; font-weight: 600;
 }
 .choice .name { flex: 1; min-width: 0; }
+.choice .name .soft { display: block; font-weight: 400; }
 .choice:hover { border-color: var(--accent); }
 .scopes li { padding: 7px 0 7px 24px; position: relative; font-size: 0.9375rem; }
 .scopes li::before { content: "✓"; position: absolute; left: 2px; color: var(--soft); }

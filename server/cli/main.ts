@@ -1,0 +1,31 @@
+#!/usr/bin/env node
+import { ConfigError } from '../config.ts';
+import { createKeyCommand } from './key.ts';
+import { start } from './start.ts';
+
+/** The executable `trellis`: the operator's commands. */
+const usage = `Usage: trellis <command>
+
+  start                        run the service
+  key create [--environment dev] [--name NAME] [--scopes a,b]
+                               make a secret key and print it once
+
+Settings are environment variables; docs/operations.md lists them.`;
+
+async function main(args: string[]): Promise<number> {
+  const [command, ...rest] = args;
+  if (command === 'start' && rest.length === 0) return start();
+  if (command === 'key' && rest[0] === 'create') return createKeyCommand(rest.slice(1));
+  const isHelp = command === undefined || ['help', '--help', '-h'].includes(command);
+  console[isHelp ? 'log' : 'error'](isHelp ? usage : `Unknown command: ${args.join(' ')}\n\n${usage}`);
+  return isHelp ? 0 : 2;
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  // What the operator can mend is told in a sentence; anything else with its stack.
+  const isPlain = error instanceof ConfigError || (error instanceof Error && error.cause === undefined);
+  console.error(isPlain ? (error as Error).message : error);
+  process.exitCode = 1;
+}

@@ -1,0 +1,62 @@
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { mkdir, open, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ConfigError, type MasterKey, readMasterKeys } from './config.ts';
+
+/**
+ * The files of DATA_DIR that hold keys: `master.key` (what seals the embedded database) and `dev.key` (the secret
+ * key of the `dev` environment, for the person at this machine). Both are readable by their owner alone.
+ */
+const ownerOnly = 0o600;
+
+/** Makes DATA_DIR where it is missing, for its owner alone. */
+export async function ensureDataDir(dataDir: string): Promise<void> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 });
+}
+
+/** The generated master keys of this data dir; made at the first start, and never again once a database exists. */
+export async function ensureMasterKeys(dataDir: string): Promise<MasterKey[]> {
+  const path = join(dataDir, 'master.key');
+  const found = await readIfThere(path);
+  if (found !== undefined) {
+    const faults: string[] = [];
+    const keys = readMasterKeys(found.trim(), faults);
+    if (keys === undefined || faults.length > 0) throw new ConfigError([`${path}: ${faults.join('; ')}`]);
+    return keys;
+  }
+  const bytes = randomBytes(32);
+  const id = `k${randomBytes(3).toString('hex')}`;
+  await writeWhole(path, `${id}:${bytes.toString('base64')}\n`);
+  return [{ id, key: createSecretKey(bytes) }];
+}
+
+export function devKeyPath(dataDir: string): string {
+  return join(dataDir, 'dev.key');
+}
+
+export async function writeDevKey(dataDir: string, secret: string): Promise<void> {
+  await writeWhole(devKeyPath(dataDir), `${secret}\n`);
+}
+
+/** Undefined where the file is not there. */
+export async function readDevKey(dataDir: string): Promise<string | undefined> {
+  return (await readIfThere(devKeyPath(dataDir)))?.trim();
+}
+
+/** All or nothing, and on the disk before it counts: a key that is lost takes everything along that it sealed. */
+async function writeWhole(path: string, text: string): Promise<void> {
+  const draft = `${path}.${process.pid}.draft`;
+  await writeFile(draft, text, { mode: ownerOnly, flush: true });
+  await rename(draft, path);
+  const folder = await open(join(path, '..'));
+  await folder.sync().finally(() => folder.close());
+}
+
+async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,199 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { startSandbox } from '../sandbox/main.ts';
+import { createApp, providersDirectory } from './app.ts';
+import { type Config, ConfigError } from './config.ts';
+import { sweepConnect } from './connect/sessions.ts';
+import { ensureDataDir, ensureMasterKeys, readDevKey, writeDevKey } from './data-dir.ts';
+import { startEmbedded } from './db/embedded.ts';
+import { migrate } from './db/migrate.ts';
+import { type Db, type DbTarget, openDb } from './db/pool.ts';
+import { createKey } from './environments/keys.ts';
+import { ensureEnvironment } from './environments/store.ts';
+import { keepSequencing } from './events/sequence.ts';
+import type { App } from './http/server.ts';
+import type { Logger } from './log.ts';
+import { createOutbound } from './outbound.ts';
+import { loadCatalog } from './providers/catalog.ts';
+import { destroyOrphans } from './records/destroy.ts';
+import { openVault, proveKeyRing, type Vault } from './vault.ts';
+
+/** How long requests in flight may take to end after a stop was asked for. */
+const drainMs = 3_000;
+
+export type Service = {
+  /** With the port that was taken where PORT is 0. */
+  baseUrl: string;
+  sandboxUrl: string | undefined;
+  /** The key of `dev`, when this start made it. */
+  newDevKey: string | undefined;
+  /** Whether DATA_DIR/dev.key is there to be read. */
+  hasDevKeyFile: boolean;
+  /** Ends what runs, in order, within 5 s; what was answered is on the disk. May be called more than once. */
+  stop(): Promise<void>;
+  /** Resolves with the reason when the service cannot go on. */
+  failed: Promise<Error>;
+};
+
+type Part = { name: string; stop: () => Promise<unknown> };
+
+/** Starts everything and resolves once it is ready; what had started is stopped again when a later part fails. */
+export async function startService({ config, log }: { config: Config; log: Logger }): Promise<Service> {
+  const parts: Part[] = [];
+  let stopping: Promise<void> | undefined;
+  const stop = () => {
+    stopping ??= stopAll(parts, log);
+    return stopping;
+  };
+  try {
+    return { ...(await startParts({ config: await withFixedPort(config), log, parts })), stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function startParts({
+  config,
+  log,
+  parts,
+}: {
+  config: Config;
+  log: Logger;
+  parts: Part[];
+}): Promise<Omit<Service, 'stop'>> {
+  await ensureDataDir(config.dataDir);
+  const catalog = loadCatalog(providersDirectory);
+  const { target, failed } = await startDatabase({ config, log, parts });
+  const vault = openVault(config.encryptionKeys ?? (await ensureMasterKeys(config.dataDir)));
+  const db = openDb(target, {
+    onIdleError: (error) => log.debug({ err: error }, 'a database connection ended'),
+  });
+  parts.push({ name: 'database connections', stop: () => db.end() });
+
+  const applied = await migrate(db);
+  if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
+  await proveKeyRing(db, vault.masterKeys);
+  const [newDevKey, sandbox] = await Promise.all([
+    prepareEnvironments({ config, db, vault }),
+    config.sandbox &&
+      startSandbox({
+        port: config.sandbox.port,
+        dataDir: join(config.dataDir, 'sandbox'),
+        redirectUris: [`${config.baseUrl}/oauth/callback`],
+        ...(config.sandbox.port !== 0 && { url: config.sandbox.url }),
+        ...(config.sandbox.controlKey !== undefined && { key: config.sandbox.controlKey }),
+        log: (message, error) => log.warn({ err: error }, message),
+      }),
+  ]);
+  if (sandbox) parts.push({ name: 'sandbox', stop: () => sandbox.close() });
+  const outbound = createOutbound({
+    allow: config.outboundAllow,
+    ...(sandbox && { sandbox: { origin: new URL(sandbox.url).origin } }),
+  });
+  parts.push({ name: 'outbound', stop: () => outbound.close() });
+  const testClient = sandbox && { ...sandbox.client, url: sandbox.url };
+  const app = await createApp({ config, log, db, vault, catalog, outbound, testClient });
+  parts.push({ name: 'http', stop: () => drain(app) });
+  parts.push(startHousekeeping({ db, log }));
+  await listen(app, config);
+  return {
+    baseUrl: config.baseUrl,
+    sandboxUrl: sandbox?.url,
+    newDevKey,
+    hasDevKeyFile: (await readDevKey(config.dataDir)) !== undefined,
+    failed,
+  };
+}
+
+async function startDatabase({
+  config,
+  log,
+  parts,
+}: {
+  config: Config;
+  log: Logger;
+  parts: Part[];
+}): Promise<{ target: DbTarget; failed: Promise<Error> }> {
+  if (config.databaseUrl !== undefined) {
+    return { target: { url: config.databaseUrl }, failed: new Promise<Error>(() => {}) };
+  }
+  const embedded = await startEmbedded({ dataDir: config.dataDir, log: (message) => log.info(message) });
+  parts.push({ name: 'embedded PostgreSQL', stop: () => embedded.stop() });
+  return { target: embedded.connection, failed: embedded.exited };
+}
+
+/** `dev` and `prod` exist; `dev` has a key. Answers the key when it was made now. */
+async function prepareEnvironments({
+  config,
+  db,
+  vault,
+}: {
+  config: Config;
+  db: Db;
+  vault: Vault;
+}): Promise<string | undefined> {
+  const dev = await ensureEnvironment(db, { name: 'dev', vault });
+  await ensureEnvironment(db, { name: 'prod', vault });
+  const chosen = config.secretKey;
+  if (!dev.created && chosen === undefined) return undefined;
+  const { secret } = await createKey(db, {
+    environment: dev.environment,
+    name: chosen === undefined ? 'first key' : 'TRELLIS_SECRET_KEY',
+    scopes: ['*'],
+    ...(chosen !== undefined && { secret: chosen }),
+  });
+  if ((await readDevKey(config.dataDir)) !== secret) await writeDevKey(config.dataDir, secret);
+  return dev.created ? secret : undefined;
+}
+
+function startHousekeeping({ db, log }: { db: Db; log: Logger }): Part {
+  const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping goes on later');
+  const sequencer = keepSequencing(db, { everyMs: 100, onError });
+  let running: Promise<unknown> = destroyOrphans(db).catch(onError);
+  const timer = setInterval(() => {
+    running = Promise.all([sweepConnect(db), destroyOrphans(db)]).catch(onError);
+  }, 60_000);
+  return {
+    name: 'housekeeping',
+    stop: async () => {
+      clearInterval(timer);
+      await Promise.all([sequencer.stop(), running]);
+    },
+  };
+}
+
+async function listen(app: App, { host, port }: Config): Promise<void> {
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    throw new ConfigError([`PORT: ${host}:${port} is in use by another program`]);
+  }
+}
+
+/** PORT=0 means any free port; links need to know which before anything listens. */
+async function withFixedPort(config: Config): Promise<Config> {
+  if (config.port !== 0) return config;
+  const probe = createServer().listen(0, config.host);
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return { ...config, port, baseUrl: config.baseUrl.replace(/:0$/, `:${port}`) };
+}
+
+/** Lets requests in flight end, then cuts them off. */
+async function drain(app: App): Promise<void> {
+  const closed = app.close();
+  const timer = setTimeout(() => app.server.closeAllConnections(), drainMs);
+  await closed.finally(() => clearTimeout(timer));
+}
+
+/** The last part that started ends first. */
+async function stopAll(parts: Part[], log: Logger): Promise<void> {
+  for (const { name, stop } of parts.toReversed()) {
+    await stop().catch((error: unknown) => log.error({ err: error }, `${name} did not stop cleanly`));
+  }
+}
