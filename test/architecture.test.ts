@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { globSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { test } from 'node:test';
+import { errorCatalogue } from '../server/errors.ts';
+
+/** A room may import rooms of lower floors and itself; nothing sideways, nothing up. */
+const floors: string[][] = [
+  ['errors', 'brand', 'metrics'],
+  ['config'],
+  ['log'],
+  ['outbound-addresses'],
+  ['http', 'db', 'outbound'],
+  ['activity', 'jobs', 'vault'],
+  ['providers', 'environments'],
+  ['users', 'auth-modes', 'events'],
+  ['integrations'],
+  ['connections'],
+  ['connect', 'proxy', 'records'],
+  ['functions'],
+  ['webhooks'],
+  ['main', 'app', 'cli', 'data-dir'],
+];
+const root = join(import.meta.dirname, '..');
+const files = globSync('server/**/*.ts', { cwd: root });
+const sources = files.filter((file) => !/\.(test|fixture)\.ts$/.test(file));
+const read = (file: string) => readFileSync(join(root, file), 'utf8');
+const roomOf = (file: string) => file.split('/')[1]!.replace(/\.ts$/, '');
+const floorOf = (room: string) => floors.findIndex((rooms) => rooms.includes(room));
+
+test('imports go down the floors', () => {
+  const wrong: string[] = [];
+  for (const file of sources) {
+    for (const [, target] of read(file).matchAll(/from '(\.{1,2}\/[^']+)'/g)) {
+      const imported = relative(root, join(root, dirname(file), target!));
+      const [from, to] = [roomOf(file), roomOf(imported)];
+      if (!imported.startsWith('server/')) {
+        if (floorOf(from) < floors.length - 1 || !imported.startsWith('sandbox/'))
+          wrong.push(`${file} → ${imported}`);
+      } else if (from !== to && floorOf(to) >= floorOf(from) && floorOf(from) < floors.length - 1) {
+        wrong.push(`${file} → ${imported}`);
+      }
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
+
+test('every room has a floor, and the sandbox imports nothing of the service', () => {
+  assert.deepEqual(
+    [...new Set(sources.map(roomOf))].filter((room) => floorOf(room) < 0),
+    [],
+  );
+  const wrong = globSync('sandbox/**/*.ts', { cwd: root }).filter((file) =>
+    /from '[./]*\/server\//.test(read(file)),
+  );
+  assert.deepEqual(wrong, []);
+});
+
+test('only config.ts reads the environment', () => {
+  const readers = sources.filter((file) => /process\.env\b/.test(read(file)) && file !== 'server/config.ts');
+  assert.deepEqual(readers, []);
+});
+
+test('only outbound.ts opens sockets to the world', () => {
+  const doors = /from '(undici|node:https|node:tls)'|globalThis\.fetch|http\.request\(/;
+  const callsFetch = (text: string) => /(?<![.\w])fetch\(/.test(text);
+  const wrong = sources
+    // A script of a page runs in the browser; a guarded fetch that is passed in has the type Fetch.
+    .filter((file) => !file.endsWith('/page-scripts.ts'))
+    .filter(
+      (file) =>
+        doors.test(read(file)) || (callsFetch(read(file)) && !/\bFetch\b|\bfetchFor\b/.test(read(file))),
+    );
+  assert.deepEqual(wrong, ['server/outbound.ts']);
+});
+
+test('every error code is documented, and no other', () => {
+  const documented = [...read('docs/errors.md').matchAll(/^\| `([a-z_]+)` \| ([\d, ]+) \|/gm)];
+  const written = new Map(documented.map(([, code, statuses]) => [code!, statuses!.trim()]));
+  const entries: [string, { status: number; also?: readonly number[] }][] = Object.entries(errorCatalogue);
+  const known = new Map(entries.map(([code, { status, also = [] }]) => [code, [status, ...also].join(', ')]));
+  assert.deepEqual(Object.fromEntries([...written].sort()), Object.fromEntries([...known].sort()));
+});
+
+test('every setting is documented, and no other', () => {
+  const used = new Set(
+    [...read('server/config.ts').matchAll(/(?:read\(|name: )'([A-Z][A-Z_]+)'/g)].map(([, name]) => name!),
+  );
+  used.delete('NODE_ENV');
+  const documented = new Set(
+    [...read('docs/operations.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
+  );
+  assert.deepEqual([...documented].sort(), [...used].sort());
+});
+
+test('no source file outgrows 400 lines', () => {
+  const long = globSync('{server,sandbox,sdk,bench,scripts}/**/*.ts', { cwd: root })
+    .filter((file) => !/\.test\.ts$|tables\.ts$/.test(file))
+    .filter((file) => read(file).split('\n').length > 401);
+  assert.deepEqual(long, []);
+});

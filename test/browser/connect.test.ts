@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { openBrowser, skipBrowser } from '../support/browser.ts';
+import { openTrellis, type TestTrellis } from '../support/trellis.ts';
+
+/** What an end user does, in a real browser: the application's popup, and a link that was sent. */
+describe('connecting in a browser', { skip: skipBrowser }, () => {
+  let trellis: TestTrellis;
+  let browser: Browser;
+  let application: Server;
+  let applicationUrl: string;
+
+  before(async () => {
+    trellis = await openTrellis();
+    browser = await openBrowser();
+    await trellis.call('POST', '/integrations/quickstart', {
+      body: { provider: 'google-sheet', unique_key: 'google-sheet' },
+    });
+    // An application of another origin, which opens a popup and listens.
+    application = createServer((_request, response) => {
+      response
+        .setHeader('content-type', 'text/html')
+        .end('<!doctype html><title>Application</title><h1>App</h1>');
+    }).listen(0, '127.0.0.1');
+    await once(application, 'listening');
+    applicationUrl = `http://127.0.0.1:${(application.address() as AddressInfo).port}/`;
+  });
+  after(async () => {
+    await browser?.close();
+    application?.close();
+    await trellis?.close();
+  });
+
+  const newSession = async () => {
+    const { body } = await trellis.call('POST', '/connect/sessions', {
+      body: { end_user: { id: 'ada', email: 'ada@example.com' } },
+    });
+    return body.data as { token: string; connect_link: string };
+  };
+  const connections = async () => {
+    const { body } = await trellis.call('GET', '/connections');
+    return body.connections as { connection_id: string; health: { missing_scopes: string[] } }[];
+  };
+  /** At the provider: chooses the account and agrees, with the boxes as they are unless they are to be emptied. */
+  const consent = async (page: Page, { untick = false } = {}) => {
+    await page.getByText('ada@example.com').first().click();
+    if (untick) for (const box of await page.getByRole('checkbox').all()) await box.uncheck();
+    await page.getByRole('button', { name: /continue|allow/i }).click();
+  };
+
+  test('a popup tells its opener and closes itself', async () => {
+    const page = await browser.newPage();
+    await page.goto(applicationUrl);
+    const { token } = await newSession();
+    const before = (await connections()).length;
+    const address = `${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`;
+    const [popup] = await Promise.all([
+      page.waitForEvent('popup'),
+      page.evaluate(`
+        window.told = [];
+        addEventListener('message', (event) => told.push(event.data));
+        window.open(${JSON.stringify(address)}, '_blank', 'width=500,height=600');
+      `),
+    ]);
+    const closed = popup.waitForEvent('close');
+    await consent(popup);
+    await closed;
+    const told = await page.evaluate('told');
+    assert.deepEqual(told, [{ type: 'trellis_oauth_callback_success' }]);
+    assert.equal((await connections()).length, before + 1);
+    await page.close();
+  });
+
+  test('a connect link leads through the provider to a page that says what was connected', async () => {
+    const page = await browser.newPage();
+    const { connect_link: link } = await newSession();
+    await page.goto(link);
+    const before = (await connections()).length;
+    const [popup] = await Promise.all([
+      page.waitForEvent('popup'),
+      page
+        .getByRole('link', { name: /google/i })
+        .or(page.getByRole('button', { name: /google/i }))
+        .first()
+        .click(),
+    ]);
+    await consent(popup);
+    await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    assert.equal((await connections()).length, before + 1);
+    await page.close();
+  });
+
+  test('an unticked box is named on the page and on the connection', async () => {
+    const page = await browser.newPage();
+    const { token } = await newSession();
+    await page.goto(`${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`);
+    await consent(page, { untick: true });
+    await page.getByRole('heading', { name: /not fully/ }).waitFor();
+    assert.ok(await page.getByText('auth/spreadsheets').isVisible());
+    const [newest] = await connections();
+    assert.deepEqual(newest?.health.missing_scopes, ['https://www.googleapis.com/auth/spreadsheets']);
+    await page.close();
+  });
+
+  test('no page of ours or of the sandbox asks for anything from elsewhere, or logs an error', async () => {
+    const page = await browser.newPage();
+    const elsewhere: string[] = [];
+    const errors: string[] = [];
+    const own = [trellis.baseUrl, trellis.sandbox.url];
+    page.on('request', (request) => {
+      if (!own.some((url) => request.url().startsWith(url)) && !request.url().startsWith('data:'))
+        elsewhere.push(request.url());
+    });
+    page.on('pageerror', (error) => errors.push(error.message));
+    page.on('console', (message) => {
+      if (message.type() === 'error') errors.push(message.text());
+    });
+    const { connect_link: link } = await newSession();
+    for (const url of [`${trellis.baseUrl}/`, `${trellis.baseUrl}/docs/`, link, `${trellis.sandbox.url}/`]) {
+      await page.goto(url, { waitUntil: 'networkidle' });
+    }
+    assert.deepEqual(elsewhere, []);
+    assert.deepEqual(errors, []);
+    await page.close();
+  });
+});

@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
+
+/** What a connection goes through after it was made, with a provider that misbehaves on demand. */
+let trellis: TestTrellis;
+let connectionId: string;
+let headers: Record<string, string>;
+const inQuery = 'provider_config_key=google-sheet';
+
+before(async () => {
+  trellis = await openTrellis();
+});
+after(() => trellis.close());
+beforeEach(async () => {
+  await trellis.control('DELETE', 'faults');
+  ({ connectionId, headers } = await connect(trellis));
+});
+
+const read = (query = '') => trellis.call('GET', `/connections/${connectionId}?${inQuery}${query}`);
+const proxied = () => trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers });
+const tokenCalls = async () => Number((await trellis.control('GET', 'calls'))['POST /token'] ?? 0);
+/** Moves the expiry in our books, as time would. */
+const expireIn = async (seconds: number) => {
+  const { body } = await read('&refresh_token=true');
+  const credentials = body.credentials as { access_token: string; refresh_token: string };
+  await trellis.call('POST', '/connections', {
+    body: {
+      provider_config_key: 'google-sheet',
+      connection_id: connectionId,
+      credentials: {
+        type: 'OAUTH2',
+        access_token: credentials.access_token,
+        refresh_token: credentials.refresh_token,
+        expires_at: new Date(Date.now() + seconds * 1000).toISOString(),
+      },
+    },
+  });
+};
+const eventsOf = async (type: string) => {
+  const { body } = await trellis.call('GET', '/events?limit=1000');
+  return (body.events as { type: string; data: { connection_id: string } }[]).filter(
+    (event) => event.type === type && event.data.connection_id === connectionId,
+  );
+};
+
+test('a connection carries account, scopes and expiry', async () => {
+  const { body } = await read();
+  assert.equal((body.account as { email: string }).email, 'ada@example.com');
+  assert.match((body.account as { id: string }).id, /^\d+$/);
+  const { requested, granted } = body.scopes as { requested: string[]; granted: string[] };
+  assert.ok(requested.includes('https://www.googleapis.com/auth/spreadsheets'));
+  assert.ok(granted.includes('https://www.googleapis.com/auth/spreadsheets'));
+  const { expires_at } = body.credentials as { expires_at: string };
+  assert.ok(Date.parse(expires_at) > Date.now() + 3_000_000);
+  assert.equal((await eventsOf('connection.created')).length, 1);
+});
+
+describe('refresh', () => {
+  test('a token with more than five minutes left is not refreshed', async () => {
+    await expireIn(400);
+    const before = await tokenCalls();
+    await read();
+    assert.equal(await tokenCalls(), before);
+  });
+
+  test('twenty calls at expiry share one refresh, and all succeed', async () => {
+    await expireIn(-1);
+    const before = await tokenCalls();
+    const answers = await Promise.all(Array.from({ length: 20 }, proxied));
+    assert.deepEqual(
+      [...new Set(answers.map(({ status }) => status))],
+      [404],
+      "all reached the provider's 404",
+    );
+    assert.equal(await tokenCalls(), before + 1);
+  });
+
+  test('a 401 from the provider leads to one refresh and one replay, which the caller does not see', async () => {
+    await trellis.control('POST', 'faults', { case: 'access_token_ended', times: 1 });
+    const before = await tokenCalls();
+    assert.equal((await proxied()).status, 404);
+    assert.equal(await tokenCalls(), before + 1);
+  });
+
+  test('an outage of the token endpoint does not touch a token that is still good', async () => {
+    await expireIn(100);
+    await trellis.control('POST', 'faults', { case: 'token_503' });
+    assert.equal((await proxied()).status, 404);
+    assert.equal(((await read()).body.health as { status: string }).status, 'active');
+  });
+
+  test('an outage after expiry is 503 with Retry-After, and no judgement on the connection', async () => {
+    await expireIn(-1);
+    for (const fault of ['token_503', 'token_html_403', 'token_reset']) {
+      await trellis.control('DELETE', 'faults');
+      await trellis.control('POST', 'faults', { case: fault });
+      const answer = await proxied();
+      assert.equal(answer.status, 503, fault);
+      assert.ok(Number(answer.headers.get('retry-after')) > 0);
+      assert.equal(answer.headers.get('x-trellis-error'), 'connection_refresh_failed');
+    }
+    await trellis.control('DELETE', 'faults');
+    assert.equal((await proxied()).status, 404);
+    assert.deepEqual(await eventsOf('connection.needs_reauth'), []);
+  });
+});
+
+describe('a dead connection', () => {
+  test('says why, once, and the proxy answers 424 in the dialect of the provider', async () => {
+    await expireIn(-1);
+    await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
+    const answer = await proxied();
+    assert.equal(answer.status, 424);
+    assert.equal(answer.headers.get('x-trellis-error'), 'connection_needs_reauth');
+    const error = answer.body.error as { code: number; status: string; details: { reason: string }[] };
+    assert.equal(error.code, 424);
+    assert.equal(error.details[0]?.reason, 'CONNECTION_NEEDS_REAUTH');
+    for (let again = 0; again < 3; again += 1) assert.equal((await proxied()).status, 424);
+    const [event, ...more] = await eventsOf('connection.needs_reauth');
+    assert.equal((event!.data as unknown as { cause: string }).cause, 'grant_dead');
+    assert.deepEqual(more, []);
+    const calls = await tokenCalls();
+    const shown = await read();
+    assert.equal(shown.status, 424);
+    assert.equal((shown.body.error as { code: string }).code, 'invalid_credentials');
+    assert.equal(await tokenCalls(), calls, 'a dead grant is not tried again');
+    const health = await trellis.call('GET', `/connections/${connectionId}/health?${inQuery}`);
+    assert.equal(health.body.status, 'needs_reauth');
+    assert.ok(String(health.body.next_step).length > 20);
+  });
+
+  test('is told apart when the administrator blocks it, or limits the session', async () => {
+    for (const [fault, cause, status] of [
+      ['refresh_admin_policy', 'blocked_by_admin', 'blocked'],
+      ['refresh_invalid_rapt', 'session_policy', 'needs_reauth'],
+    ] as const) {
+      ({ connectionId, headers } = await connect(trellis));
+      await expireIn(-1);
+      await trellis.control('DELETE', 'faults');
+      await trellis.control('POST', 'faults', { case: fault });
+      assert.equal((await proxied()).status, 424);
+      const health = await trellis.call('GET', `/connections/${connectionId}/health?${inQuery}`);
+      assert.deepEqual([health.body.cause, health.body.status], [cause, status]);
+      await trellis.control('DELETE', 'faults');
+    }
+  });
+
+  test('a wrong client secret is a fault of the integration and leaves the connection alone', async () => {
+    await expireIn(-1);
+    await trellis.control('POST', 'faults', { case: 'token_invalid_client' });
+    const answer = await proxied();
+    assert.equal(answer.status, 424);
+    assert.equal(answer.headers.get('x-trellis-error'), 'integration_misconfigured');
+    await trellis.control('DELETE', 'faults');
+    assert.equal((await proxied()).status, 404);
+  });
+});
+
+test('a deleted connection is refused at once, and nothing it sealed can be opened again', async () => {
+  await trellis.call('POST', '/records', { headers, body: { model: 'M', records: [{ id: 'x', a: 1 }] } });
+  assert.equal((await trellis.call('DELETE', `/connections/${connectionId}?${inQuery}`)).status, 200);
+  assert.equal((await proxied()).status, 400);
+  assert.equal((await trellis.call('GET', '/records?model=M', { headers })).status, 400);
+  const [row] = await trellis.db.query<{
+    data_key: Buffer | null;
+    account_email: string | null;
+    tags: object;
+  }>('select data_key, account_email, tags from connection where connection_id = $1', [connectionId]);
+  assert.deepEqual(row, { data_key: null, account_email: null, tags: {} });
+  assert.equal((await eventsOf('connection.deleted')).length, 1);
+});
+
+test('twenty deletions at once: one succeeds, one event', async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, () => trellis.call('DELETE', `/connections/${connectionId}?${inQuery}`)),
+  );
+  assert.equal(answers.filter(({ status }) => status === 200).length, 1);
+  assert.ok(answers.every(({ status }) => status === 200 || status === 400));
+  assert.equal((await eventsOf('connection.deleted')).length, 1);
+});

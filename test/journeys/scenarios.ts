@@ -1,0 +1,154 @@
+import { type CallOptions, connect, type TestTrellis } from '../support/trellis.ts';
+
+/**
+ * Every route of the interface with a request that works, and how it answers a key of another environment: the
+ * objects of one environment do not exist for another.
+ */
+export type Scenario = {
+  request: (with_: Fixture) => { path: string } & CallOptions;
+  right: number;
+  /** What the same request gives to a key of another environment. */
+  foreign: number;
+};
+export type Fixture = { connectionId: string; headers: Record<string, string>; cursor: string };
+
+const key = 'google-sheet';
+const ofConnection =
+  (path: string, body?: (with_: Fixture) => object): Scenario['request'] =>
+  (given) => ({
+    path: path.replace('{id}', given.connectionId).replace('{key}', key),
+    headers: given.headers,
+    ...(body && { body: body(given) }),
+  });
+const inQuery = `provider_config_key=${key}`;
+
+// In an order in which each request still finds what it names.
+export const scenarios: Record<string, Scenario> = {
+  'GET /providers': { request: ofConnection('/providers'), right: 200, foreign: 200 },
+  'GET /providers/{provider}': { request: ofConnection('/providers/google-sheet'), right: 200, foreign: 200 },
+  'GET /integrations': { request: ofConnection('/integrations'), right: 200, foreign: 200 },
+  'POST /integrations': {
+    request: ofConnection('/integrations', () => ({
+      provider: 'unauthenticated',
+      unique_key: 'other',
+      integration_config: { base_url: 'https://api.example.com' },
+    })),
+    right: 200,
+    foreign: 200,
+  },
+  'POST /integrations/quickstart': {
+    request: ofConnection('/integrations/quickstart', () => ({
+      provider: 'google-sheet',
+      unique_key: 'quick',
+    })),
+    right: 200,
+    foreign: 200,
+  },
+  'GET /integrations/{key}': { request: ofConnection('/integrations/{key}'), right: 200, foreign: 404 },
+  'PATCH /integrations/{key}': {
+    request: ofConnection('/integrations/{key}', () => ({})),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /connections': { request: ofConnection('/connections'), right: 200, foreign: 200 },
+  'POST /connections': {
+    request: ofConnection('/connections', () => ({
+      provider_config_key: key,
+      connection_id: 'imported',
+      credentials: { type: 'OAUTH2', access_token: 'a-token-from-elsewhere' },
+    })),
+    right: 201,
+    foreign: 404,
+  },
+  'GET /connections/{id}': {
+    request: ofConnection(`/connections/{id}?${inQuery}`),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /connection/{id}': { request: ofConnection(`/connection/{id}?${inQuery}`), right: 200, foreign: 404 },
+  'GET /connections/{id}/health': {
+    request: ofConnection(`/connections/{id}/health?${inQuery}`),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /connections/{id}/refresh': {
+    request: ofConnection(`/connections/{id}/refresh?${inQuery}`),
+    right: 200,
+    foreign: 404,
+  },
+  'PATCH /connections/{id}': {
+    request: ofConnection(`/connections/{id}?${inQuery}`, () => ({ tags: { a: 'b' } })),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /connections/metadata': {
+    request: ofConnection('/connections/metadata', ({ connectionId }) => ({
+      connection_id: connectionId,
+      provider_config_key: key,
+      metadata: { a: 1 },
+    })),
+    right: 201,
+    foreign: 404,
+  },
+  'PATCH /connections/metadata': {
+    request: ofConnection('/connections/metadata', ({ connectionId }) => ({
+      connection_id: connectionId,
+      provider_config_key: key,
+      metadata: { a: 1 },
+    })),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /connect/sessions': {
+    request: ofConnection('/connect/sessions', () => ({
+      end_user: { id: 'u' },
+      allowed_integrations: [key],
+    })),
+    right: 201,
+    foreign: 400,
+  },
+  'POST /connect/sessions/reconnect': {
+    request: ofConnection('/connect/sessions/reconnect', ({ connectionId }) => ({
+      connection_id: connectionId,
+      integration_id: key,
+    })),
+    right: 201,
+    foreign: 400,
+  },
+  'POST /records': {
+    request: ofConnection('/records', () => ({ model: 'M', records: [{ id: 'x' }] })),
+    right: 200,
+    foreign: 400,
+  },
+  'GET /records': { request: ofConnection('/records?model=M'), right: 200, foreign: 400 },
+  'PATCH /records/prune': {
+    request: ofConnection('/records/prune', ({ cursor }) => ({ model: 'M', until_cursor: cursor })),
+    right: 200,
+    foreign: 400,
+  },
+  'GET /events': { request: ofConnection('/events'), right: 200, foreign: 200 },
+  // Not in the OpenAPI document: the provider's own paths.
+  'GET /proxy/v4/spreadsheets/none': {
+    request: ofConnection('/proxy/v4/spreadsheets/none'),
+    right: 404,
+    foreign: 404,
+  },
+  'GET /v4/spreadsheets/none': { request: ofConnection('/v4/spreadsheets/none'), right: 404, foreign: 404 },
+  'DELETE /connections/{id}': {
+    request: ofConnection(`/connections/{id}?${inQuery}`),
+    right: 200,
+    foreign: 400,
+  },
+  'DELETE /integrations/{key}': { request: ofConnection('/integrations/dev-only'), right: 200, foreign: 404 },
+};
+
+/** A connection with a record, and an integration that `dev` alone has: what the requests name. */
+export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
+  const { connectionId, headers } = await connect(trellis);
+  const devOnly = { provider: 'google-sheet', unique_key: 'dev-only' };
+  await trellis.call('POST', '/integrations/quickstart', { body: devOnly });
+  await trellis.call('POST', '/records', { headers, body: { model: 'M', records: [{ id: 'x' }] } });
+  const { body } = await trellis.call('GET', '/records?model=M', { headers });
+  const [record] = body.records as { _trellis_metadata: { cursor: string } }[];
+  return { connectionId, headers, cursor: record!._trellis_metadata.cursor };
+}

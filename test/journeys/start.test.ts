@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
+import { type RunningService, startRunningService } from '../support/service.ts';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '../..');
+const cli = (args: string[], env: Record<string, string>) =>
+  run(process.execPath, [join(root, 'server/cli/main.ts'), ...args], {
+    cwd: root,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+  });
+
+let dataDir: string;
+let service: RunningService;
+before(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'trellis-start-'));
+  service = await startRunningService({ dataDir });
+});
+after(async () => {
+  await service.stop();
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+const curlLines = () => service.greeting.filter((line) => line.startsWith('curl '));
+const isAlive = (pid: number) => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+test('the greeting names dashboard, sandbox and key, and ends with ready', () => {
+  const text = service.greeting.join('\n');
+  assert.ok(text.includes(service.secretKey));
+  assert.ok(text.includes(service.sandboxUrl) && service.sandboxUrl.startsWith('http'));
+  assert.equal(service.greeting.at(-1), `ready ${service.baseUrl}`);
+});
+
+test('the keys are readable by their owner alone', async () => {
+  for (const file of ['dev.key', 'master.key']) {
+    assert.equal((await stat(join(dataDir, file))).mode & 0o777, 0o600, file);
+  }
+});
+
+test('the three curl lines work as they stand, again and again', async () => {
+  assert.equal(curlLines().length, 3);
+  for (let time = 0; time < 2; time += 1) {
+    for (const line of curlLines()) {
+      const { stdout } = await run('bash', ['-c', `${line} --fail-with-body`], { cwd: root });
+      assert.ok(!('error' in JSON.parse(stdout)), stdout);
+    }
+  }
+});
+
+test('trellis key create makes another key while the service runs, with the scopes asked for', async () => {
+  const { stdout } = await cli(['key', 'create', '--scopes', 'providers:read'], { DATA_DIR: dataDir });
+  const headers = { authorization: `Bearer ${stdout.trim()}` };
+  assert.equal((await fetch(`${service.baseUrl}/providers`, { headers })).status, 200);
+  assert.equal((await fetch(`${service.baseUrl}/connections`, { headers })).status, 403);
+  await assert.rejects(cli(['key', 'create', '--scopes', 'nonsense'], { DATA_DIR: dataDir }), /nonsense/);
+});
+
+test('a second service on the same data dir, or the same port, says so and stops', async () => {
+  await assert.rejects(cli(['start'], { DATA_DIR: dataDir, PORT: '0' }), (error: { stderr: string }) => {
+    assert.match(error.stderr, new RegExp(dataDir));
+    return true;
+  });
+  const other = await mkdtemp(join(tmpdir(), 'trellis-start-other-'));
+  const port = new URL(service.baseUrl).port;
+  await assert.rejects(
+    cli(['start'], { DATA_DIR: other, PORT: port, TRELLIS_SANDBOX: 'off' }),
+    (error: { stderr: string }) => {
+      assert.match(error.stderr, new RegExp(`PORT: .*${port} is in use`));
+      return true;
+    },
+  );
+  await rm(other, { recursive: true, force: true });
+});
+
+test('a faulty configuration is told in one message, without a stack', async () => {
+  await assert.rejects(
+    cli(['start'], { PORT: 'x', LOG_LEVEL: 'y' }),
+    (error: { stderr: string; code: number }) => {
+      assert.match(error.stderr, /PORT[\s\S]*LOG_LEVEL/);
+      assert.doesNotMatch(error.stderr, /at .*\.ts:/);
+      assert.equal(error.code, 1);
+      return true;
+    },
+  );
+});
+
+test('kill -9 of the service loses nothing, leaves no process, and the next start has the same key', async () => {
+  await service.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'kept' },
+  });
+  const [{ stdout: before }] = await Promise.all([run('ps', ['-eo', 'args'])]);
+  assert.ok(before.includes(dataDir), 'the embedded server shows its data dir');
+  const { secretKey, pid } = service;
+  process.kill(pid, 'SIGKILL');
+  service = await startRunningService({ dataDir });
+  assert.equal(service.secretKey, secretKey);
+  assert.ok(!service.greeting.join('\n').includes(secretKey), 'a key is shown at its creation alone');
+  const { data } = (await service.call('GET', '/integrations/kept')) as { data: { test: boolean } };
+  assert.equal(data.test, true);
+});
+
+test('SIGTERM lets a request in flight end, exits with 0 and leaves no process behind', async () => {
+  const body = JSON.stringify({ provider: 'google-sheet', unique_key: 'late' });
+  const socket = connect(Number(new URL(service.baseUrl).port), '127.0.0.1');
+  socket.write(
+    `POST /integrations/quickstart HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${service.secretKey}\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\nExpect: 100-continue\r\n\r\n`,
+  );
+  // The service has taken the request once it asks for the body.
+  await once(socket, 'data');
+  const stopped = service.stop({ keepData: true });
+  socket.write(body);
+  const [answer] = (await once(socket, 'data')) as [Buffer];
+  assert.match(answer.toString(), /^HTTP\/1\.1 200 /);
+  const code = await stopped;
+  socket.destroy();
+  assert.equal(code, 0);
+  assert.ok(!isAlive(service.pid));
+  const { stdout } = await run('ps', ['-eo', 'args']);
+  assert.ok(!stdout.includes(dataDir), stdout);
+  service = await startRunningService({ dataDir });
+});
+
+test('the command line explains itself', async () => {
+  assert.match((await cli([], {})).stdout, /Usage: trellis/);
+  const child = spawn(process.execPath, [join(root, 'server/cli/main.ts'), 'nonsense'], { stdio: 'ignore' });
+  const [code] = await once(child, 'exit');
+  assert.equal(code, 2);
+});

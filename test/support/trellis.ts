@@ -1,0 +1,189 @@
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Sandbox, startSandbox } from '../../sandbox/main.ts';
+import { createApp, providersDirectory } from '../../server/app.ts';
+import { loadConfig } from '../../server/config.ts';
+import type { Db } from '../../server/db/pool.ts';
+import { createKey } from '../../server/environments/keys.ts';
+import { ensureEnvironment } from '../../server/environments/store.ts';
+import type { App } from '../../server/http/server.ts';
+import { createLog } from '../../server/log.ts';
+import { createOutbound } from '../../server/outbound.ts';
+import { loadCatalog } from '../../server/providers/catalog.ts';
+import { openVault } from '../../server/vault.ts';
+import { openTestDatabase } from './database.ts';
+
+export type Answer = { status: number; headers: Headers; text: string; body: Record<string, unknown> };
+export type CallOptions = { key?: string | undefined; headers?: Record<string, string>; body?: unknown };
+
+/** The whole service in this process, over real sockets, on a database and a sandbox of its own. */
+export type TestTrellis = {
+  baseUrl: string;
+  app: App;
+  db: Db;
+  sandbox: Sandbox;
+  /** Secret keys with all scopes. */
+  keys: { dev: string; prod: string };
+  /** A key of `dev` with these scopes alone. */
+  keyWith(...scopes: string[]): Promise<string>;
+  /** Calls the service with the key of `dev` unless another, or `undefined` for none, is given. */
+  call(method: string, path: string, options?: CallOptions): Promise<Answer>;
+  /** Another service on the same database, with the sandbox off. */
+  serveWithoutSandbox(): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
+  /** Calls a control route of the sandbox and answers the body. */
+  control(method: string, route: string, body?: unknown): Promise<Record<string, unknown>>;
+  close(): Promise<void>;
+};
+
+/** Starts it on free ports; `env` adds settings to the defaults. */
+export async function openTrellis(env: Record<string, string> = {}): Promise<TestTrellis> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'trellis-test-data-'));
+  const { db, drop } = await openTestDatabase();
+  const vault = openVault([{ id: 'test', key: createSecretKey(randomBytes(32)) }]);
+  const dev = (await ensureEnvironment(db, { name: 'dev', vault })).environment;
+  const prod = (await ensureEnvironment(db, { name: 'prod', vault })).environment;
+  const keyWith = async (...scopes: string[]) =>
+    (await createKey(db, { environment: dev, name: 'test', scopes })).secret;
+  const keys = {
+    dev: await keyWith('*'),
+    prod: (await createKey(db, { environment: prod, name: 'test', scopes: ['*'] })).secret,
+  };
+  const sandbox = await startSandbox({ port: 0, dataDir: join(dataDir, 'sandbox') });
+
+  async function serve(settings: Record<string, string>, isSandboxOn: boolean) {
+    const port = await freePort();
+    const config = loadConfig({ PORT: String(port), DATA_DIR: dataDir, ...settings }, false);
+    const { outboundAllow: allow, baseUrl } = config;
+    const outbound = createOutbound({ allow, ...(isSandboxOn && { sandbox: { origin: sandbox.url } }) });
+    const app = await createApp({
+      config,
+      log: createLog({ level: 'silent', format: 'json' }),
+      db,
+      vault,
+      catalog: loadCatalog(providersDirectory),
+      outbound,
+      testClient: isSandboxOn ? { ...sandbox.client, url: sandbox.url } : undefined,
+    });
+    await app.listen({ host: config.host, port });
+    const close = async () => {
+      await app.close();
+      await outbound.close();
+    };
+    return { app, baseUrl, call: callerOf(baseUrl, keys.dev), close };
+  }
+
+  const served = await serve(env, true);
+  return {
+    ...served,
+    db,
+    sandbox,
+    keys,
+    keyWith,
+    serveWithoutSandbox: () => serve(env, false),
+    control: async (method, route, body) => {
+      const answer = await send(`${sandbox.url}/_sandbox/${route}`, {
+        method,
+        ...(body !== undefined && {
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        }),
+      });
+      if (answer.status >= 400) throw new Error(`${method} ${route}: ${answer.status} ${answer.text}`);
+      return answer.body;
+    },
+    async close() {
+      await served.close();
+      await sandbox.close();
+      await drop();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+function callerOf(baseUrl: string, ownKey: string): TestTrellis['call'] {
+  return (method, path, options = {}) => {
+    const key = 'key' in options ? options.key : ownKey;
+    return send(baseUrl + path, {
+      method,
+      headers: {
+        ...(key !== undefined && { authorization: `Bearer ${key}` }),
+        ...(options.body !== undefined && { 'content-type': 'application/json' }),
+        ...options.headers,
+      },
+      ...(options.body !== undefined && {
+        body: typeof options.body === 'string' ? options.body : JSON.stringify(options.body),
+      }),
+    });
+  };
+}
+
+/** Integration, session, consent: the connection of an account, made the way a user makes it. */
+export async function connect(
+  trellis: TestTrellis,
+  given: { integration?: string; account?: string; allow?: string[] } = {},
+): Promise<{ connectionId: string; integration: string; headers: Record<string, string> }> {
+  const { integration = 'google-sheet', account = 'ada@example.com' } = given;
+  await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: integration },
+  });
+  const before = await connectionIds(trellis, integration);
+  const session = await trellis.call('POST', '/connect/sessions', {
+    body: { end_user: { id: 'ada' }, allowed_integrations: [integration] },
+  });
+  const { token } = session.body.data as { token: string };
+  const begun = await fetch(
+    `${trellis.baseUrl}/oauth/connect/${integration}?connect_session_token=${token}`,
+    {
+      redirect: 'manual',
+    },
+  );
+  const cookie = begun.headers
+    .getSetCookie()
+    .map((line) => line.split(';', 1)[0])
+    .join('; ');
+  const { redirect } = await trellis.control('POST', 'authorize', {
+    url: begun.headers.get('location'),
+    account,
+    ...(given.allow && { allow: given.allow }),
+  });
+  const landed = await fetch(String(redirect), { headers: { cookie } });
+  if (landed.status !== 200) throw new Error(`callback: ${landed.status} ${await landed.text()}`);
+  await landed.body?.cancel();
+  const connectionId = (await connectionIds(trellis, integration)).find((id) => !before.includes(id));
+  if (connectionId === undefined) throw new Error('no connection was made');
+  return {
+    connectionId,
+    integration,
+    headers: { 'connection-id': connectionId, 'provider-config-key': integration },
+  };
+}
+
+async function connectionIds(trellis: TestTrellis, integration: string): Promise<string[]> {
+  const { body } = await trellis.call('GET', `/connections?integrationId=${encodeURIComponent(integration)}`);
+  return (body.connections as { connection_id: string }[]).map(({ connection_id }) => connection_id);
+}
+
+async function send(url: string, init: RequestInit): Promise<Answer> {
+  const response = await fetch(url, { redirect: 'manual', ...init });
+  const text = await response.text();
+  const isJson = response.headers.get('content-type')?.startsWith('application/json') && text !== '';
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: isJson ? (JSON.parse(text) as Record<string, unknown>) : {},
+  };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}
