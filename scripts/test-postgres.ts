@@ -137,7 +137,9 @@ async function runTests(
   };
   const words = scripts.test.split(/\s+/).map((word) => word.replace(/^(["'])(.*)\1$/, '$2'));
   const files = process.argv.slice(2);
-  const options = words.slice(1).filter((word) => word.startsWith('-') || files.length === 0);
+  const options = words
+    .slice(words.indexOf('--test'))
+    .filter((word) => word.startsWith('-') || files.length === 0);
   const tests = spawn(process.execPath, [...options, ...files], {
     cwd: path.join(import.meta.dirname, '..'),
     env: { ...process.env, ...databases },
