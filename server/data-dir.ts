@@ -12,21 +12,29 @@ const ownerOnly = 0o600;
 /** Makes DATA_DIR where it is missing, for its owner alone. */
 export async function ensureDataDir(dataDir: string): Promise<void> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
+  await mkdir(join(dataDir, 'sandbox'), { recursive: true, mode: 0o700 });
 }
 
-/** The generated master keys of this data dir; made at the first start, and never again once a database exists. */
-export async function ensureMasterKeys(dataDir: string): Promise<MasterKey[]> {
-  const path = join(dataDir, 'master.key');
+export function masterKeyPath(dataDir: string): string {
+  return join(dataDir, 'master.key');
+}
+
+/** The generated master keys of this data dir; undefined where the file is not there. Throws ConfigError. */
+export async function readMasterKeyFile(dataDir: string): Promise<MasterKey[] | undefined> {
+  const path = masterKeyPath(dataDir);
   const found = await readIfThere(path);
-  if (found !== undefined) {
-    const faults: string[] = [];
-    const keys = readMasterKeys(found.trim(), faults);
-    if (keys === undefined || faults.length > 0) throw new ConfigError([`${path}: ${faults.join('; ')}`]);
-    return keys;
-  }
+  if (found === undefined) return undefined;
+  const faults: string[] = [];
+  const keys = readMasterKeys(found.trim(), faults);
+  if (keys === undefined || faults.length > 0) throw new ConfigError([`${path}: ${faults.join('; ')}`]);
+  return keys;
+}
+
+/** Makes a master key and writes it, before anything is sealed with it. */
+export async function createMasterKeyFile(dataDir: string): Promise<MasterKey[]> {
   const bytes = randomBytes(32);
   const id = `k${randomBytes(3).toString('hex')}`;
-  await writeWhole(path, `${id}:${bytes.toString('base64')}\n`);
+  await writeWhole(masterKeyPath(dataDir), `${id}:${bytes.toString('base64')}\n`);
   return [{ id, key: createSecretKey(bytes) }];
 }
 

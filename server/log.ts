@@ -4,6 +4,20 @@ import type { LogLevel } from './config.ts';
 
 export type { Logger };
 
+/** Of an error: what happened, where, and why. Never its other fields: a database names values in them. */
+function describeError(error: unknown): unknown {
+  if (!(error instanceof Error)) return String(error);
+  const { name, message, stack, cause } = error;
+  const { code } = error as { code?: unknown };
+  return {
+    type: name,
+    message,
+    ...(typeof code === 'string' && { code }),
+    stack,
+    ...(cause !== undefined && { cause: describeError(cause) }),
+  };
+}
+
 /**
  * The service's log on standard output.
  *
@@ -27,6 +41,7 @@ export function createLog(settings: { level: LogLevel; format: 'pretty' | 'json'
       ],
       remove: true,
     },
+    serializers: { err: describeError },
     formatters: { level: (label: string) => ({ level: label }) },
     timestamp: pino.stdTimeFunctions.isoTime,
   };

@@ -2,14 +2,22 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { startSandbox } from '../sandbox/main.ts';
+import { writeAudit } from './activity/audit.ts';
 import { createApp, providersDirectory } from './app.ts';
-import { type Config, ConfigError } from './config.ts';
+import { type Config, ConfigError, type MasterKey } from './config.ts';
 import { sweepConnect } from './connect/sessions.ts';
-import { ensureDataDir, ensureMasterKeys, readDevKey, writeDevKey } from './data-dir.ts';
+import {
+  createMasterKeyFile,
+  ensureDataDir,
+  masterKeyPath,
+  readDevKey,
+  readMasterKeyFile,
+  writeDevKey,
+} from './data-dir.ts';
 import { startEmbedded } from './db/embedded.ts';
 import { migrate } from './db/migrate.ts';
 import { type Db, type DbTarget, openDb } from './db/pool.ts';
-import { createKey } from './environments/keys.ts';
+import { createKey, revokeOthers } from './environments/keys.ts';
 import { ensureEnvironment } from './environments/store.ts';
 import { keepSequencing } from './events/sequence.ts';
 import type { App } from './http/server.ts';
@@ -17,7 +25,7 @@ import type { Logger } from './log.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
 import { destroyOrphans } from './records/destroy.ts';
-import { openVault, proveKeyRing, type Vault } from './vault.ts';
+import { isSealed, openVault, proveKeyRing, type Vault } from './vault.ts';
 
 /** How long requests in flight may take to end after a stop was asked for. */
 const drainMs = 3_000;
@@ -66,7 +74,6 @@ async function startParts({
   await ensureDataDir(config.dataDir);
   const catalog = loadCatalog(providersDirectory);
   const { target, failed } = await startDatabase({ config, log, parts });
-  const vault = openVault(config.encryptionKeys ?? (await ensureMasterKeys(config.dataDir)));
   const db = openDb(target, {
     onIdleError: (error) => log.debug({ err: error }, 'a database connection ended'),
   });
@@ -74,6 +81,7 @@ async function startParts({
 
   const applied = await migrate(db);
   if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
+  const vault = openVault(config.encryptionKeys ?? (await ownMasterKeys(db, config)));
   await proveKeyRing(db, vault.masterKeys);
   const [newDevKey, sandbox] = await Promise.all([
     prepareEnvironments({ config, db, vault }),
@@ -107,6 +115,18 @@ async function startParts({
   };
 }
 
+/** The keys of DATA_DIR; made at the first start alone, since a database that was sealed needs the old ones. */
+async function ownMasterKeys(db: Db, { dataDir }: Config): Promise<MasterKey[]> {
+  const found = await readMasterKeyFile(dataDir);
+  if (found !== undefined) return found;
+  if (await isSealed(db)) {
+    throw new ConfigError([
+      `${masterKeyPath(dataDir)} is missing: the database was sealed with the key it held`,
+    ]);
+  }
+  return createMasterKeyFile(dataDir);
+}
+
 async function startDatabase({
   config,
   log,
@@ -138,11 +158,27 @@ async function prepareEnvironments({
   await ensureEnvironment(db, { name: 'prod', vault });
   const chosen = config.secretKey;
   if (!dev.created && chosen === undefined) return undefined;
-  const { secret } = await createKey(db, {
-    environment: dev.environment,
-    name: chosen === undefined ? 'first key' : 'TRELLIS_SECRET_KEY',
-    scopes: ['*'],
-    ...(chosen !== undefined && { secret: chosen }),
+  const { environment } = dev;
+  const name = chosen === undefined ? 'first key' : 'TRELLIS_SECRET_KEY';
+  const secret = await db.transaction(async (tx) => {
+    const key = await createKey(tx, {
+      environment,
+      name,
+      scopes: ['*'],
+      ...(chosen !== undefined && { secret: chosen }),
+    });
+    // The setting is the one key of its name: an earlier value of it no longer counts.
+    const revoked = await revokeOthers(tx, { environmentId: environment.id, name, keep: key.secret });
+    if (key.isNew) {
+      await writeAudit(tx, {
+        environmentId: environment.id,
+        actor: 'service',
+        action: 'key.created',
+        target: name,
+        details: { scopes: '*', revoked },
+      });
+    }
+    return key.secret;
   });
   if ((await readDevKey(config.dataDir)) !== secret) await writeDevKey(config.dataDir, secret);
   return dev.created ? secret : undefined;

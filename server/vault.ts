@@ -106,8 +106,13 @@ export function openVault(masterKeys: readonly MasterKey[]): Vault {
   };
 }
 
+/** Whether anything in this database was sealed, by whichever master key. */
+export async function isSealed(db: Queryable): Promise<boolean> {
+  return (await db.query('select from master_key limit 1')).length > 0;
+}
+
 /**
- * Compares the ring with the keys this database was used with, and notes new ones. Throws, naming the id, where a
+ * Compares the ring with the keys that have sealed in this database, and notes the one that seals now. Throws, naming the id, where a
  * key is missing or differs: a service that cannot read its own data must not start.
  */
 export async function proveKeyRing(db: Queryable, masterKeys: readonly MasterKey[]): Promise<void> {
@@ -119,11 +124,11 @@ export async function proveKeyRing(db: Queryable, masterKeys: readonly MasterKey
     if (!timingSafeEqual(proofOf(key), proof))
       throw new Error(`The master key "${id}" is not the one used before.`);
   }
-  for (const key of masterKeys) {
-    if (known.some(({ id }) => id === key.id)) continue;
+  const [sealing] = masterKeys;
+  if (sealing && !known.some(({ id }) => id === sealing.id)) {
     await db.query('insert into master_key (id, proof) values ($1, $2) on conflict do nothing', [
-      key.id,
-      proofOf(key),
+      sealing.id,
+      proofOf(sealing),
     ]);
   }
 }

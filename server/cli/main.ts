@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { ConfigError } from '../config.ts';
+import { AppError } from '../errors.ts';
 import { createKeyCommand } from './key.ts';
 import { start } from './start.ts';
 
@@ -21,11 +22,18 @@ async function main(args: string[]): Promise<number> {
   return isHelp ? 0 : 2;
 }
 
+/** What the operator can mend is told in sentences; anything else with its stack. */
+function told(error: unknown): unknown {
+  if (!(error instanceof ConfigError || error instanceof AppError)) {
+    return error instanceof Error && error.cause === undefined ? error.message : error;
+  }
+  const cause = error.cause instanceof Error ? ` (${error.cause.message})` : '';
+  return `${error.message}${cause}`;
+}
+
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
-  // What the operator can mend is told in a sentence; anything else with its stack.
-  const isPlain = error instanceof ConfigError || (error instanceof Error && error.cause === undefined);
-  console.error(isPlain ? (error as Error).message : error);
+  console.error(told(error));
   process.exitCode = 1;
 }

@@ -33,7 +33,8 @@ export type CredentialSource = {
   fresh(connection: LiveConnection): Promise<Credentials>;
   /**
    * What to try after the provider answered 401 to `used`: credentials that another call got meanwhile, or those of
-   * one refresh. Undefined where nothing better is to be had, for whatever reason.
+   * one refresh. Undefined where nothing better is to be had. Throws `connection_needs_reauth` when the refresh shows
+   * that the grant is dead.
    */
   renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined>;
   /** Refreshes whether or not it is time. Throws as `fresh` does. */
@@ -79,11 +80,12 @@ export function createCredentialSource({
     if (used.type !== 'OAUTH2') return undefined;
     try {
       const current = await reader.reread(connection);
-      if (current.status !== 'active') return undefined;
+      refuseDead(current);
       if (accessTokenOf(current.credentials) !== used.access_token) return current.credentials;
       return (await refreshed(current)).credentials;
     } catch (error) {
-      if (error instanceof AppError) return undefined;
+      // A grant that has turned out to be dead is told as such; for any other reason the 401 is the answer.
+      if (error instanceof AppError && error.code !== 'connection_needs_reauth') return undefined;
       throw error;
     }
   }

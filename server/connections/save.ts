@@ -83,11 +83,10 @@ export async function replaceCredentials(
         ...(given.webhookUrlOverride !== undefined && {
           webhook_url_override: given.webhookUrlOverride || null,
         }),
+        // What was known of an old grant says nothing of a new one.
+        ...(!isSameGrant(current.credentials, given.credentials) && unknownGrant),
         ...credentialColumns(dataKey, given),
-        // The end of an old refresh token says nothing of a new one.
-        ...((given.grant.refreshExpiresAt || !isSameGrant(current.credentials, given.credentials)) && {
-          refresh_expires_at: given.grant.refreshExpiresAt ?? null,
-        }),
+        ...(given.grant.refreshExpiresAt && { refresh_expires_at: given.grant.refreshExpiresAt }),
         credentials_version: sql`credentials_version + 1`,
         status: 'active',
         fault: null,
@@ -155,6 +154,14 @@ function credentialColumns(
     access_expires_at: grant.accessExpiresAt ?? null,
   };
 }
+
+const unknownGrant = {
+  account_id: null,
+  account_email: null,
+  scopes_requested: null,
+  scopes_granted: null,
+  refresh_expires_at: null,
+};
 
 function isSameGrant(one: Credentials, other: Credentials): boolean {
   return one.type === 'OAUTH2' && other.type === 'OAUTH2' && one.refresh_token === other.refresh_token;

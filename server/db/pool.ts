@@ -7,6 +7,7 @@ import {
   PostgresQueryCompiler,
 } from 'kysely';
 import pg from 'pg';
+import { AppError } from '../errors.ts';
 import type { DB } from './tables.ts';
 
 /**
@@ -73,7 +74,7 @@ export function openDb(
   return {
     ...queryableOf(pool),
     async transaction(work, mode = 'read committed') {
-      const client = await pool.connect();
+      const client = await pool.connect().catch(throwReadable);
       let broken: Error | undefined;
       try {
         await client.query(mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin');
@@ -97,15 +98,30 @@ export function openDb(
 function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
   return {
     async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
-      const result = await runner.query<R>({ text, values: [...values] });
+      const result = await runner.query<R>({ text, values: [...values] }).catch(throwReadable);
       return result.rows;
     },
     async run<R>(built: { compile(): CompiledQuery<R> }): Promise<R[]> {
       const { sql, parameters } = built.compile();
-      const result = await runner.query({ text: sql, values: [...parameters] });
+      const result = await runner.query({ text: sql, values: [...parameters] }).catch(throwReadable);
       return result.rows as R[];
     },
   };
+}
+
+/** Codes of Node and of PostgreSQL (appendix A, classes 08 and 57P) that say the server is not to be reached. */
+const unreachable = /^(08...|57P0[1-5]|ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)$/;
+/** node-postgres has no code for these. */
+const unreachableMessage =
+  /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection error)/;
+
+/** A database that is away is told as such; every other failure as it is. */
+function throwReadable(error: Error & { code?: unknown }): never {
+  if (!unreachable.test(String(error.code)) && !unreachableMessage.test(error.message)) throw error;
+  throw new AppError('unavailable', 'The database does not answer. Try again shortly.', {
+    cause: error,
+    retryAfterS: 5,
+  });
 }
 
 /** The only row, or undefined when there is none. */

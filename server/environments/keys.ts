@@ -16,9 +16,9 @@ export async function createKey(
     scopes: readonly string[];
     secret?: string;
   },
-): Promise<{ secret: string }> {
+): Promise<{ secret: string; isNew: boolean }> {
   const secret = given.secret ?? `trs_${given.environment.name}_${randomBytes(32).toString('base64url')}`;
-  await db.run(
+  const inserted = await db.run(
     tables
       .insertInto('api_key')
       .values({
@@ -29,9 +29,28 @@ export async function createKey(
         scopes: [...given.scopes],
       })
       // A key that the operator chose is the same key at every start.
-      .onConflict((conflict) => conflict.column('hash').doNothing()),
+      .onConflict((conflict) => conflict.column('hash').doNothing())
+      .returning('id'),
   );
-  return { secret };
+  return { secret, isNew: inserted.length > 0 };
+}
+
+/** Revokes all keys of this name but one; tells how many. Other nodes believe them for a second yet. */
+export async function revokeOthers(
+  db: Queryable,
+  { environmentId, name, keep }: { environmentId: number; name: string; keep: string },
+): Promise<number> {
+  const revoked = await db.run(
+    tables
+      .updateTable('api_key')
+      .set({ revoked_at: new Date() })
+      .where('environment_id', '=', environmentId)
+      .where('name', '=', name)
+      .where('hash', '<>', hashOf(keep))
+      .where('revoked_at', 'is', null)
+      .returning('id'),
+  );
+  return revoked.length;
 }
 
 /**

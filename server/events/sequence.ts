@@ -44,18 +44,30 @@ export async function sequenceEvents(db: Db): Promise<number> {
   });
 }
 
-/** Runs `sequenceEvents` every `everyMs` until stopped; `stop` resolves when the last step has ended. */
+/**
+ * Runs `sequenceEvents` every `everyMs` until stopped; `stop` resolves when the last step has ended. `onError` is told
+ * of the first failure in a row and of no other.
+ */
 export function keepSequencing(
   db: Db,
   { everyMs, onError }: { everyMs: number; onError: (error: unknown) => void },
 ): { stop(): Promise<void> } {
   let step: Promise<unknown> = Promise.resolve();
   let isRunning = false;
+  let isFailing = false;
   const timer = setInterval(() => {
     if (isRunning) return;
     isRunning = true;
     step = sequenceEvents(db)
-      .catch(onError)
+      .then(
+        () => {
+          isFailing = false;
+        },
+        (error: unknown) => {
+          if (!isFailing) onError(error);
+          isFailing = true;
+        },
+      )
       .finally(() => {
         isRunning = false;
       });

@@ -13,8 +13,11 @@ export class ValidationFault extends Error {
   }
 }
 
-/** The one place where an error becomes an answer. Unknown errors are logged whole and answered bare. */
-export function writeErrors(app: FastifyInstance): void {
+/**
+ * The one place where an error becomes an answer. Unknown errors are logged whole and answered bare. `isRootAlias`
+ * knows the paths that are a provider's own.
+ */
+export function writeErrors(app: FastifyInstance, isRootAlias: (path: string) => boolean): void {
   app.setErrorHandler<FastifyError>((error, request, reply) => {
     const known = asAppError(error);
     if (known.code === 'internal') request.log.error({ err: error }, 'unexpected error');
@@ -23,11 +26,10 @@ export function writeErrors(app: FastifyInstance): void {
   });
   app.setNotFoundHandler((request, reply) => {
     const path = request.originalUrl.split('?', 1)[0] ?? '';
-    return sendError(
-      reply,
-      new AppError('not_found', `${request.method} ${path} is not an address of this service.`),
-      request,
-    );
+    const message = isRootAlias(path)
+      ? 'This is a path of a provider. Send it with the headers Connection-Id and Provider-Config-Key, or below /proxy.'
+      : `${request.method} ${path} is not an address of this service.`;
+    return sendError(reply, new AppError('not_found', message), request);
   });
 }
 

@@ -160,7 +160,9 @@ describe('errors and addresses', () => {
   test("the provider's own path is proxied only with both connection headers", async () => {
     const headers = { 'connection-id': 'c', 'provider-config-key': 'i' };
     assert.equal((await app.inject({ url: '/v4/spreadsheets/1', headers })).statusCode, 200);
-    assert.equal((await app.inject({ url: '/v4/spreadsheets/1' })).statusCode, 404);
+    const lost = await app.inject({ url: '/v4/spreadsheets/1' });
+    assert.equal(lost.statusCode, 404);
+    assert.match(lost.body, /Connection-Id and Provider-Config-Key/);
   });
   test('a preflight is answered for any origin, without credentials', async () => {
     const response = await app.inject({

@@ -79,7 +79,7 @@ export async function createHttp({ config, log, authenticate, isRootAlias }: Htt
   });
   app.setSerializerCompiler(serializerCompiler);
   parseJsonOnly(app);
-  writeErrors(app);
+  writeErrors(app, isRootAlias);
   logRequests(app);
   answerAnyOrigin(app, config.brand);
   authorizeRoutes(app, { authenticate, brand: config.brand });

@@ -148,7 +148,7 @@ async function connectionOf({ request, deps, definitions }: Call): Promise<LiveC
   try {
     return await deps.connections.get(at);
   } catch (error) {
-    if (error instanceof AppError && error.code === 'unknown_connection') {
+    if (error instanceof AppError) {
       const { provider } = await deps.connections.getIntegration(at);
       definitions.set(request, provider);
     }

@@ -130,6 +130,16 @@ describe('a dead connection', () => {
     assert.ok(String(health.body.next_step).length > 20);
   });
 
+  test('is 424 from the first call on, also where the provider says 401', async () => {
+    await trellis.control('POST', 'faults', { case: 'access_token_ended', times: 1 });
+    await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
+    const answers = [await proxied(), await proxied()];
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [424, 424],
+    );
+  });
+
   test('is told apart when the administrator blocks it, or limits the session', async () => {
     for (const [fault, cause, status] of [
       ['refresh_admin_policy', 'blocked_by_admin', 'blocked'],

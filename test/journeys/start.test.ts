@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { mkdtemp, rename, rm, stat } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -111,6 +111,31 @@ test('kill -9 of the service loses nothing, leaves no process, and the next star
   assert.ok(!service.greeting.join('\n').includes(secretKey), 'a key is shown at its creation alone');
   const { data } = (await service.call('GET', '/integrations/kept')) as { data: { test: boolean } };
   assert.equal(data.test, true);
+});
+
+test('a missing master.key stops the start and no other key is made', async () => {
+  await service.stop({ keepData: true });
+  const path = join(dataDir, 'master.key');
+  await rename(path, `${path}.away`);
+  await assert.rejects(cli(['start'], { DATA_DIR: dataDir, PORT: '0' }), /master\.key is missing/);
+  await assert.rejects(stat(path));
+  await rename(`${path}.away`, path);
+  service = await startRunningService({ dataDir });
+});
+
+test('TRELLIS_SECRET_KEY is the key of dev, and its former value no longer counts', async () => {
+  const other = await mkdtemp(join(tmpdir(), 'trellis-start-key-'));
+  const [first, second] = ['the-first-secret-key-chosen', 'the-second-secret-key-chosen'];
+  const statusOf = async ({ baseUrl }: RunningService, key: string) =>
+    (await fetch(`${baseUrl}/providers`, { headers: { authorization: `Bearer ${key}` } })).status;
+  let running = await startRunningService({ dataDir: other, env: { TRELLIS_SECRET_KEY: first } });
+  assert.equal(running.secretKey, first);
+  assert.equal(await statusOf(running, first), 200);
+  await running.stop();
+  running = await startRunningService({ dataDir: other, env: { TRELLIS_SECRET_KEY: second } });
+  assert.deepEqual([await statusOf(running, first), await statusOf(running, second)], [401, 200]);
+  await running.stop();
+  await rm(other, { recursive: true, force: true });
 });
 
 test('SIGTERM lets a request in flight end, exits with 0 and leaves no process behind', async () => {

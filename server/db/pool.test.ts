@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { isViolationOf, openDb, retryOnViolation } from './pool.ts';
+
+let database: TestDatabase;
+before(async () => {
+  database = await openTestDatabase();
+  await database.db.query(
+    'create table thing (id bigint constraint thing_once primary key, at timestamptz, body bytea)',
+  );
+});
+after(() => database.drop());
+
+test('int8 is a number, and one beyond 2^53 is an error rather than another number', async () => {
+  assert.deepEqual(await database.db.query('select 9007199254740991::int8 as big'), [
+    { big: 9007199254740991 },
+  ]);
+  await assert.rejects(database.db.query('select 9007199254740993::int8 as big'), /beyond 2\^53/);
+});
+
+test('a transaction whose work throws leaves nothing behind, and its connection is good again', async () => {
+  await assert.rejects(
+    database.db.transaction(async (tx) => {
+      await tx.query('insert into thing (id) values (1)');
+      throw new Error('no');
+    }),
+    /no/,
+  );
+  assert.deepEqual(await database.db.query('select id from thing'), []);
+});
+
+test('a snapshot sees one moment and refuses to write', async () => {
+  await database.db
+    .transaction(async (tx) => {
+      await tx.query('select count(*) from thing');
+      await database.db.query('insert into thing (id) values (2)');
+      assert.deepEqual(await tx.query('select id from thing'), []);
+      await assert.rejects(tx.query('insert into thing (id) values (3)'), /read-only/);
+    }, 'snapshot')
+    .catch((error: Error) => assert.match(error.message, /aborted|read-only/));
+});
+
+test('who loses the race for a unique value finds what the winner wrote', async () => {
+  const make = () =>
+    retryOnViolation('thing_once', async () => {
+      const [found] = await database.db.query<{ id: number }>('select id from thing where id = 7');
+      if (found) return 'found';
+      await database.db.query('insert into thing (id) values (7)');
+      return 'made';
+    });
+  const outcomes = await Promise.all(Array.from({ length: 20 }, make));
+  assert.equal(outcomes.filter((outcome) => outcome === 'made').length, 1);
+  const again = await database.db.query('insert into thing (id) values (7)').catch((error: unknown) => error);
+  assert.ok(isViolationOf(again, 'thing_once'));
+});
+
+test('a server that is not there is told as unavailable, with the reason for the log', async () => {
+  const away = openDb({ url: 'postgres://nobody@127.0.0.1:1/nothing' });
+  await assert.rejects(away.query('select 1'), { code: 'unavailable', status: 503 });
+  await assert.rejects(
+    away.transaction(async () => {}),
+    { code: 'unavailable', status: 503 },
+  );
+  await away.end();
+});
