@@ -59,3 +59,7 @@ create table prune (
   bytes bigint not null
 );
 create index prune_dataset on prune (dataset_id, id);
+-- Receipts over a range of positions, also where they lie across each other: dataset and position as a plane.
+create index prune_place on prune using gist (
+  box(point(dataset_id, lower(seqs)), point(dataset_id, upper(seqs)))
+);

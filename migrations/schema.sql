@@ -100,6 +100,18 @@ CREATE INDEX connection_account ON public.connection USING btree (integration_id
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
 
+create table consumer (
+  id bigint generated always as identity not null,
+  dataset_id bigint not null,
+  name text not null,
+  seq bigint not null,
+  acknowledged_at timestamp with time zone not null,
+  stale_at timestamp with time zone,
+  constraint consumer_dataset_id_fkey FOREIGN KEY (dataset_id) REFERENCES dataset(id) ON DELETE CASCADE,
+  constraint consumer_name_unique UNIQUE (dataset_id, name),
+  constraint consumer_pkey PRIMARY KEY (id)
+);
+
 create table dataset (
   id bigint generated always as identity not null,
   connection bigint not null,
@@ -113,6 +125,14 @@ create table dataset (
   pruned bigint not null default 0,
   payload_bytes bigint not null default 0,
   created_at timestamp with time zone not null default now(),
+  ignore_fields text[] not null default '{}'::text[],
+  mass_delete_share double precision not null default 0.5,
+  mass_delete_number bigint not null default 100,
+  tracked_from bigint,
+  held_at timestamp with time zone,
+  tombstone_floor bigint not null default 0,
+  constraint dataset_held_is_tracked CHECK (((held_at IS NULL) OR (tracked_from IS NOT NULL))),
+  constraint dataset_mass_delete CHECK ((((mass_delete_share >= (0)::double precision) AND (mass_delete_share <= (1)::double precision)) AND (mass_delete_number >= 0))),
   constraint dataset_pkey PRIMARY KEY (id),
   constraint dataset_unique UNIQUE (connection, model, variant)
 );
@@ -192,6 +212,7 @@ create table prune (
   constraint prune_pkey PRIMARY KEY (id)
 );
 CREATE INDEX prune_dataset ON public.prune USING btree (dataset_id, id);
+CREATE INDEX prune_place ON public.prune USING gist (box(point((dataset_id)::double precision, (lower(seqs))::double precision), point((dataset_id)::double precision, (upper(seqs))::double precision)));
 
 create table record (
   dataset_id bigint not null,
@@ -203,8 +224,26 @@ create table record (
   size integer not null,
   hash bytea not null,
   external_id text collate "C" not null,
+  ignored bytea,
   constraint record_pkey PRIMARY KEY (dataset_id, external_id),
   constraint record_seq_unique UNIQUE (dataset_id, seq)
+);
+CREATE INDEX record_tombstone ON public.record USING btree (dataset_id, seq) WHERE (deleted_at IS NOT NULL);
+
+create table retention (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  integration_id bigint,
+  prune_after_days integer,
+  remove_tombstones_after_days integer,
+  wait_for_consumers boolean not null,
+  updated_at timestamp with time zone not null default now(),
+  constraint retention_days CHECK (((prune_after_days >= 1) AND (remove_tombstones_after_days >= 1))),
+  constraint retention_does_something CHECK ((COALESCE(prune_after_days, remove_tombstones_after_days) IS NOT NULL)),
+  constraint retention_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint retention_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
+  constraint retention_pkey PRIMARY KEY (id),
+  constraint retention_place_unique UNIQUE NULLS NOT DISTINCT (environment_id, integration_id)
 );
 
 create table sequencer (
@@ -212,3 +251,12 @@ create table sequencer (
   last_position bigint not null default 0,
   constraint sequencer_pkey PRIMARY KEY (name)
 );
+
+create table tracked (
+  id bigint generated always as identity not null,
+  dataset_id bigint not null,
+  seqs bigint[] not null,
+  constraint tracked_dataset_id_fkey FOREIGN KEY (dataset_id) REFERENCES dataset(id) ON DELETE CASCADE,
+  constraint tracked_pkey PRIMARY KEY (id)
+);
+CREATE INDEX tracked_dataset ON public.tracked USING btree (dataset_id);

@@ -19,7 +19,6 @@ import type { Outbound } from './outbound.ts';
 import type { Catalog } from './providers/catalog.ts';
 import { providerRoutes } from './providers/routes.ts';
 import { proxyRoutes } from './proxy/routes.ts';
-import { destroyOrphans } from './records/destroy.ts';
 import { recordRoutes } from './records/routes.ts';
 import type { Vault } from './vault.ts';
 
@@ -35,6 +34,8 @@ export type AppDeps = {
   outbound: Outbound;
   /** Undefined while the sandbox is off. */
   testClient: TestClient | undefined;
+  /** Sets off the removal of a deleted connection's records. Never awaited. */
+  afterConnectionDeleted: () => void;
 };
 
 /**
@@ -51,6 +52,7 @@ export async function createApp({
   catalog,
   outbound,
   testClient,
+  afterConnectionDeleted,
 }: AppDeps): Promise<App> {
   const { brand, baseUrl } = config;
   const reading = { vault, catalog, testClient };
@@ -72,17 +74,13 @@ export async function createApp({
   });
   startPageRoutes(app, { sandboxUrl: testClient?.url });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
-  integrationRoutes(app, { db, reading, baseUrl });
+  integrationRoutes(app, { db, reading, baseUrl, afterChange: (at) => reader.forgetIntegration(at) });
   connectionRoutes(app, {
     db,
     reading,
     reader,
     credentials,
-    afterDelete: () => {
-      destroyOrphans(db).catch((error: unknown) =>
-        log.warn({ err: error }, 'removal of records goes on later'),
-      );
-    },
+    afterDelete: afterConnectionDeleted,
   });
   await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log });
   recordRoutes(app, { db, brand, connections: reader });

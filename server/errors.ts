@@ -93,6 +93,16 @@ export const errorCatalogue = {
     status: 410,
     message: 'Changes after this cursor were removed. Start again without one.',
   },
+  cursor_behind_consumer: {
+    status: 409,
+    message: 'The consumer has acknowledged a later cursor. Send `rewind` to go back on purpose.',
+  },
+  no_delete_tracking: { status: 400, message: 'No delete tracking is open. Start one before the sync.' },
+  mass_delete_held: {
+    status: 409,
+    message:
+      'So many records would be deleted that nothing was. See `payload`; send `override` if it is right.',
+  },
 
   // Proxy
   invalid_proxy_path: {

@@ -21,14 +21,15 @@ import { createKey, revokeOthers } from './environments/keys.ts';
 import { ensureEnvironment } from './environments/store.ts';
 import { keepSequencing } from './events/sequence.ts';
 import type { App } from './http/server.ts';
+import { startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
-import { destroyOrphans } from './records/destroy.ts';
+import { recordJobs } from './records/jobs.ts';
 import { isSealed, openVault, proveKeyRing, type Vault } from './vault.ts';
 
 /** How long requests in flight may take to end after a stop was asked for. */
-const drainMs = 3_000;
+const drainMs = 1_500;
 
 export type Service = {
   /** With the port that was taken where PORT is 0. */
@@ -93,6 +94,8 @@ async function startParts({
         ...(config.sandbox.port !== 0 && { url: config.sandbox.url }),
         ...(config.sandbox.controlKey !== undefined && { key: config.sandbox.controlKey }),
         log: (message, error) => log.warn({ err: error }, message),
+      }).catch((error: unknown) => {
+        throw asPortFault(error, { name: 'SANDBOX_PORT', at: `127.0.0.1:${config.sandbox?.port}` });
       }),
   ]);
   if (sandbox) parts.push({ name: 'sandbox', stop: () => sandbox.close() });
@@ -102,9 +105,13 @@ async function startParts({
   });
   parts.push({ name: 'outbound', stop: () => outbound.close() });
   const testClient = sandbox && { ...sandbox.client, url: sandbox.url };
-  const app = await createApp({ config, log, db, vault, catalog, outbound, testClient });
+  const housekeeping = await startHousekeeping({ db, log });
+  parts.push({ name: 'housekeeping', stop: housekeeping.stop });
+  const app = await createApp({
+    ...{ config, log, db, vault, catalog, outbound, testClient },
+    afterConnectionDeleted: housekeeping.removeOrphans,
+  });
   parts.push({ name: 'http', stop: () => drain(app) });
-  parts.push(startHousekeeping({ db, log }));
   await listen(app, config);
   return {
     baseUrl: config.baseUrl,
@@ -184,29 +191,48 @@ async function prepareEnvironments({
   return dev.created ? secret : undefined;
 }
 
-function startHousekeeping({ db, log }: { db: Db; log: Logger }): Part {
+/** Positions of events on every node; the jobs of all rooms, each minute on one of them. */
+async function startHousekeeping({
+  db,
+  log,
+}: {
+  db: Db;
+  log: Logger;
+}): Promise<{ stop: () => Promise<void>; removeOrphans: () => void }> {
   const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping goes on later');
+  const jobs = await startJobs(db, { onError });
   const sequencer = keepSequencing(db, { everyMs: 100, onError });
-  let running: Promise<unknown> = destroyOrphans(db).catch(onError);
-  const timer = setInterval(() => {
-    running = Promise.all([sweepConnect(db), destroyOrphans(db)]).catch(onError);
-  }, 60_000);
-  return {
-    name: 'housekeeping',
-    stop: async () => {
-      clearInterval(timer);
-      await Promise.all([sequencer.stop(), running]);
-    },
+  const stop = async () => {
+    await Promise.all([sequencer.stop(), jobs.stop()]);
   };
+  try {
+    for (const job of [...recordJobs(db), { name: 'connect.sweep', run: () => sweepConnect(db) }]) {
+      await jobs.work(job);
+      await jobs.schedule(job.name, '* * * * *');
+    }
+    // What a stop has left half-way goes on at once.
+    await jobs.send('records.destroy-orphans', {});
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  const removeOrphans = () => {
+    jobs.send('records.destroy-orphans', {}).catch(onError);
+  };
+  return { stop, removeOrphans };
 }
 
 async function listen(app: App, { host, port }: Config): Promise<void> {
   try {
     await app.listen({ host, port });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-    throw new ConfigError([`PORT: ${host}:${port} is in use by another program`]);
+    throw asPortFault(error, { name: 'PORT', at: `${host}:${port}` });
   }
+}
+
+function asPortFault(error: unknown, { name, at }: { name: string; at: string }): unknown {
+  if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') return error;
+  return new ConfigError([`${name}: ${at} is in use by another program`]);
 }
 
 /** PORT=0 means any free port; links need to know which before anything listens. */

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
 import { type Config, ConfigError, loadConfig } from '../config.ts';
-import { devKeyPath, readDevKey, writeDevKey } from '../data-dir.ts';
+import { devKeyPath, readDevKey, readMasterKeyFile, writeDevKey } from '../data-dir.ts';
 import { findEmbedded, startEmbedded } from '../db/embedded.ts';
 import { type DbTarget, openDb } from '../db/pool.ts';
 import { createKey } from '../environments/keys.ts';
@@ -55,6 +55,9 @@ export async function createKeyCommand(args: string[]): Promise<number> {
 /** The database of the running service, or the embedded one started for this command alone. */
 async function reachDatabase(config: Config): Promise<{ target: DbTarget; stop: () => Promise<void> }> {
   if (config.databaseUrl !== undefined) return { target: { url: config.databaseUrl }, stop: async () => {} };
+  if ((await readMasterKeyFile(config.dataDir)) === undefined) {
+    throw new ConfigError([`DATA_DIR: ${config.dataDir} holds no database yet; start the service once`]);
+  }
   const running = await findEmbedded(config.dataDir);
   if (running !== undefined) return { target: running, stop: async () => {} };
   const embedded = await startEmbedded({ dataDir: config.dataDir });

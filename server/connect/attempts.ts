@@ -1,6 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
-import { first, type Queryable, tables } from '../db/pool.ts';
+import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
+import { AppError } from '../errors.ts';
 import type { Vault } from '../vault.ts';
 import { hashOf } from './sessions.ts';
 
@@ -25,7 +26,10 @@ type Sealed = {
   connection_config: Record<string, string>;
 };
 
-/** Remembers a trip under its state and the browser that makes it; both are stored as hashes. */
+/**
+ * Remembers a trip under its state and the browser that makes it; both are stored as hashes. Throws
+ * `unknown_connect_session_token` or `unknown_provider_config` where these were deleted meanwhile.
+ */
 export async function storeAttempt(
   tx: Queryable,
   { vault, state, browser, ...attempt }: Attempt & { vault: Vault; state: string; browser: string },
@@ -37,7 +41,7 @@ export async function storeAttempt(
     scopes: attempt.scopes,
     connection_config: attempt.connectionConfig,
   };
-  await tx.run(
+  const insert = tx.run(
     tables.insertInto('auth_attempt').values({
       state_hash: hashOf(state),
       environment_id: attempt.environmentId,
@@ -48,6 +52,13 @@ export async function storeAttempt(
       expires_at: new Date(Date.now() + attemptLifeMs),
     }),
   );
+  await insert.catch((error: unknown) => {
+    if (isViolationOf(error, 'auth_attempt_session_id_fkey'))
+      throw new AppError('unknown_connect_session_token');
+    if (isViolationOf(error, 'auth_attempt_integration_id_fkey'))
+      throw new AppError('unknown_provider_config');
+    throw error;
+  });
 }
 
 /**

@@ -94,7 +94,7 @@ async function exchange(
       accessExpiresAt: tokens.expiresAt,
       refreshExpiresAt: tokens.refreshExpiresAt,
     },
-    isEmailUnproven: account.isEmailVerified === false,
+    isEmailUnproven: account.isEmailVerified !== true,
     connectionConfig: attempt.connectionConfig,
   };
 }

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { AppError } from '../errors.ts';
 import { type Page, privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
 import { findIntegration, type Integration, listIntegrations } from '../integrations/store.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { begin } from './begin.ts';
@@ -35,7 +36,7 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       exposeHeadRoute: false,
       config: { access: { by: 'session in query' } },
       errorHandler,
-      schema: { hide: true, params: z.object({ key: z.string().min(1).max(255) }) },
+      schema: { hide: true, params: z.object({ key: text({ min: 1, max: 255 }) }) },
     },
     async (request, reply) => {
       if (request.caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
@@ -87,8 +88,8 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       schema: {
         hide: true,
         querystring: z.looseObject({
-          session_token: z.string().optional(),
-          integration: z.string().optional(),
+          session_token: text({ max: 255 }).optional(),
+          integration: text({ max: 255 }).optional(),
         }),
       },
     },

@@ -1,4 +1,3 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import { findConnection } from '../connections/store.ts';
@@ -173,9 +172,6 @@ function formRoute(
     path,
     {
       config: { access: { by: 'session in query' } },
-      onRequest: async (_request: FastifyRequest, reply: FastifyReply) => {
-        reply.headers(privateHeaders);
-      },
       schema: {
         summary: `Connect (${mode})`,
         params: z.object({ key: integrationKey }),

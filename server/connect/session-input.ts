@@ -4,13 +4,14 @@ import { endUserInput, organizationInput, tagsInput, tagsOf } from '../connectio
 import { connectionId } from '../connections/wire.ts';
 import type { Queryable } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
+import { text } from '../http/text.ts';
 import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import { integrationKey, readScopes } from '../integrations/wire.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
 import type { ConnectDefaults, SessionSettings } from './sessions.ts';
 
-const texts = z.record(z.string(), z.string().max(8192));
+const texts = z.record(z.string(), text({ max: 8192 }));
 const common = {
   end_user: endUserInput.optional(),
   organization: organizationInput.optional(),
@@ -19,7 +20,7 @@ const common = {
     .record(
       integrationKey,
       z.strictObject({
-        user_scopes: z.string().max(8192).optional(),
+        user_scopes: text({ max: 8192 }).optional(),
         authorization_params: texts.optional(),
         connection_config: texts.optional(),
       }),

@@ -24,6 +24,8 @@ export type ConnectionReader = {
   /** The connection as the database has it now. */
   reread(connection: LiveConnection): Promise<LiveConnection>;
   forget(at: Place): void;
+  /** All connections of an integration. */
+  forgetIntegration(at: Omit<Place, 'connectionId'>): void;
 };
 
 type Belief = { read: Promise<LiveConnection>; until: number };
@@ -96,6 +98,10 @@ export function createConnectionReader({
     reread: (connection) => believe(placeOf(connection)),
     forget(at) {
       connections.delete(placeKey(at));
+    },
+    forgetIntegration({ environmentId, integrationKey }) {
+      const prefix = placeKey({ environmentId, integrationKey, connectionId: '' }).slice(0, -3);
+      for (const key of connections.keys()) if (key.startsWith(prefix)) connections.delete(key);
     },
   };
 }

@@ -4,6 +4,7 @@ import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { type Caller, hasScope } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
 import { getIntegration, type IntegrationReading } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { auditConnection } from './audit.ts';
@@ -71,11 +72,11 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, a
       schema: {
         summary: 'List connections, newest first',
         querystring: z.looseObject({
-          connectionId: z.string().max(255).optional(),
-          search: z.string().max(255).optional(),
-          endUserId: z.string().max(255).optional(),
-          endUserOrganizationId: z.string().max(255).optional(),
-          integrationId: z.string().max(8192).optional(),
+          connectionId: text({ max: 255 }).optional(),
+          search: text({ max: 255 }).optional(),
+          endUserId: text({ max: 255 }).optional(),
+          endUserOrganizationId: text({ max: 255 }).optional(),
+          integrationId: text({ max: 8192 }).optional(),
           limit: z.coerce.number().int().min(1).max(2000).optional(),
           page: z.coerce.number().int().min(0).max(1_000_000).default(0),
         }),
@@ -142,11 +143,17 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, a
         endUser: body.end_user,
         webhookUrlOverride: body.webhook_url_override,
       };
-      const saved = await retryOnViolation('connection_id_unique', () =>
-        db.transaction((tx) =>
-          importConnection(tx, { caller, integration, id: body.connection_id, given, reading }),
-        ),
-      );
+      const save = () =>
+        retryOnViolation('connection_id_unique', () =>
+          db.transaction((tx) =>
+            importConnection(tx, { caller, integration, id: body.connection_id, given, reading }),
+          ),
+        );
+      // Where the connection was deleted while its credentials were replaced, it is made anew.
+      const saved = await save().catch((error: unknown) => {
+        if (error instanceof AppError && error.code === 'unknown_connection') return save();
+        throw error;
+      });
       reader.forget(placeOf(saved));
       reply.code(201);
       return { ...toWire(saved, { catalog }), credentials: credentialsToWire(saved) };

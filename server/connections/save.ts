@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Credentials } from '../auth-modes/mode.ts';
-import { type Queryable, tables } from '../db/pool.ts';
+import { isViolationOf, type Queryable, tables } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { Fault } from './health.ts';
@@ -36,30 +37,37 @@ export async function insertConnection(
   { vault, ...given }: NewConnection & { vault: Vault },
 ): Promise<Connection> {
   const { key, wrapped } = vault.createDataKey();
-  const [inserted] = await tx.run(
-    tables
-      .insertInto('connection')
-      .values({
-        environment_id: given.integration.environmentId,
-        integration_id: given.integration.id,
-        connection_id: given.connectionId ?? crypto.randomUUID(),
-        data_key: wrapped,
-        metadata: key.sealJson(given.metadata ?? {}, 'metadata'),
-        connection_config: key.sealJson(given.connectionConfig ?? {}, 'connection config'),
-        tags: JSON.stringify(given.tags ?? {}),
-        end_user: given.endUser ? JSON.stringify(given.endUser) : null,
-        webhook_url_override: given.webhookUrlOverride ?? null,
-        ...credentialColumns(key, given),
-        refresh_expires_at: given.grant.refreshExpiresAt ?? null,
-      })
-      .returning('id'),
-  );
+  const [inserted] = await tx
+    .run(
+      tables
+        .insertInto('connection')
+        .values({
+          environment_id: given.integration.environmentId,
+          integration_id: given.integration.id,
+          connection_id: given.connectionId ?? crypto.randomUUID(),
+          data_key: wrapped,
+          metadata: key.sealJson(given.metadata ?? {}, 'metadata'),
+          connection_config: key.sealJson(given.connectionConfig ?? {}, 'connection config'),
+          tags: JSON.stringify(given.tags ?? {}),
+          end_user: given.endUser ? JSON.stringify(given.endUser) : null,
+          webhook_url_override: given.webhookUrlOverride ?? null,
+          ...credentialColumns(key, given),
+          refresh_expires_at: given.grant.refreshExpiresAt ?? null,
+        })
+        .returning('id'),
+    )
+    .catch((error: unknown) => {
+      if (isViolationOf(error, 'connection_integration_id_fkey')) {
+        throw new AppError('unknown_provider_config', 'The integration was deleted.', { cause: error });
+      }
+      throw error;
+    });
   return getById(tx, { id: inserted!.id, vault });
 }
 
 /**
  * Puts new credentials in place of a connection's own, whatever its state was: it is active again. What else is
- * given is replaced, the rest stays.
+ * given is replaced, the rest stays. Throws `unknown_connection` where it was deleted meanwhile.
  */
 export async function replaceCredentials(
   tx: Queryable,
@@ -92,7 +100,8 @@ export async function replaceCredentials(
         fault: null,
         updated_at: new Date(),
       })
-      .where('id', '=', current.id),
+      .where('id', '=', current.id)
+      .where('deleted_at', 'is', null),
   );
   return getById(tx, { id: current.id, vault });
 }

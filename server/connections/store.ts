@@ -137,7 +137,7 @@ export async function listConnections(
   return (await db.run(query)).map((row) => fromRow(row, vault));
 }
 
-/** Changes what is given; an empty `webhookUrlOverride` clears it. */
+/** Changes what is given; an empty `webhookUrlOverride` clears it. Throws `unknown_connection` where it is deleted. */
 export async function updateConnection(
   tx: Queryable,
   {
@@ -150,7 +150,7 @@ export async function updateConnection(
     webhookUrlOverride?: string | undefined;
   },
 ): Promise<void> {
-  await tx.run(
+  const updated = await tx.run(
     tables
       .updateTable('connection')
       .set({
@@ -161,8 +161,12 @@ export async function updateConnection(
         }),
         updated_at: new Date(),
       })
-      .where('id', '=', id),
+      .where('id', '=', id)
+      .where('deleted_at', 'is', null)
+      .returning('id'),
   );
+  if (updated.length === 0)
+    throw new AppError('unknown_connection', 'The connection was deleted.', { status: 404 });
 }
 
 /** Locks the connection and gives its metadata to `change`, whose answer is stored. */

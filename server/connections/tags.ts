@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { text } from '../http/text.ts';
 import type { EndUser } from './store.ts';
 
 /**
@@ -10,7 +11,7 @@ export const tagsInput = z
     z
       .string()
       .regex(/^[a-zA-Z][a-zA-Z0-9_\-./]{0,63}$/, 'must begin with a letter, then letters, digits or _ - . /'),
-    z.string().min(1).max(255),
+    text({ min: 1, max: 255 }),
   )
   .superRefine((tags, context) => {
     const names = Object.keys(tags).map((name) => name.toLowerCase());
@@ -27,14 +28,14 @@ export const tagsInput = z
     Object.fromEntries(Object.entries(tags).map(([name, value]) => [name.toLowerCase(), value])),
   );
 
-const name = z.string().max(255).nullish();
+const name = text({ max: 255 }).nullish();
 export const endUserInput = z.strictObject({
-  id: z.string().min(1).max(255),
+  id: text({ min: 1, max: 255 }),
   email: z.email().nullish(),
   display_name: name,
-  tags: z.record(z.string(), z.string()).nullish(),
+  tags: z.record(text({ max: 255 }), text({ max: 8192 })).nullish(),
 });
-export const organizationInput = z.strictObject({ id: z.string().min(1).max(255), display_name: name });
+export const organizationInput = z.strictObject({ id: text({ min: 1, max: 255 }), display_name: name });
 
 /** The tags that an end user brings; explicit ones win. */
 export function tagsOf({

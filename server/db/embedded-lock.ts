@@ -33,7 +33,6 @@ export async function takeLock(dir: string, dataDir: string): Promise<Lock> {
     throw new Error(
       `another service${pid ? ` (pid ${pid})` : ''} is using the data directory ${dataDir}; ` +
         'stop it first, or set DATA_DIR to a directory of its own',
-      { cause },
     );
   }
   held.add(file);

@@ -8,6 +8,7 @@ import {
 } from 'kysely';
 import pg from 'pg';
 import { AppError } from '../errors.ts';
+import { type CopyRows, copyInto, copyRows } from './copy.ts';
 import type { DB } from './tables.ts';
 
 /**
@@ -27,7 +28,13 @@ export interface Queryable {
 }
 
 /** Statements of one transaction. */
-export type Tx = Queryable & { readonly isTransaction: true };
+export type Tx = Queryable & {
+  readonly isTransaction: true;
+  /** Hands over rows as bytes, without parameters: see `copyRows`. */
+  copyRows(query: string, onRow: (fields: (Buffer | undefined)[]) => void): Promise<void>;
+  /** Inserts rows faster than a statement does; `into` is `table (columns)`. */
+  copyInto(into: string, rows: CopyRows): Promise<void>;
+};
 
 export interface Db extends Queryable {
   /** Commits when `work` resolves, rolls back when it throws. */
@@ -76,17 +83,26 @@ export function openDb(
     async transaction(work, mode = 'read committed') {
       const client = await pool.connect().catch(throwReadable);
       let broken: Error | undefined;
+      // A server that goes away between two statements: the next one fails. Without a listener the process would end.
+      const noteLoss = (error: Error) => {
+        broken = error;
+      };
+      client.on('error', noteLoss);
       try {
         await client.query(mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin');
-        const result = await work({ ...queryableOf(client), isTransaction: true });
+        const result = await work({
+          ...queryableOf(client),
+          isTransaction: true,
+          copyRows: (query, onRow) => copyRows(client, query, onRow).catch(throwReadable),
+          copyInto: (into, rows) => copyInto(client, into, rows).catch(throwReadable),
+        });
         await client.query('commit');
         return result;
       } catch (error) {
-        await client.query('rollback').catch((failure: Error) => {
-          broken = failure;
-        });
+        await client.query('rollback').catch(noteLoss);
         throw error;
       } finally {
+        client.off('error', noteLoss);
         client.release(broken);
       }
     },
@@ -115,8 +131,14 @@ const unreachable = /^(08...|57P0[1-5]|ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIM
 const unreachableMessage =
   /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection error)/;
 
-/** A database that is away is told as such; every other failure as it is. */
+/** A NUL in a text (22021), or a NUL or a lone surrogate in JSON (22P05, 22P02). */
+const unstorable = /^(22021|22P05)$/;
+
+/** A database that is away, or a text it cannot hold, is told as such; every other failure as it is. */
 function throwReadable(error: Error & { code?: unknown }): never {
+  const isText =
+    unstorable.test(String(error.code)) || (error.code === '22P02' && /type json/.test(error.message));
+  if (isText) throw new AppError('invalid_body', 'A text holds a NUL or a lone surrogate.', { cause: error });
   if (!unreachable.test(String(error.code)) && !unreachableMessage.test(error.message)) throw error;
   throw new AppError('unavailable', 'The database does not answer. Try again shortly.', {
     cause: error,

@@ -5,6 +5,11 @@
 
 import type { ColumnType } from 'kysely';
 
+export type ArrayType<T> = ArrayTypeImpl<T> extends (infer U)[] ? U[] : ArrayTypeImpl<T>;
+
+export type ArrayTypeImpl<T> =
+  T extends ColumnType<infer S, infer I, infer U> ? ColumnType<S[], I[], U[]> : T[];
+
 export type Generated<T> =
   T extends ColumnType<infer S, infer I, infer U>
     ? ColumnType<S, I | undefined, U>
@@ -99,18 +104,33 @@ export interface ConnectSession {
   used_at: Timestamp | null;
 }
 
+export interface Consumer {
+  acknowledged_at: Timestamp;
+  dataset_id: number;
+  id: Generated<number>;
+  name: string;
+  seq: number;
+  stale_at: Timestamp | null;
+}
+
 export interface Dataset {
   connection: number;
   created_at: Generated<Timestamp>;
   deleted: Generated<number>;
+  held_at: Timestamp | null;
   id: Generated<number>;
+  ignore_fields: Generated<string[]>;
   last_modified_at: Generated<Timestamp>;
   last_seq: Generated<number>;
+  mass_delete_number: Generated<number>;
+  mass_delete_share: Generated<number>;
   model: string;
   payload_bytes: Generated<number>;
   prune_floor: Generated<number>;
   pruned: Generated<number>;
   records: Generated<number>;
+  tombstone_floor: Generated<number>;
+  tracked_from: number | null;
   variant: string;
 }
 
@@ -179,15 +199,32 @@ export interface Record {
   external_id: string;
   first_seen_at: Timestamp;
   hash: Buffer;
+  ignored: Buffer | null;
   last_modified_at: Timestamp;
   pruned_at: Timestamp | null;
   seq: number;
   size: number;
 }
 
+export interface Retention {
+  environment_id: number;
+  id: Generated<number>;
+  integration_id: number | null;
+  prune_after_days: number | null;
+  remove_tombstones_after_days: number | null;
+  updated_at: Generated<Timestamp>;
+  wait_for_consumers: boolean;
+}
+
 export interface Sequencer {
   last_position: Generated<number>;
   name: string;
+}
+
+export interface Tracked {
+  dataset_id: number;
+  id: Generated<number>;
+  seqs: ArrayType<number>;
 }
 
 export interface DB {
@@ -196,6 +233,7 @@ export interface DB {
   auth_attempt: AuthAttempt;
   connect_session: ConnectSession;
   connection: Connection;
+  consumer: Consumer;
   dataset: Dataset;
   environment: Environment;
   event: Event;
@@ -205,5 +243,7 @@ export interface DB {
   payload: Payload;
   prune: Prune;
   record: Record;
+  retention: Retention;
   sequencer: Sequencer;
+  tracked: Tracked;
 }

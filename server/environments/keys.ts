@@ -1,5 +1,6 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { isSecretKey } from '../config.ts';
+import { sql } from 'kysely';
+import { ConfigError, isSecretKey } from '../config.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
@@ -7,7 +8,10 @@ import type { Caller } from '../http/caller.ts';
 /** How long a node may go on believing a key that another node revoked. */
 const beliefMs = 1_000;
 
-/** Creates a secret key with 256 random bits. It is returned once; the database holds its sha-256 alone. */
+/**
+ * Creates a secret key with 256 random bits. It is returned once; the database holds its sha-256 alone. A chosen
+ * secret that is a key of another environment is a ConfigError.
+ */
 export async function createKey(
   db: Queryable,
   given: {
@@ -28,11 +32,19 @@ export async function createKey(
         hint: secret.slice(-4),
         scopes: [...given.scopes],
       })
-      // A key that the operator chose is the same key at every start.
-      .onConflict((conflict) => conflict.column('hash').doNothing())
-      .returning('id'),
+      // A key that the operator chose is the same key at every start, also after another was chosen in between.
+      .onConflict((conflict) =>
+        conflict
+          .column('hash')
+          .doUpdateSet({ revoked_at: null })
+          .where('api_key.environment_id', '=', given.environment.id),
+      )
+      .returning(sql<boolean>`xmax = 0`.as('is_new')),
   );
-  return { secret, isNew: inserted.length > 0 };
+  const [key] = inserted;
+  if (key === undefined)
+    throw new ConfigError([`the key chosen for ${given.environment.name} is a key of another environment`]);
+  return { secret, isNew: key.is_new };
 }
 
 /** Revokes all keys of this name but one; tells how many. Other nodes believe them for a second yet. */

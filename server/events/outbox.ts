@@ -11,6 +11,10 @@ export const eventTypes = [
   'connection.scopes_reduced',
   'integration.misconfigured',
   'integration.recovered',
+  'consumer.stale',
+  'records.retention_done',
+  'records.mass_delete_held',
+  'records.dataset_emptied',
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 

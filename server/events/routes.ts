@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { type Db, tables } from '../db/pool.ts';
 import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
-import { sequenceEvents } from './sequence.ts';
+import { sequenceAllEvents } from './sequence.ts';
 
 const event = z.object({
   id: z.string(),
@@ -30,7 +30,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
     async ({ query: { after, limit }, caller }) => {
       const position = after === undefined ? 0 : readPosition(after);
       // What was committed before this call is in its answer.
-      await sequenceEvents(db);
+      await sequenceAllEvents(db);
       const rows = await db.run(
         tables
           .selectFrom('event')

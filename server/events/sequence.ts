@@ -10,6 +10,18 @@ const batch = 1_000;
  * its step commits, and the next step waits for that, so a visible position is never overtaken.
  */
 export async function sequenceEvents(db: Db): Promise<number> {
+  return placeEvents(db, { lock: 'for update skip locked' });
+}
+
+/** As `sequenceEvents`, until all that was committed before the call has its position, whoever gave it. */
+export async function sequenceAllEvents(db: Db): Promise<void> {
+  while ((await placeEvents(db, { lock: 'for update' })) === batch);
+}
+
+async function placeEvents(
+  db: Db,
+  { lock }: { lock: 'for update' | 'for update skip locked' },
+): Promise<number> {
   // Locking the sequencer's row writes to disk; looking for work does not.
   const waiting = await db.query('select from event where position is null limit 1');
   if (waiting.length === 0) return 0;
@@ -18,7 +30,7 @@ export async function sequenceEvents(db: Db): Promise<number> {
       `select last_position
        from sequencer
        where name = 'event'
-       for update skip locked`,
+       ${lock}`,
     );
     if (held === undefined) return 0;
     const [result] = await tx.query<{ count: number }>(

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
 import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { type Access, type Caller, requireScope } from './caller.ts';
+import { privateHeaders } from './page.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -36,9 +37,11 @@ export function authorizeRoutes(
       `These do not say whom they serve: ${silent.map((route) => `${route.method} ${route.url}`).join(', ')}`,
     );
   });
-  app.addHook('onRequest', async (request) => {
+  app.addHook('onRequest', async (request, reply) => {
     const access = request.routeOptions.config?.access;
     if (access === undefined || access.by === 'anyone') return;
+    // The address itself holds a right: neither it nor the answer is anybody else's to keep, a refusal included.
+    if (access.by === 'session in query') reply.headers(privateHeaders);
     request.caller = await callerOf(request, { ...by, access });
   });
 }

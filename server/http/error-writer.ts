@@ -68,6 +68,9 @@ function asAppError(error: unknown): AppError {
   }
   if (code === 'FST_ERR_BAD_URL')
     return new AppError('invalid_uri_params', 'The path is not a valid URL path.');
+  if (error instanceof RangeError && /call stack/.test(error.message)) {
+    return new AppError('invalid_body', 'The body is nested too deeply.');
+  }
   if (statusCode === 400) return new AppError('invalid_json');
   return new AppError('internal', undefined, { cause: error });
 }

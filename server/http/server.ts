@@ -64,10 +64,10 @@ export async function createHttp({ config, log, authenticate, isRootAlias }: Htt
       const isForConnection = 'connection-id' in request.headers && 'provider-config-key' in request.headers;
       return isForConnection && isRootAlias(url.split('?', 1)[0] ?? '') ? '/proxy/_' : url;
     },
-    frameworkErrors: (error, request, reply) => {
+    frameworkErrors: (_error, request, reply) => {
       sendError(
         reply as FastifyReply,
-        new AppError('invalid_uri_params', error.message),
+        new AppError('invalid_uri_params', 'The path is not a valid URL path.'),
         request as FastifyRequest,
       );
     },

@@ -12,6 +12,7 @@ import {
   deleteIntegration,
   findIntegration,
   getIntegration,
+  getIntegrationForUpdate,
   type Integration,
   type IntegrationChange,
   type IntegrationReading,
@@ -28,7 +29,13 @@ import {
   toWire,
 } from './wire.ts';
 
-type Deps = { db: Db; reading: IntegrationReading; baseUrl: string };
+type Deps = {
+  db: Db;
+  reading: IntegrationReading;
+  baseUrl: string;
+  /** Told of the former ID of an integration that was changed or deleted, so that nothing remembered of it is used. */
+  afterChange: (at: { environmentId: number; integrationKey: string }) => void;
+};
 type Settings = {
   display_name?: string | undefined;
   forward_webhooks?: boolean | undefined;
@@ -42,8 +49,13 @@ const include = z.enum(['credentials', 'webhook']);
 const params = z.object({ key: integrationKey });
 
 /** CRUD of integrations; every change is in the audit log. */
-export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): void {
+export function integrationRoutes(app: App, { db, reading, baseUrl, afterChange }: Deps): void {
   const wire = { baseUrl };
+  /** An end user's browser is told nothing that the application keeps with the integration. */
+  const wireFor = (caller: Caller, integration: Integration) => ({
+    ...toWire(integration, wire),
+    ...(caller.kind === 'session' && { integration_config: {}, custom: null }),
+  });
 
   app.get(
     '/integrations',
@@ -59,7 +71,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): voi
       return {
         data: all
           .filter((integration) => mayKnow(caller, integration.key))
-          .map((found) => toWire(found, wire)),
+          .map((found) => wireFor(caller, found)),
       };
     },
   );
@@ -160,7 +172,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): voi
       if (wanted.includes('credentials')) requireScope(caller, 'integrations:credentials');
       return {
         data: {
-          ...toWire(integration, wire),
+          ...wireFor(caller, integration),
           ...(wanted.includes('webhook') &&
             hasScope(caller, 'integrations:read') && {
               webhook_url: `${baseUrl}/webhook/${encodeURIComponent(caller.environment)}/${encodeURIComponent(key)}`,
@@ -189,7 +201,11 @@ export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): voi
     async ({ params: { key }, body, caller }) => {
       const changed = await db
         .transaction(async (tx) => {
-          const current = await getIntegration(tx, { ...reading, environmentId: caller.environmentId, key });
+          const current = await getIntegrationForUpdate(tx, {
+            ...reading,
+            environmentId: caller.environmentId,
+            key,
+          });
           const provider = reading.catalog.get(current.provider.name);
           const change = readSettings(body, { provider, reading, before: current.integrationConfig });
           const integration = await updateIntegration(tx, {
@@ -210,6 +226,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): voi
         .catch((error: unknown) => {
           throw asTaken(error, body.unique_key ?? key);
         });
+      afterChange({ environmentId: caller.environmentId, integrationKey: key });
       return { data: toWire(changed, wire) };
     },
   );
@@ -226,7 +243,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): voi
     },
     async ({ params: { key }, caller }) => {
       await db.transaction(async (tx) => {
-        const integration = await getIntegration(tx, {
+        const integration = await getIntegrationForUpdate(tx, {
           ...reading,
           environmentId: caller.environmentId,
           key,
@@ -234,6 +251,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl }: Deps): voi
         await deleteIntegration(tx, integration);
         await audit(tx, caller, { action: 'integration.deleted', target: key });
       });
+      afterChange({ environmentId: caller.environmentId, integrationKey: key });
       return { success: true as const };
     },
   );

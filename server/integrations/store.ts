@@ -135,6 +135,25 @@ export async function getIntegration(db: Queryable, at: IntegrationReading & At)
   return found;
 }
 
+/**
+ * As `getIntegration`, and nobody else changes or deletes the integration, or gives it a connection, until the
+ * transaction ends.
+ */
+export async function getIntegrationForUpdate(
+  tx: Queryable,
+  at: IntegrationReading & At,
+): Promise<Integration> {
+  await tx.run(
+    tables
+      .selectFrom('integration')
+      .select('id')
+      .where('environment_id', '=', at.environmentId)
+      .where('key', '=', at.key)
+      .forUpdate(),
+  );
+  return getIntegration(tx, at);
+}
+
 /** Fails on `integration_key_unique` where the ID is taken; `asTaken` says so to a caller. */
 export async function createIntegration(
   tx: Queryable,
@@ -160,21 +179,24 @@ export async function createIntegration(
   return fromRow(row!, key, reading);
 }
 
-/** Changes what is given and nothing else; the ID only while there is no connection. Any call moves `updatedAt`. */
+/**
+ * Changes what is given and nothing else; the ID, and whether the credentials are test ones, only while there is no
+ * connection: its tokens must not reach another provider than the one that gave them. `current` is read for update.
+ * Any call moves `updatedAt`.
+ */
 export async function updateIntegration(
   tx: Queryable,
   { current, change, ...reading }: IntegrationReading & { current: Integration; change: IntegrationChange },
 ): Promise<Integration> {
   const key = await environmentKey(tx, { environmentId: current.environmentId, vault: reading.vault });
-  const isRenamed = change.key !== undefined && change.key !== current.key;
-  if (isRenamed && (await hasConnections(tx, current.id))) {
-    throw fieldError(
-      'invalid_body',
-      ['unique_key'],
-      'The ID cannot change while the integration has connections.',
-    );
-  }
   const isTest = change.client ? false : (change.isTest ?? current.isTest);
+  const isRenamed = change.key !== undefined && change.key !== current.key;
+  if ((isRenamed || isTest !== current.isTest) && (await hasConnections(tx, current.id))) {
+    const [path, what] = isRenamed
+      ? [['unique_key'], 'The ID']
+      : [['credentials', 'type'], 'Test credentials and real ones'];
+    throw fieldError('invalid_body', path, `${what} cannot change while the integration has connections.`);
+  }
   const client = change.client ?? (isTest ? undefined : current.client);
   const webhookSecret = change.webhookSecret ?? current.webhookSecret;
   const values = {
@@ -200,7 +222,7 @@ export async function updateIntegration(
   return fromRow(row, key, reading);
 }
 
-/** Deletes an integration that has no connection; throws `integration_in_use` where it has. */
+/** Deletes an integration, read for update, that has no connection; throws `integration_in_use` where it has. */
 export async function deleteIntegration(tx: Queryable, integration: Integration): Promise<void> {
   if (await hasConnections(tx, integration.id)) throw new AppError('integration_in_use');
   await tx.run(tables.deleteFrom('integration').where('id', '=', integration.id));

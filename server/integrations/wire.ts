@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { text } from '../http/text.ts';
 import type { Integration } from './store.ts';
 
 /** An integration ID, and what official clients accept as one. */
@@ -8,28 +9,28 @@ export const integrationKey = z
   .max(255)
   .regex(/^[a-zA-Z0-9~:.@ _-]+$/, 'may hold A-Z a-z 0-9 ~ : . @ _ - and spaces');
 
-const webhookSecret = z.string().min(1).max(1024).optional();
+const webhookSecret = text({ min: 1, max: 1024 }).optional();
 
 /** What `credentials` may be when an integration is made or changed. */
 export const integrationCredentials = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('OAUTH2'),
-    client_id: z.string().trim().min(1).max(1024),
-    client_secret: z.string().trim().min(1).max(1024),
+    client_id: text({ min: 1, max: 1024 }).trim().min(1),
+    client_secret: text({ min: 1, max: 1024 }).trim().min(1),
     /** Comma-separated; absent: the provider's default scopes. */
-    scopes: z.string().max(8192).optional(),
+    scopes: text({ max: 8192 }).optional(),
     webhook_secret: webhookSecret,
   }),
   /** The sandbox's own client, so that everything can be tried without an account at a provider. */
-  z.strictObject({ type: z.literal('TEST'), scopes: z.string().max(8192).optional() }),
+  z.strictObject({ type: z.literal('TEST'), scopes: text({ max: 8192 }).optional() }),
 ]);
 
-const configValue = z.string().max(8192);
+const configValue = text({ max: 8192 });
 export const integrationSettings = {
-  display_name: z.string().min(1).max(255).optional(),
+  display_name: text({ min: 1, max: 255 }).optional(),
   forward_webhooks: z.boolean().optional(),
-  integration_config: z.record(z.string(), configValue).optional(),
-  custom: z.record(z.string(), configValue).optional(),
+  integration_config: z.record(text({ max: 255 }), configValue).optional(),
+  custom: z.record(text({ max: 255 }), configValue).optional(),
 };
 
 export const integrationWire = z.object({

@@ -1,5 +1,6 @@
 import { AppError, type FieldError } from '../errors.ts';
 import { canonicalJson, type JsonObject, type JsonValue } from './canonical.ts';
+import type { IgnoredFields } from './ignore.ts';
 
 /** Records one call may carry. */
 export const maxRecords = 10_000;
@@ -13,7 +14,7 @@ export type CheckedRecord = {
   id: string;
   /** The payload as JSON text, keys in the order they were sent, without `id` and the metadata key. */
   text: string;
-  /** The same with sorted keys: what tells whether it changed. */
+  /** The same with sorted keys and without ignored fields: what tells whether it changed. */
   canonical: string;
 };
 
@@ -26,24 +27,55 @@ export type CheckedRecord = {
  */
 export function checkRecords(
   records: readonly JsonValue[],
-  metadataKey: string,
+  by: { metadataKey: string; ignored: IgnoredFields },
 ): { records: CheckedRecord[]; duplicates: string[] } {
-  if (records.length > maxRecords) refuse([fault(['records'], `At most ${maxRecords} records a call`)]);
-  const faults: FieldError[] = [];
   const checked = new Map<string, CheckedRecord>();
   const duplicates = new Set<string>();
+  for (const record of checkEach(records, (given) => checkRecord(given, by))) {
+    if (checked.delete(record.id)) duplicates.add(record.id);
+    checked.set(record.id, record);
+  }
+  return { records: [...checked.values()], duplicates: [...duplicates] };
+}
+
+/** Fields to lay over a stored record; `index` is its place in the call. */
+export type CheckedPart = { id: string; index: number; fields: JsonObject };
+
+/** As `checkRecords`, for parts of records: all of them, in the order sent, also where several are of one id. */
+export function checkParts(records: readonly JsonValue[], metadataKey: string): CheckedPart[] {
+  return checkEach(records, (record, index) => {
+    const read = readFields(record, metadataKey);
+    if ('fault' in read) return read;
+    const canonical = canonicalJson(read.fields);
+    return 'fault' in canonical ? canonical : { ...read, index };
+  });
+}
+
+/** Refuses a call that lays so much over the record at `index` that it outgrows what one may have. */
+export function refuseLarge(text: string, index: number): void {
+  if (isTooLarge(text)) refuse([fault(['records', String(index)], tooLarge)]);
+}
+
+type Fault = { fault: { path: string[]; message: string } };
+
+function checkEach<T extends object>(
+  records: readonly JsonValue[],
+  check: (record: JsonValue | undefined, index: number) => T | Fault,
+): T[] {
+  if (records.length > maxRecords) refuse([fault(['records'], `At most ${maxRecords} records a call`)]);
+  const faults: FieldError[] = [];
+  const checked: T[] = [];
   for (const [index, record] of records.entries()) {
-    const result = checkRecord(record, metadataKey);
-    if ('fault' in result) {
-      faults.push(fault(['records', String(index), ...result.fault.path], result.fault.message));
-      if (faults.length === maxFaults) break;
+    const result = check(record, index);
+    if (!('fault' in result)) {
+      checked.push(result);
       continue;
     }
-    if (checked.delete(result.id)) duplicates.add(result.id);
-    checked.set(result.id, result);
+    faults.push(fault(['records', String(index), ...result.fault.path], result.fault.message));
+    if (faults.length === maxFaults) break;
   }
   if (faults.length > 0) refuse(faults);
-  return { records: [...checked.values()], duplicates: [...duplicates] };
+  return checked;
 }
 
 /** The text an id stands for, or why it is none. */
@@ -62,19 +94,34 @@ export function readRecordId(id: unknown): { id: string } | { fault: string } {
 
 function checkRecord(
   record: JsonValue | undefined,
+  by: { metadataKey: string; ignored: IgnoredFields },
+): CheckedRecord | Fault {
+  const read = readFields(record, by.metadataKey);
+  if ('fault' in read) return read;
+  const { id, fields } = read;
+  const canonical = canonicalJson(fields);
+  if ('fault' in canonical) return canonical;
+  const text = JSON.stringify(fields);
+  if (isTooLarge(text)) return { fault: { path: [], message: tooLarge } };
+  return { id, text, canonical: by.ignored.isIn(fields) ? by.ignored.canonical(fields) : canonical.text };
+}
+
+function readFields(
+  record: JsonValue | undefined,
   metadataKey: string,
-): CheckedRecord | { fault: { path: string[]; message: string } } {
+): { id: string; fields: JsonObject } | Fault {
   if (typeof record !== 'object' || record === null || Array.isArray(record))
     return { fault: { path: [], message: 'A record is an object' } };
   const read = readRecordId(record.id);
   if ('fault' in read) return { fault: { path: ['id'], message: read.fault } };
   const { id: _id, [metadataKey]: _metadata, ...fields } = record;
-  const canonical = canonicalJson(fields);
-  if ('fault' in canonical) return canonical;
-  const text = JSON.stringify(fields satisfies JsonObject);
-  if (text.length > maxRecordBytes / 3 && Buffer.byteLength(text) > maxRecordBytes)
-    return { fault: { path: [], message: 'A record has at most 8 MB' } };
-  return { id: read.id, text, canonical: canonical.text };
+  return { id: read.id, fields };
+}
+
+const tooLarge = 'A record has at most 8 MB';
+
+function isTooLarge(text: string): boolean {
+  return text.length > maxRecordBytes / 3 && Buffer.byteLength(text) > maxRecordBytes;
 }
 
 function fault(path: string[], message: string): FieldError {

@@ -41,3 +41,16 @@ export function readCursor(cursor: string, dataset: { id: number; lastSeq: numbe
     throw new AppError('invalid_cursor');
   return Number(seq);
 }
+
+/**
+ * As `readCursor`, for whoever goes on from there: throws `cursor_expired` where a policy has removed a tombstone that
+ * lies after the cursor, since a deletion would go unseen.
+ */
+export function readFollowedCursor(
+  cursor: string,
+  dataset: { id: number; lastSeq: number; tombstoneFloor: number } | undefined,
+): number {
+  const seq = readCursor(cursor, dataset);
+  if (dataset !== undefined && seq < dataset.tombstoneFloor) throw new AppError('cursor_expired');
+  return seq;
+}

@@ -9,18 +9,36 @@ export type Dataset = {
   lastSeq: number;
   /** No payload stands at or below it. */
   pruneFloor: number;
+  /** A cursor below it has missed a tombstone that a policy removed. */
+  tombstoneFloor: number;
   records: number;
   deleted: number;
   pruned: number;
+  payloadBytes: number;
+  /** Fields that a save leaves out of its comparison unless it names others. */
+  ignoreFields: string[];
+  /** What delete tracking may delete unasked: see `track-deletes.ts`. */
+  massDeleteShare: number;
+  massDeleteNumber: number;
+  /** The position at which the open delete tracking began; null where none is open. */
+  trackedFrom: number | null;
+  heldAt: Date | null;
 };
 
 const columns = `
   id,
   last_seq as "lastSeq",
   prune_floor as "pruneFloor",
+  tombstone_floor as "tombstoneFloor",
   records,
   deleted,
-  pruned`;
+  pruned,
+  payload_bytes as "payloadBytes",
+  ignore_fields as "ignoreFields",
+  mass_delete_share as "massDeleteShare",
+  mass_delete_number as "massDeleteNumber",
+  tracked_from as "trackedFrom",
+  held_at as "heldAt"`;
 
 /**
  * For the rest of a transaction, rows are found by index alone. A table that has just been filled has no
@@ -34,6 +52,11 @@ const byIndexAlone = `
   set_config('enable_mergejoin', 'off', true),
   set_config('max_parallel_workers_per_gather', '0', true),
   set_config('jit', 'off', true)`;
+
+/** For statements across datasets: the rest of the transaction is planned by index alone. */
+export async function planByIndexAlone(tx: Tx): Promise<void> {
+  await tx.query(`select ${byIndexAlone}`);
+}
 
 /** The dataset as it stands, or undefined where nothing was ever saved. */
 export async function findDataset(q: Queryable, name: DatasetName): Promise<Dataset | undefined> {

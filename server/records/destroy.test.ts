@@ -38,6 +38,23 @@ test('all rows of a deleted connection go, over gaps of any width, and no row of
   assert.equal(await destroyOrphans(bench.db), 0);
 });
 
+test('what was destroyed is in the audit log, once, also when many destroy at once or one was stopped', async () => {
+  const doomed = await bench.connect();
+  const calls = datasetCalls(bench.db, doomed, { model: 'Noted' });
+  await calls.save(rows(1, 20));
+  await calls.prune(await calls.cursorOf(5));
+  const { payload_bytes } = await calls.row();
+  await bench.db.transaction((tx) => destroyConnection(tx, doomed.id));
+  assert.equal(await destroyOrphans(bench.db, { signal: AbortSignal.abort() }), 0);
+  await Promise.all(Array.from({ length: 20 }, () => destroyOrphans(bench.db)));
+  const entries = await bench.db.query<{ actor: string; details: Record<string, unknown> }>(
+    `select actor, details from audit where action = 'records.destroyed' and details->>'model' = 'Noted'`,
+  );
+  assert.equal(entries.length, 1);
+  const { count, bytes } = entries[0]?.details ?? {};
+  assert.deepEqual([entries[0]?.actor, count, bytes], ['service', 20, payload_bytes]);
+});
+
 test('two nodes may destroy the same datasets at once', async () => {
   const doomed = await bench.connect();
   await datasetCalls(bench.db, doomed).save(rows(1, 5000));

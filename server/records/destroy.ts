@@ -1,31 +1,64 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first } from '../db/pool.ts';
 import { lockDataset } from './dataset.ts';
+import { writeReceipt } from './receipt.ts';
 
 /** Rows removed in one transaction: far less than a tenth of a second of work. */
-const chunk = 2000;
+const chunk = 500;
 
 /**
  * Removes the datasets of connections that are deleted or gone, whose payloads nobody can open any more, with all
  * their rows; how many datasets. In small transactions, so that it may be stopped at any time and goes on at the next
  * call; several nodes may run it at once. Writers cannot come in between: such a connection takes no more records.
+ * `signal` stops it after the transaction at hand.
  */
-export async function destroyOrphans(db: Db): Promise<number> {
-  const orphans = await db.query<{ id: number }>(
-    `select dataset.id
+export async function destroyOrphans(db: Db, { signal }: { signal?: AbortSignal } = {}): Promise<number> {
+  const orphans = await db.query<Orphan>(
+    `select
+       dataset.id,
+       connection.environment_id as "environmentId",
+       coalesce(integration.key || '/' || connection.connection_id, 'connection ' || dataset.connection) as target
      from dataset
      left join connection on connection.id = dataset.connection
+     left join integration on integration.id = connection.integration_id
      where connection.id is null or connection.deleted_at is not null
      order by dataset.id`,
   );
-  for (const { id } of orphans) {
+  let count = 0;
+  for (const orphan of orphans) {
     for (const table of ['payload', 'record'] as const) {
-      while (await destroyRows(db, { datasetId: id, table })) await nextTurn();
+      while (!signal?.aborted && (await destroyRows(db, { datasetId: orphan.id, table }))) await nextTurn();
     }
-    // Takes the receipts along.
-    await db.query('delete from dataset where id = $1', [id]);
+    if (signal?.aborted) break;
+    await destroyDataset(db, orphan);
+    count += 1;
   }
-  return orphans.length;
+  return count;
+}
+
+type Orphan = { id: number; environmentId: number | null; target: string };
+
+/** Removes the emptied dataset, its receipts along with it, and notes in the audit log what it held at last. */
+async function destroyDataset(db: Db, { id, environmentId, target }: Orphan): Promise<void> {
+  await db.transaction(async (tx) => {
+    const [gone] = await tx.query<{
+      model: string;
+      variant: string;
+      until: number;
+      count: number;
+      bytes: number;
+    }>(
+      `delete from dataset
+       where id = $1
+       returning model, variant, last_seq as until, records + deleted as count, payload_bytes as bytes`,
+      [id],
+    );
+    // Another node was faster.
+    if (gone === undefined) return;
+    const { model, variant, ...rest } = gone;
+    const by = { environmentId: environmentId ?? undefined, actor: 'service', target };
+    await writeReceipt(tx, by, { action: 'records.destroyed', dataset: { id, model, variant }, ...rest });
+  });
 }
 
 /** Whether there may be more. */

@@ -1,4 +1,7 @@
 import { z } from 'zod';
+import type { ConnectionReader } from '../connections/reader.ts';
+import type { Caller } from '../http/caller.ts';
+import { maxRecords, readRecordId } from './check.ts';
 import type { RecordAction } from './list.ts';
 
 /** What callers may send to the record routes, in zod's words. */
@@ -26,6 +29,44 @@ export const connectionHeaders = z.looseObject({
   'connection-id': z.string().min(1),
   'provider-config-key': z.string().min(1),
 });
+
+/** Where the connection that a caller names is found. */
+export function placeOf(
+  caller: Caller,
+  headers: z.output<typeof connectionHeaders>,
+): Parameters<ConnectionReader['get']>[0] {
+  return {
+    environmentId: caller.environmentId,
+    integrationKey: headers['provider-config-key'],
+    connectionId: headers['connection-id'],
+  };
+}
+
+/** Ids of records: strings, or integers, which stand for their decimal text. */
+export const recordIdsInput = z
+  .array(z.unknown())
+  .max(maxRecords)
+  .transform((given, context): string[] =>
+    given.flatMap((id, index) => {
+      const read = readRecordId(id);
+      if ('id' in read) return [read.id];
+      context.addIssue({ code: 'custom', message: read.fault, path: [index], input: id });
+      return [];
+    }),
+  );
+
+/** Names of fields at the top level of a payload. */
+export const ignoreFieldsInput = z
+  .array(
+    z
+      .string()
+      .max(255)
+      .refine(
+        (name) => !name.includes('\0') && name.isWellFormed(),
+        'holds a NUL character or a lone surrogate',
+      ),
+  )
+  .max(100);
 
 const actionOf: Record<string, RecordAction> = { added: 'ADDED', updated: 'UPDATED', deleted: 'DELETED' };
 

@@ -2,6 +2,13 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import { datasetCalls, openRecordBench, type RecordBench } from '../../test/support/records.ts';
+import { AppError } from '../errors.ts';
+import { emptyDataset } from './empty.ts';
+import type { RecordAction } from './list.ts';
+import { Model, type Part } from './model.fixture.ts';
+
+/** 10,000 operations with `LONG=1`, a few hundred without. */
+const runs = process.env.LONG === '1' ? 500 : 25;
 
 let bench: RecordBench;
 before(async () => {
@@ -9,113 +16,169 @@ before(async () => {
 });
 after(() => bench.end());
 
-type Step =
-  | { do: 'save'; records: { id: string; x: number }[]; restore: 'always' | 'on_change' }
-  | { do: 'prune'; until: number; limit: number };
+const ids = [...'abcdefgh'];
+const id = fc.constantFrom(...ids);
+const parts = fc.array(
+  fc.record({ id, x: fc.nat(2), y: fc.nat(2) }, { requiredKeys: ['id'] }) as fc.Arbitrary<Part>,
+  { maxLength: 9 },
+);
+const actions = fc.subarray<RecordAction>(['ADDED', 'UPDATED', 'DELETED'], { minLength: 1 });
+/** A share of the positions given out so far. */
+const position = fc.double({ min: 0.01, max: 1, noNaN: true });
+const limit = fc.integer({ min: 1, max: 5 });
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant('save' as const),
+      sent: parts,
+      restore: fc.constantFrom('always' as const, 'on_change' as const),
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('update' as const), sent: parts }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constant('delete' as const), sent: fc.array(id, { maxLength: 4 }) }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('start' as const) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('end' as const),
+      override: fc.constantFrom('none' as const, 'mass_delete' as const),
+    }),
+  },
+  { weight: 5, arbitrary: fc.record({ do: fc.constant('prune' as const), until: position, limit }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('ignore' as const), y: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('empty' as const) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record(
+      {
+        do: fc.constant('list' as const),
+        limit,
+        actions,
+        ids: fc.subarray(ids),
+        after: position,
+        /** A share of the records there are: the time of that one. */
+        since: fc.double({ min: 0, max: 0.99, noNaN: true }),
+      },
+      { requiredKeys: ['do', 'limit'] },
+    ),
+  },
+);
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+type Calls = ReturnType<typeof datasetCalls>;
 
-const save = fc.record({
-  do: fc.constant('save' as const),
-  records: fc.array(fc.record({ id: fc.constantFrom(...'abcdefgh'), x: fc.nat(2) }), { maxLength: 9 }),
-  restore: fc.constantFrom('always' as const, 'on_change' as const),
-});
-const prune = fc.record({
-  do: fc.constant('prune' as const),
-  // A share of the positions given out so far.
-  until: fc.double({ min: 0.01, max: 1, noNaN: true }),
-  limit: fc.integer({ min: 1, max: 5 }),
-});
-const steps = fc.array(fc.oneof({ weight: 2, arbitrary: save }, { weight: 3, arbitrary: prune }), {
-  minLength: 5,
-  maxLength: 25,
-});
-
-/** What the store promises, in as few words as memory allows. */
-class Model {
-  lastSeq = 0;
-  readonly records = new Map<string, { seq: number; x: number; isUpdated: boolean; isPruned: boolean }>();
-
-  save({ records, restore }: Extract<Step, { do: 'save' }>) {
-    const result = {
-      added: [] as string[],
-      updated: [] as string[],
-      restored: [] as string[],
-      unchangedCount: 0,
-    };
-    const last = new Map<string, number>();
-    for (const { id, x } of records) {
-      last.delete(id);
-      last.set(id, x);
+/** Takes the step in both and compares the answers. */
+async function take(given: Step, calls: Calls, model: Model): Promise<void> {
+  switch (given.do) {
+    case 'save': {
+      const { duplicates, ...result } = await calls.save(given.sent, given.restore);
+      const expected = model.save(given.sent, given.restore);
+      assert.deepEqual({ ...result, duplicates: [...duplicates].sort() }, expected);
+      return;
     }
-    for (const [id, x] of last) {
-      const known = this.records.get(id);
-      if (known?.x === x) {
-        result.unchangedCount += 1;
-        if (known.isPruned && restore === 'always') {
-          known.isPruned = false;
-          result.restored.push(id);
-        }
-        continue;
-      }
-      this.lastSeq += 1;
-      this.records.set(id, { seq: this.lastSeq, x, isUpdated: known !== undefined, isPruned: false });
-      (known === undefined ? result.added : result.updated).push(id);
+    case 'update':
+      assert.deepEqual(await calls.update(given.sent), model.update(given.sent));
+      return;
+    case 'delete':
+      assert.deepEqual(await calls.delete(...given.sent), model.delete(given.sent));
+      return;
+    case 'start':
+      assert.deepEqual(await calls.startTracking(), model.start());
+      return;
+    case 'end': {
+      const result = await calls.endTracking(given.override).catch((error: AppError) => {
+        assert.ok(error instanceof AppError);
+        return error.code;
+      });
+      assert.deepEqual(result, model.end(given.override));
+      return;
     }
-    const isTwice = (id: string) => records.filter((record) => record.id === id).length > 1;
-    return { ...result, duplicates: new Set([...last.keys()].filter(isTwice)) };
-  }
-
-  prune(until: number, limit: number) {
-    const reached = this.inOrder().filter(({ seq, isPruned }) => seq <= until && !isPruned);
-    for (const record of reached.slice(0, limit)) record.isPruned = true;
-    return { count: Math.min(limit, reached.length), hasMore: reached.length > limit };
-  }
-
-  inOrder() {
-    return [...this.records.values()].sort((a, b) => a.seq - b.seq);
-  }
-
-  listed() {
-    return [...this.records]
-      .sort(([, a], [, b]) => a.seq - b.seq)
-      .map(([id, { x, isUpdated, isPruned }]) => ({
-        id,
-        x: isPruned ? undefined : x,
-        action: isUpdated ? 'UPDATED' : 'ADDED',
-        isPruned,
-      }));
+    case 'prune': {
+      if (model.lastSeq === 0) return;
+      const until = Math.ceil(given.until * model.lastSeq);
+      const cursor = await calls.cursorOf(until);
+      assert.equal((await calls.estimate(cursor)).count, model.standingUpTo(until));
+      assert.deepEqual(await calls.prune(cursor, given.limit), model.prune(until, given.limit));
+      return;
+    }
+    case 'ignore':
+      await calls.set({ ignoreFields: given.y ? ['y'] : [] });
+      model.ignoresY = given.y;
+      return;
+    case 'empty': {
+      const { id: datasetId } = await calls.row();
+      assert.equal(await bench.db.transaction((tx) => emptyDataset(tx, datasetId)), true);
+      model.empty();
+      return;
+    }
+    case 'list':
+      await compareList(given, calls, model);
   }
 }
 
-test('any order of saves and prunes leaves what the model says, answer by answer', async () => {
+async function compareList(given: Extract<Step, { do: 'list' }>, calls: Calls, model: Model) {
+  const all = await calls.listAll({ limit: given.limit });
+  assert.deepEqual(
+    all.map(({ id: recordId, x, y, _trellis_metadata: metadata }) => ({
+      recordId,
+      x,
+      y,
+      action: metadata.last_action,
+      isDeleted: metadata.deleted_at !== null,
+      isPruned: metadata.pruned_at !== null,
+    })),
+    model.inOrder().map(([recordId, { x, y, action, isPruned }]) => ({
+      recordId,
+      x: isPruned ? undefined : x,
+      y: isPruned ? undefined : y,
+      action,
+      isDeleted: action === 'DELETED',
+      isPruned,
+    })),
+  );
+  const times = new Map(all.map((record) => [record.id, record._trellis_metadata.last_modified_at]));
+  const since =
+    given.since === undefined ? undefined : [...times.values()][Math.floor(given.since * all.length)];
+  const after =
+    given.after === undefined || model.lastSeq === 0 ? undefined : Math.ceil(given.after * model.lastSeq);
+  const filtered = await calls.listAll({
+    limit: given.limit,
+    actions: given.actions,
+    ids: given.ids,
+    modifiedAfter: since,
+    cursor: after === undefined ? undefined : await calls.cursorOf(after),
+  });
+  const expected = model
+    .inOrder()
+    .filter(
+      ([recordId, { seq, action }]) =>
+        seq > (after ?? 0) &&
+        (given.actions?.includes(action) ?? true) &&
+        (given.ids?.includes(recordId) ?? true) &&
+        (since === undefined || String(times.get(recordId)) >= since),
+    )
+    .map(([recordId]) => recordId);
+  assert.deepEqual(
+    filtered.map(({ id: recordId }) => recordId),
+    expected,
+  );
+}
+
+test('any order of all operations leaves what the model says, answer by answer', async () => {
   await fc.assert(
-    fc.asyncProperty(steps, fc.integer({ min: 1, max: 9 }), async (given, limit) => {
+    fc.asyncProperty(fc.array(step, { minLength: 15, maxLength: 30 }), limit, async (given, pageLimit) => {
       const calls = datasetCalls(bench.db, await bench.connect());
       const model = new Model();
-      for (const step of given) {
-        if (step.do === 'save') {
-          const { duplicates, ...result } = await calls.save(step.records, step.restore);
-          const { duplicates: expectedDuplicates, ...expected } = model.save(step);
-          assert.deepEqual(result, expected);
-          assert.deepEqual(new Set(duplicates), expectedDuplicates);
-        } else if (model.lastSeq > 0) {
-          const until = Math.ceil(step.until * model.lastSeq);
-          assert.deepEqual(
-            await calls.prune(await calls.cursorOf(until), step.limit),
-            model.prune(until, step.limit),
-          );
-        }
-      }
-      const listed = (await calls.listAll({ limit })).map(({ id, x, _trellis_metadata: metadata }) => ({
-        id,
-        x,
-        action: metadata.last_action,
-        isPruned: metadata.pruned_at !== null,
-      }));
-      assert.deepEqual(listed, model.listed());
-      if (model.lastSeq === 0) return;
-      const { records, deleted, pruned, payload_bytes } = await calls.row();
+      await calls.set({ massDeleteNumber: model.massDeleteNumber });
+      for (const next of given) await take(next, calls, model);
+      await compareList({ do: 'list', limit: pageLimit }, calls, model);
+      const { last_seq, records, deleted, pruned, payload_bytes } = await calls.row();
+      assert.equal(last_seq, model.lastSeq);
       assert.deepEqual({ records, deleted, pruned, payload_bytes }, await calls.recount());
     }),
-    { numRuns: 40 },
+    { numRuns: runs },
   );
 });

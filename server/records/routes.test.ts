@@ -162,6 +162,13 @@ test('a call without the headers of a connection, or for an unknown one, is refu
   const routes: [string, string, unknown?][] = [
     ['GET', '/records?model=A'],
     ['POST', '/records', { model: 'A', records: [] }],
+    ['PATCH', '/records', { model: 'A', records: [] }],
+    ['POST', '/records/delete', { model: 'A', ids: [] }],
+    ['POST', '/records/track-deletes/start', { model: 'A' }],
+    ['POST', '/records/track-deletes/end', { model: 'A' }],
+    ['GET', '/records/datasets'],
+    ['PATCH', '/records/datasets', { model: 'A' }],
+    ['POST', '/records/prune/estimate', { model: 'A', until_cursor: 'x' }],
     ['PATCH', '/records/prune', { model: 'A', until_cursor: 'x' }],
   ];
   for (const [method, path, body] of routes) {

@@ -1,29 +1,39 @@
+import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Brand } from '../brand.ts';
-import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
+import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
-import type { Caller } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
 import type { JsonValue } from './canonical.ts';
 import { maxRecords } from './check.ts';
+import { consumerRoutes } from './consumer-routes.ts';
+import { datasetRoutes } from './dataset-routes.ts';
+import { exportRoutes } from './export-routes.ts';
 import {
   actionsInput,
   connectionHeaders,
   datasetInput,
   idsInput,
+  ignoreFieldsInput,
   pageLimitInput,
+  placeOf,
   timeInput,
 } from './input.ts';
 import { listRecords } from './list.ts';
+import { defaultRestore } from './policy.ts';
 import { pruneRecords } from './prune.ts';
+import { removerOf } from './receipt.ts';
+import { retentionRoutes } from './retention-routes.ts';
 import { saveRecords } from './save.ts';
 import { pageToWire, pageWire, saveToWire, saveWire } from './wire.ts';
+import { writeRoutes } from './write-routes.ts';
 
 /**
  * The cache of synced records, per connection, model and variant.
  *
- * Owns: the tables dataset, record, payload and prune, and what their invariants promise: positions in commit order
- * (`dataset.ts`, `save.ts`), cursors (`cursor.ts`), pages (`list.ts`), pruning (`prune.ts`). Does not own: whose
+ * Owns: the tables dataset, record, payload, prune and tracked, and what their invariants promise: positions in commit
+ * order (`dataset.ts`, `changes.ts`), cursors (`cursor.ts`), pages (`list.ts`), pruning (`prune.ts`), tombstones
+ * (`tombstones.ts`, `track-deletes.ts`). Does not own: whose
  * records they are (`connections/`), nor what fetches them.
  */
 type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'> };
@@ -33,15 +43,11 @@ const maxSaveBytes = 32 * 1024 * 1024;
 
 /** Save, list and prune. */
 export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
-  const connectionOf = (
-    caller: Caller,
-    headers: z.output<typeof connectionHeaders>,
-  ): Promise<LiveConnection> =>
-    connections.get({
-      environmentId: caller.environmentId,
-      integrationKey: headers['provider-config-key'],
-      connectionId: headers['connection-id'],
-    });
+  exportRoutes(app, { db, brand, connections });
+  consumerRoutes(app, { db, connections });
+  retentionRoutes(app, { db });
+  writeRoutes(app, { db, brand, connections });
+  datasetRoutes(app, { db, connections });
 
   app.post(
     '/records',
@@ -52,19 +58,23 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
         summary: 'Save records',
         description:
           'New and deleted records are added, changed ones updated, equal ones left alone; a pruned record that is ' +
-          'saved again gets its payload back. One bad record refuses the call and is named by its index.',
+          'saved again gets its payload back. One bad record refuses the call and is named by its index. ' +
+          '`ignore_fields` stands in place of the ones of the dataset.',
         headers: connectionHeaders,
         body: z.strictObject({
           ...datasetInput,
           records: z.array(z.unknown()).max(maxRecords),
-          restore: z.enum(['always', 'on_change']).default('always'),
+          ignore_fields: ignoreFieldsInput.optional(),
+          changed_fields: z.boolean().default(false),
+          restore: z.enum(['always', 'on_change']).optional(),
         }),
         response: { 200: saveWire },
       },
     },
     async ({ body, headers, caller }) => {
-      const connection = await connectionOf(caller, headers);
-      const { model, variant, restore } = body;
+      const connection = await connections.get(placeOf(caller, headers));
+      const { model, variant } = body;
+      const restore = body.restore ?? (await defaultRestore(db, connection));
       const saved = await saveRecords(db, {
         connection,
         model,
@@ -72,6 +82,8 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
         records: body.records as JsonValue[],
         metadataKey: brand.metadataKey,
         restore,
+        ignoreFields: body.ignore_fields,
+        withChangedFields: body.changed_fields,
       });
       return saveToWire(saved);
     },
@@ -99,7 +111,7 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
       },
     },
     async ({ query, headers, caller }, reply) => {
-      const connection = await connectionOf(caller, headers);
+      const connection = await connections.get(placeOf(caller, headers));
       const { model, variant, cursor, limit, filter, ids, modified_after } = query;
       const page = await listRecords(db, {
         connection,
@@ -111,11 +123,9 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
         ids,
         modifiedAfter: modified_after,
       });
-      // JSON already: bytes pass the serializer by.
-      const bytes: unknown = pageToWire(page, brand);
-      return reply
-        .type('application/json; charset=utf-8')
-        .send(bytes as z.input<ReturnType<typeof pageWire>>);
+      // JSON already: a stream passes the serializer by.
+      const json: unknown = Readable.from(pageToWire(page, brand), { objectMode: true, highWaterMark: 1 });
+      return reply.type('application/json; charset=utf-8').send(json as z.input<ReturnType<typeof pageWire>>);
     },
   );
 
@@ -139,7 +149,7 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
       },
     },
     async ({ body, headers, caller }) => {
-      const connection = await connectionOf(caller, headers);
+      const connection = await connections.get(placeOf(caller, headers));
       const { model, variant, until_cursor, limit } = body;
       const { count, hasMore } = await pruneRecords(db, {
         connection: connection.id,
@@ -147,6 +157,7 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
         variant,
         untilCursor: until_cursor,
         limit,
+        by: removerOf(caller, connection),
       });
       return { count, has_more: hasMore };
     },

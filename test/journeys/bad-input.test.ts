@@ -38,6 +38,7 @@ const wrong: Record<string, unknown[]> = {
   boolean: ['true', 1, {}, null],
   array: ['x', 1, {}, null],
   object: ['x', 1, [], null],
+  null: ['x', '1', 'true', '', 1, 1.5, -1, true, {}, []],
 };
 
 const withBody = Object.entries(scenarios).filter(([name]) => /^(POST|PUT|PATCH) /.test(name));
@@ -45,9 +46,14 @@ const operationOf = (name: string): Operation => {
   const [method = '', path = ''] = name.split(' ');
   return documented[path]?.[method.toLowerCase()] ?? documented[`${path}/`]?.[method.toLowerCase()] ?? {};
 };
-const kindOf = ({ type, anyOf, oneOf }: Schema): string | undefined =>
-  type ??
-  (anyOf || oneOf ? (oneOf?.every((one) => one.type === 'object') ? 'object' : undefined) : undefined);
+/** What fits none of a field's alternatives. */
+const wrongFor = (field: Schema): unknown[] => {
+  const [first = [], ...others] = kindsOf(field).map((kind) => wrong[kind] ?? []);
+  const keyed = others.map((values) => new Set(values.map((value) => JSON.stringify(value))));
+  return first.filter((value) => keyed.every((values) => values.has(JSON.stringify(value))));
+};
+const kindsOf = ({ type, anyOf, oneOf }: Schema): string[] =>
+  type !== undefined ? [type] : [...new Set((anyOf ?? oneOf ?? []).flatMap(kindsOf))];
 
 type Errors = { errors?: { path: string[]; message: string }[]; message: string };
 const errorOf = (body: Record<string, unknown>) => body.error as Errors;
@@ -62,7 +68,9 @@ for (const [name, { request }] of withBody) {
       return;
     }
     for (const [field, sub] of Object.entries(schema.properties ?? {})) {
-      for (const value of wrong[kindOf(sub) ?? ''] ?? []) {
+      const values = wrongFor(sub);
+      assert.ok(values.length > 0, `no wrong value is known for ${field}`);
+      for (const value of values) {
         const answer = await trellis.call(method, path, {
           ...options,
           body: { ...(body as object), [field]: value },
@@ -139,6 +147,8 @@ test('each query parameter and header that does not fit is named', async () => {
     ['/events?after=x', 'invalid_query_params', 'after'],
     ['/events?limit=1001', 'invalid_query_params', 'limit'],
     ['/integrations/%00', 'invalid_uri_params', 'key'],
+    ['/connections?search=%00', 'invalid_query_params', 'search'],
+    ['/connections?endUserId=%00', 'invalid_query_params', 'endUserId'],
   ];
   for (const [path, code, field] of cases) {
     const answer = await trellis.call('GET', path, { headers });
@@ -159,6 +169,40 @@ test('each query parameter and header that does not fit is named', async () => {
       answer.text,
     );
   }
+});
+
+test('no text that the database cannot hold, and no depth, is more than a 4xx', async () => {
+  const texts = ['a\u0000b', 'a\ud800b'];
+  for (const text of texts) {
+    const answers = [
+      await trellis.call('POST', '/connect/sessions', { body: { end_user: { id: text } } }),
+      await trellis.call('POST', '/integrations', {
+        body: {
+          provider: 'google-sheet',
+          unique_key: 'x',
+          display_name: text,
+          credentials: { type: 'TEST' },
+        },
+      }),
+      await trellis.call('PATCH', '/integrations/google-sheet', { body: { custom: { a: text } } }),
+      await trellis.call('GET', `/connections?tags[a]=${encodeURIComponent('a\0')}`),
+      await trellis.call('GET', '/connections?integrationId=%00'),
+    ];
+    for (const answer of answers) assert.equal(answer.status, 400, answer.text);
+  }
+  for (const path of [
+    '/oauth/connect/%00?connect_session_token=x',
+    '/connect/?session_token=x&integration=%00',
+  ]) {
+    const answer = await trellis.call('GET', path, { key: undefined });
+    assert.ok(answer.status >= 400 && answer.status < 500, `${path}: ${answer.status}`);
+  }
+  const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+  const credentials = `{"type":"OAUTH2","access_token":"x","raw":{"a":${deep}}}`;
+  const refused = await trellis.call('POST', '/connections', {
+    body: `{"provider_config_key":"google-sheet","credentials":${credentials}}`,
+  });
+  assert.equal(refused.status, 400);
 });
 
 test('nothing that was refused has changed anything', async () => {

@@ -121,10 +121,72 @@ export const scenarios: Record<string, Scenario> = {
     foreign: 400,
   },
   'GET /records': { request: ofConnection('/records?model=M'), right: 200, foreign: 400 },
+  'PATCH /records': {
+    request: ofConnection('/records', () => ({ model: 'M', records: [{ id: 'x', more: 1 }] })),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /records/track-deletes/start': {
+    request: ofConnection('/records/track-deletes/start', () => ({ model: 'Tracked' })),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /records/track-deletes/end': {
+    request: ofConnection('/records/track-deletes/end', () => ({ model: 'Tracked' })),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /records/delete': {
+    request: ofConnection('/records/delete', () => ({ model: 'M', ids: ['none'] })),
+    right: 200,
+    foreign: 400,
+  },
+  'GET /records/datasets': { request: ofConnection('/records/datasets'), right: 200, foreign: 400 },
+  'PATCH /records/datasets': {
+    request: ofConnection('/records/datasets', () => ({ model: 'M', ignore_fields: ['fetched_at'] })),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /records/prune/estimate': {
+    request: ofConnection('/records/prune/estimate', ({ cursor }) => ({ model: 'M', until_cursor: cursor })),
+    right: 200,
+    foreign: 400,
+  },
   'PATCH /records/prune': {
     request: ofConnection('/records/prune', ({ cursor }) => ({ model: 'M', until_cursor: cursor })),
     right: 200,
     foreign: 400,
+  },
+  'GET /records/export': { request: ofConnection('/records/export?model=M'), right: 200, foreign: 400 },
+  'GET /records/consumers': { request: ofConnection('/records/consumers'), right: 200, foreign: 400 },
+  'PUT /records/consumers/{name}': {
+    request: ofConnection('/records/consumers/billing', ({ cursor }) => ({ model: 'M', cursor })),
+    right: 200,
+    foreign: 400,
+  },
+  'GET /records/consumers/{name}': {
+    request: ofConnection('/records/consumers/billing?model=M'),
+    right: 200,
+    foreign: 400,
+  },
+  'DELETE /records/consumers/{name}': {
+    request: ofConnection('/records/consumers/billing?model=M'),
+    right: 200,
+    foreign: 400,
+  },
+  'PUT /records/retention': {
+    request: ofConnection('/records/retention', () => ({
+      provider_config_key: 'dev-only',
+      prune_after_days: 30,
+    })),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /records/retention': { request: ofConnection('/records/retention'), right: 200, foreign: 200 },
+  'DELETE /records/retention': {
+    request: ofConnection('/records/retention?provider_config_key=dev-only'),
+    right: 200,
+    foreign: 404,
   },
   'GET /events': { request: ofConnection('/events'), right: 200, foreign: 200 },
   // Not in the OpenAPI document: the provider's own paths.

@@ -89,6 +89,13 @@ export function atDatabase(target: DbTarget, database: string): DbTarget {
   return { url: url.href };
 }
 
+/** A target as the DATABASE_URL of another process. */
+export function urlOf(target: DbTarget): string {
+  if ('url' in target) return target.url;
+  const { host, port, user, database } = target;
+  return `postgres://${user}@localhost/${database}?${new URLSearchParams({ host, port: String(port) })}`;
+}
+
 function findServer(): Promise<TestServer> {
   const handed = process.env[handedOver];
   if (handed) return Promise.resolve(JSON.parse(handed) as TestServer);

@@ -5,9 +5,14 @@ import { brandNames } from '../../server/brand.ts';
 import type { Db } from '../../server/db/pool.ts';
 import type { JsonValue } from '../../server/records/canonical.ts';
 import { cursorWriter } from '../../server/records/cursor.ts';
+import { deleteRecords } from '../../server/records/delete.ts';
+import { estimatePrune } from '../../server/records/estimate.ts';
 import { type ListRequest, listRecords } from '../../server/records/list.ts';
 import { pruneRecords } from '../../server/records/prune.ts';
 import { type RecordOwner, type SaveRequest, saveRecords } from '../../server/records/save.ts';
+import { type DatasetSettings, setDatasetSettings } from '../../server/records/settings.ts';
+import { endTracking, startTracking } from '../../server/records/track-deletes.ts';
+import { updateRecords } from '../../server/records/update.ts';
 import { pageToWire } from '../../server/records/wire.ts';
 import { DataKey } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
@@ -70,9 +75,18 @@ export function datasetCalls(
   const calls = {
     save: (records: JsonValue[], restore: SaveRequest['restore'] = 'always') =>
       saveRecords(db, { connection, model, variant, records, metadataKey, restore }),
+    /** A save that says what counts as a change. */
+    saveBy: (records: JsonValue[], by: Pick<SaveRequest, 'ignoreFields' | 'withChangedFields'>) =>
+      saveRecords(db, { connection, model, variant, records, metadataKey, restore: 'always', ...by }),
+    update: (records: JsonValue[]) => updateRecords(db, { connection, model, variant, records, metadataKey }),
+    delete: (...ids: string[]) => deleteRecords(db, { ...name, ids }),
+    set: (settings: DatasetSettings) => setDatasetSettings(db, name, settings),
+    startTracking: () => startTracking(db, name),
+    endTracking: (override: 'none' | 'mass_delete' = 'none') => endTracking(db, { ...name, override }),
+    estimate: (untilCursor: string) => estimatePrune(db, { ...name, untilCursor }),
     async list(request: Partial<ListRequest> = {}): Promise<WirePage> {
       const page = await listRecords(db, { connection, model, variant, limit: 100, ...request });
-      return JSON.parse(pageToWire(page, brand).toString('utf8'));
+      return JSON.parse(Buffer.concat([...pageToWire(page, brand)]).toString('utf8'));
     },
     /** Every record, page by page. */
     async listAll(request: Partial<ListRequest> = {}): Promise<WireRecord[]> {
@@ -85,7 +99,13 @@ export function datasetCalls(
       } while (cursor !== undefined);
       return all;
     },
-    prune: (untilCursor: string, limit = 1000) => pruneRecords(db, { ...name, untilCursor, limit }),
+    prune: (untilCursor: string, limit = 1000) =>
+      pruneRecords(db, {
+        ...name,
+        untilCursor,
+        limit,
+        by: { environmentId: undefined, actor: 'test', target: 'test' },
+      }),
     async cursorOf(seq: number): Promise<string> {
       return cursorWriter((await calls.row()).id)(seq);
     },

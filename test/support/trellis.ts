@@ -66,6 +66,7 @@ export async function openTrellis(env: Record<string, string> = {}): Promise<Tes
       vault,
       catalog: loadCatalog(providersDirectory),
       outbound,
+      afterConnectionDeleted: () => {},
       testClient: isSandboxOn ? { ...sandbox.client, url: sandbox.url } : undefined,
     });
     await app.listen({ host: config.host, port });

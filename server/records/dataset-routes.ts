@@ -1,0 +1,122 @@
+import { z } from 'zod';
+import type { ConnectionReader } from '../connections/reader.ts';
+import type { Db } from '../db/pool.ts';
+import type { App } from '../http/server.ts';
+import { type DatasetView, listDatasets } from './datasets.ts';
+import { estimatePrune } from './estimate.ts';
+import { connectionHeaders, datasetInput, ignoreFieldsInput, placeOf } from './input.ts';
+import { setDatasetSettings } from './settings.ts';
+import { spellTime } from './wire.ts';
+
+type Deps = { db: Db; connections: Pick<ConnectionReader, 'get'> };
+
+const datasetWire = z.object({
+  model: z.string(),
+  variant: z.string(),
+  records: z.number(),
+  deleted: z.number(),
+  pruned: z.number(),
+  payload_bytes: z.number(),
+  first_cursor: z.string().nullable(),
+  last_cursor: z.string().nullable(),
+  last_modified_at: z.string().nullable(),
+  ignore_fields: z.array(z.string()),
+  mass_delete: z.object({ share: z.number(), number: z.number() }),
+  delete_tracking: z.enum(['open', 'held']).nullable(),
+});
+
+/** What a connection's datasets hold, how they are compared and guarded, and what a prune would remove. */
+export function datasetRoutes(app: App, { db, connections }: Deps): void {
+  app.get(
+    '/records/datasets',
+    {
+      config: { access: { by: 'key', scope: 'records:read' } },
+      schema: {
+        summary: 'Datasets of a connection',
+        headers: connectionHeaders,
+        response: { 200: z.object({ datasets: z.array(datasetWire) }) },
+      },
+    },
+    async ({ headers, caller }) => {
+      const { id } = await connections.get(placeOf(caller, headers));
+      return { datasets: (await listDatasets(db, id)).map(toWire) };
+    },
+  );
+
+  app.patch(
+    '/records/datasets',
+    {
+      config: { access: { by: 'key', scope: 'records:write' } },
+      schema: {
+        summary: 'Change the settings of a dataset',
+        description:
+          'What is absent stays as it is. `ignore_fields`: fields at the top level of a record that do not make it a ' +
+          'changed one. `mass_delete`: delete tracking that would delete more than this share of the records and more ' +
+          'than this number is held.',
+        headers: connectionHeaders,
+        body: z.strictObject({
+          ...datasetInput,
+          ignore_fields: ignoreFieldsInput.optional(),
+          mass_delete: z
+            .strictObject({
+              share: z.number().min(0).max(1).optional(),
+              number: z.number().int().min(0).optional(),
+            })
+            .optional(),
+        }),
+        response: { 200: datasetWire },
+      },
+    },
+    async ({ body, headers, caller }) => {
+      const connection = (await connections.get(placeOf(caller, headers))).id;
+      const { model, variant, ignore_fields, mass_delete } = body;
+      const dataset = await setDatasetSettings(
+        db,
+        { connection, model, variant },
+        {
+          ignoreFields: ignore_fields,
+          massDeleteShare: mass_delete?.share,
+          massDeleteNumber: mass_delete?.number,
+        },
+      );
+      return toWire(dataset);
+    },
+  );
+
+  app.post(
+    '/records/prune/estimate',
+    {
+      config: { access: { by: 'key', scope: 'records:prune' } },
+      schema: {
+        summary: 'Tell what a prune would remove',
+        description: 'Payloads up to and including the cursor, and their sealed bytes. Changes nothing.',
+        headers: connectionHeaders,
+        body: z.strictObject({ ...datasetInput, until_cursor: z.string().min(1) }),
+        response: { 200: z.object({ count: z.number(), bytes: z.number() }) },
+      },
+    },
+    async ({ body, headers, caller }) => {
+      const connection = (await connections.get(placeOf(caller, headers))).id;
+      const { model, variant, until_cursor } = body;
+      return estimatePrune(db, { connection, model, variant, untilCursor: until_cursor });
+    },
+  );
+}
+
+function toWire(dataset: DatasetView): z.input<typeof datasetWire> {
+  const { lastModifiedAt, isTracking, heldAt } = dataset;
+  return {
+    model: dataset.model,
+    variant: dataset.variant,
+    records: dataset.records,
+    deleted: dataset.deleted,
+    pruned: dataset.pruned,
+    payload_bytes: dataset.payloadBytes,
+    first_cursor: dataset.firstCursor ?? null,
+    last_cursor: dataset.lastCursor ?? null,
+    last_modified_at: lastModifiedAt === null ? null : spellTime(lastModifiedAt),
+    ignore_fields: dataset.ignoreFields,
+    mass_delete: { share: dataset.massDeleteShare, number: dataset.massDeleteNumber },
+    delete_tracking: heldAt !== null ? 'held' : isTracking ? 'open' : null,
+  };
+}

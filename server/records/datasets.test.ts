@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
+import { destroyConnection } from '../connections/store.ts';
+import { AppError } from '../errors.ts';
+import { listDatasets } from './datasets.ts';
+import { emptyDataset } from './empty.ts';
+
+let bench: RecordBench;
+before(async () => {
+  bench = await openRecordBench();
+});
+after(() => bench.end());
+
+const isInvalidCursor = (error: unknown) => error instanceof AppError && error.code === 'invalid_cursor';
+
+test('datasets are listed with exact counts and the cursors of their first and last record', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await datasetCalls(bench.db, connection, { variant: 'other' }).save(rows(1, 1));
+  await datasetCalls(bench.db, connection, { model: 'Account' }).set({ ignoreFields: ['b', 'a', 'b'] });
+  await datasetCalls(bench.db, await bench.connect()).save(rows(1, 1));
+  await calls.save(rows(1, 5));
+  await calls.save(rows(1, 1, 'changed'));
+  await calls.delete('r2');
+  await calls.prune(await calls.cursorOf(4));
+  await calls.startTracking();
+  const [account, base, other] = await listDatasets(bench.db, connection.id);
+  assert.ok(account && base && other);
+  assert.deepEqual(
+    [account.model, base.model, base.variant, other.variant],
+    ['Account', 'Row', 'base', 'other'],
+  );
+  const all = await calls.listAll();
+  const { payload_bytes } = await calls.recount();
+  const { lastModifiedAt, ...rest } = base;
+  assert.deepEqual(rest, {
+    model: 'Row',
+    variant: 'base',
+    records: 4,
+    deleted: 1,
+    pruned: 2,
+    payloadBytes: payload_bytes,
+    firstCursor: all[0]?._trellis_metadata.cursor,
+    lastCursor: all.at(-1)?._trellis_metadata.cursor,
+    ignoreFields: [],
+    massDeleteShare: 0.5,
+    massDeleteNumber: 100,
+    isTracking: true,
+    heldAt: null,
+  });
+  assert.equal(
+    all.at(-1)?._trellis_metadata.last_modified_at,
+    `${lastModifiedAt?.slice(0, 10)}T${lastModifiedAt?.slice(11, 19)}.${lastModifiedAt?.slice(20).padEnd(6, '0')}+00:00`,
+  );
+  const { firstCursor, lastCursor, ...empty } = account;
+  assert.deepEqual([firstCursor, lastCursor, empty.lastModifiedAt], [undefined, undefined, null]);
+  assert.deepEqual(empty.ignoreFields, ['a', 'b']);
+});
+
+test('a setting that is not named stays as it is', async () => {
+  const calls = datasetCalls(bench.db, await bench.connect());
+  await calls.set({ ignoreFields: ['a'], massDeleteShare: 0.25, massDeleteNumber: 7 });
+  await calls.set({ massDeleteNumber: 0 });
+  const view = await calls.set({});
+  assert.deepEqual([view.ignoreFields, view.massDeleteShare, view.massDeleteNumber], [['a'], 0.25, 0]);
+  assert.deepEqual((await calls.set({ ignoreFields: [] })).ignoreFields, []);
+});
+
+test('a connection that is deleted takes no settings and opens no tracking', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await calls.save(rows(1, 1));
+  await bench.db.transaction((tx) => destroyConnection(tx, connection.id));
+  for (const call of [() => calls.set({}), () => calls.startTracking(), () => calls.endTracking()]) {
+    await assert.rejects(call, (error) => error instanceof AppError && error.code === 'unknown_connection');
+  }
+});
+
+test('an estimate is what the prune then removes, on either side of the middle, and changes nothing', async () => {
+  const calls = datasetCalls(bench.db, await bench.connect());
+  await calls.save(rows(1, 30, 'x'.repeat(40)));
+  await calls.save(rows(5, 9, 'changed'));
+  await calls.delete('r11', 'r6');
+  const last = (await calls.row()).last_seq;
+  for (const until of [1, 3, 12, 20, 33, last]) {
+    const cursor = await calls.cursorOf(until);
+    const before = await calls.row();
+    const estimate = await calls.estimate(cursor);
+    assert.deepEqual(await calls.row(), before);
+    const { count } = await calls.prune(cursor, 10_000);
+    const after = await calls.row();
+    assert.deepEqual(estimate, { count, bytes: before.payload_bytes - after.payload_bytes }, String(until));
+    assert.deepEqual(await calls.estimate(cursor), { count: 0, bytes: 0 });
+    if (until === 12) await calls.save(rows(1, 2, 'x'.repeat(40)));
+  }
+});
+
+test('an estimate refuses the cursors that a prune refuses', async () => {
+  const calls = datasetCalls(bench.db, await bench.connect());
+  await assert.rejects(calls.estimate('nonsense'), isInvalidCursor);
+  await calls.save(rows(1, 2));
+  await assert.rejects(calls.estimate('nonsense'), isInvalidCursor);
+  await assert.rejects(calls.estimate(await calls.cursorOf(3)), isInvalidCursor);
+});
+
+test('an emptied dataset keeps its last position, its settings and good cursors, and tells of it', async () => {
+  const calls = datasetCalls(bench.db, await bench.connect());
+  await calls.set({ ignoreFields: ['text'] });
+  await calls.save(rows(1, 6));
+  await calls.delete('r1');
+  await calls.prune(await calls.cursorOf(3));
+  await calls.startTracking();
+  await calls.save(rows(2, 2));
+  const { id } = await calls.row();
+  const cursor = await calls.cursorOf(7);
+  await bench.db.transaction((tx) => emptyDataset(tx, id));
+  assert.deepEqual(await calls.row(), {
+    id,
+    last_seq: 7,
+    prune_floor: 7,
+    records: 0,
+    deleted: 0,
+    pruned: 0,
+    payload_bytes: 0,
+  });
+  assert.deepEqual((await calls.list()).records, []);
+  for (const table of ['record', 'payload', 'prune', 'tracked']) {
+    assert.deepEqual(await bench.db.query(`select 1 from ${table} where dataset_id = $1`, [id]), [], table);
+  }
+  const [event] = await bench.db.query<{ data: Record<string, unknown> }>(
+    `select data from event where type = 'records.dataset_emptied'`,
+  );
+  const { connection_id, ...data } = event?.data ?? {};
+  assert.equal(typeof connection_id, 'string');
+  assert.deepEqual(data, {
+    provider_config_key: 'sheets',
+    model: 'Row',
+    variant: 'base',
+    records: 5,
+    deleted: 1,
+  });
+  assert.deepEqual(await calls.prune(cursor), { count: 0, hasMore: false });
+  assert.deepEqual((await calls.save(rows(2, 3))).added, ['r2', 'r3']);
+  assert.deepEqual(
+    (await calls.list({ cursor })).records.map(({ id: recordId }) => recordId),
+    ['r2', 'r3'],
+  );
+  assert.deepEqual(await calls.prune(await calls.cursorOf(9)), { count: 2, hasMore: false });
+  await assert.rejects(
+    calls.endTracking(),
+    (error) => error instanceof AppError && error.code === 'no_delete_tracking',
+  );
+  assert.equal(await bench.db.transaction((tx) => emptyDataset(tx, -1)), false);
+});

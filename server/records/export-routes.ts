@@ -1,0 +1,57 @@
+import { Readable } from 'node:stream';
+import { z } from 'zod';
+import type { Brand } from '../brand.ts';
+import type { ConnectionReader } from '../connections/reader.ts';
+import type { Db } from '../db/pool.ts';
+import type { App } from '../http/server.ts';
+import { exportRecords } from './export.ts';
+import { connectionHeaders, datasetInput } from './input.ts';
+
+/** A whole dataset as a stream. */
+export function exportRoutes(
+  app: App,
+  { db, brand, connections }: { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'> },
+): void {
+  app.get(
+    '/records/export',
+    {
+      config: { access: { by: 'key', scope: 'records:read' } },
+      schema: {
+        summary: 'Export records as NDJSON',
+        description:
+          'One record a line, in the order of their latest changes, as in a list. The last line is ' +
+          `\`{"${brand.exportKey}": {"count", "next_cursor"}}\`; without it the export was cut off.`,
+        headers: connectionHeaders,
+        querystring: z.strictObject({ ...datasetInput, cursor: z.string().min(1).max(1000).optional() }),
+        produces: ['application/x-ndjson'],
+      },
+    },
+    async ({ query, headers, caller }, reply) => {
+      const lines = exportRecords(db, {
+        connection: () =>
+          connections.get({
+            environmentId: caller.environmentId,
+            integrationKey: headers['provider-config-key'],
+            connectionId: headers['connection-id'],
+          }),
+        model: query.model,
+        variant: query.variant,
+        cursor: query.cursor,
+        brand,
+      });
+      // What is wrong with the request shows at the first page, before anything was answered.
+      const opening = await lines.next();
+      // One page waits for the socket at most; the next is read when that has gone.
+      const stream = Readable.from(withFirst(opening, lines), { objectMode: true, highWaterMark: 1 });
+      return reply.type('application/x-ndjson').send(stream);
+    },
+  );
+}
+
+async function* withFirst(
+  opening: IteratorResult<Buffer, void>,
+  rest: AsyncGenerator<Buffer, void, undefined>,
+): AsyncGenerator<Buffer, void, undefined> {
+  if (!opening.done) yield opening.value;
+  yield* rest;
+}

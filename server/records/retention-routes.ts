@@ -1,0 +1,110 @@
+import { z } from 'zod';
+import { actorOf, writeAudit } from '../activity/audit.ts';
+import type { Db } from '../db/pool.ts';
+import { AppError, fieldError } from '../errors.ts';
+import type { Caller } from '../http/caller.ts';
+import type { App } from '../http/server.ts';
+import { integrationKey } from '../integrations/wire.ts';
+import { listPolicies, type PlacedPolicy, removePolicy, setPolicy } from './policy.ts';
+
+/** A hundred years: longer than anything here lives. */
+const days = z.number().int().min(1).max(36_500).nullable();
+
+const policyWire = z.object({
+  provider_config_key: z.string().nullable(),
+  prune_after_days: days,
+  remove_tombstones_after_days: days,
+  wait_for_consumers: z.boolean(),
+  updated_at: z.string(),
+});
+
+/** Policies by which records are let go by age. */
+export function retentionRoutes(app: App, { db }: { db: Db }): void {
+  app.get(
+    '/records/retention',
+    {
+      config: { access: { by: 'key', scope: 'environment:read' } },
+      schema: {
+        summary: 'Retention policies of the environment and its integrations',
+        response: { 200: z.object({ policies: z.array(policyWire) }) },
+      },
+    },
+    async ({ caller }) => ({ policies: (await listPolicies(db, caller.environmentId)).map(toWire) }),
+  );
+
+  app.put(
+    '/records/retention',
+    {
+      config: { access: { by: 'key', scope: 'environment:write' } },
+      schema: {
+        summary: 'Set a retention policy',
+        description:
+          'Of one integration, or without `provider_config_key` of all integrations that have none of their own. ' +
+          'Ages count from `last_modified_at`.',
+        body: z.strictObject({
+          provider_config_key: integrationKey.optional(),
+          prune_after_days: days.default(null),
+          remove_tombstones_after_days: days.default(null),
+          wait_for_consumers: z.boolean().default(true),
+        }),
+        response: { 200: policyWire },
+      },
+    },
+    async ({ body, caller }) => {
+      const { provider_config_key: key, ...wanted } = body;
+      if (wanted.prune_after_days === null && wanted.remove_tombstones_after_days === null) {
+        throw fieldError('invalid_body', ['prune_after_days'], 'A policy names at least one number of days.');
+      }
+      const at = { environmentId: caller.environmentId, integrationKey: key };
+      return db.transaction(async (tx) => {
+        await setPolicy(tx, at, {
+          pruneAfterDays: wanted.prune_after_days ?? undefined,
+          removeTombstonesAfterDays: wanted.remove_tombstones_after_days ?? undefined,
+          waitForConsumers: wanted.wait_for_consumers,
+        });
+        await writeAudit(tx, { ...entryOf(caller, key), action: 'retention.set', details: wanted });
+        const policies = await listPolicies(tx, caller.environmentId);
+        return toWire(policies.find(({ integrationKey }) => integrationKey === key) as PlacedPolicy);
+      });
+    },
+  );
+
+  app.delete(
+    '/records/retention',
+    {
+      config: { access: { by: 'key', scope: 'environment:write' } },
+      schema: {
+        summary: 'Remove a retention policy',
+        description: 'From now on nothing goes by age there. What is gone stays gone.',
+        querystring: z.strictObject({ provider_config_key: integrationKey.optional() }),
+        response: { 200: z.object({ success: z.literal(true) }) },
+      },
+    },
+    async ({ query: { provider_config_key: key }, caller }) => {
+      await db.transaction(async (tx) => {
+        const at = { environmentId: caller.environmentId, integrationKey: key };
+        if (!(await removePolicy(tx, at))) throw new AppError('not_found', 'There is no such policy.');
+        await writeAudit(tx, { ...entryOf(caller, key), action: 'retention.removed' });
+      });
+      return { success: true as const };
+    },
+  );
+}
+
+function entryOf(caller: Caller, key: string | undefined) {
+  return {
+    environmentId: caller.environmentId,
+    actor: actorOf(caller),
+    target: key ?? `environment ${caller.environment}`,
+  };
+}
+
+function toWire(policy: PlacedPolicy): z.input<typeof policyWire> {
+  return {
+    provider_config_key: policy.integrationKey ?? null,
+    prune_after_days: policy.pruneAfterDays ?? null,
+    remove_tombstones_after_days: policy.removeTombstonesAfterDays ?? null,
+    wait_for_consumers: policy.waitForConsumers,
+    updated_at: policy.updatedAt.toISOString(),
+  };
+}

@@ -1,0 +1,162 @@
+import { holdConnection } from '../connections/store.ts';
+import type { Db, Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import type { DataKey } from '../vault.ts';
+import type { JsonValue } from './canonical.ts';
+import { type Change, writeChanges } from './changes.ts';
+import { type CheckedPart, type CheckedRecord, checkParts, refuseLarge } from './check.ts';
+import { type Dataset, findDatasetForReading, lockDataset } from './dataset.ts';
+import { type IgnoredFields, ignoredFields } from './ignore.ts';
+import { merge } from './merge.ts';
+import { findPruned } from './payloads.ts';
+import type { RecordOwner } from './save.ts';
+import { type SealedRecord, sealRecords } from './seal.ts';
+import { findStored, readStored, type Stored } from './stored.ts';
+import { noteSeen } from './track-deletes.ts';
+
+export type UpdateRequest = {
+  connection: RecordOwner;
+  model: string;
+  variant: string;
+  /** Each with its id and the fields to lay over what is stored. */
+  records: readonly JsonValue[];
+  /** Dropped from each record: it is ours. */
+  metadataKey: string;
+};
+
+export type UpdateResult = {
+  updatedCount: number;
+  unchangedCount: number;
+  /** Ids that no record has. */
+  missing: string[];
+  /** Ids of deleted records, which were left alone. */
+  deleted: string[];
+  /** Ids of pruned records, which have nothing to lay a part over and were left alone. */
+  pruned: string[];
+};
+
+/** Stored bytes that are merged, sealed and written at a time. */
+const groupBytes = 16 * 1024 * 1024;
+
+/**
+ * Lays parts over stored records: objects are merged at every depth, everything else is replaced, arrays too; several
+ * parts for one id are laid in the order sent. A record that changes takes the next position of the dataset; one that
+ * comes out equal, or differs in ignored fields alone, is not written. All of it or nothing.
+ *
+ * Merging and sealing happen before the dataset is locked; under the lock only what has moved until then is merged
+ * again, and what lies beyond 16 MB. Throws `invalid_record` for what cannot be stored, also where a record outgrows
+ * 8 MB by it, and `unknown_connection` where the connection was deleted meanwhile.
+ */
+export async function updateRecords(db: Db, request: UpdateRequest): Promise<UpdateResult> {
+  const { connection, model, variant } = request;
+  const parts = partsById(checkParts(request.records, request.metadataKey));
+  const ids = [...parts.keys()];
+  const early = await db.transaction(async (tx) => {
+    const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
+    if (dataset === undefined) return undefined;
+    const by = { datasetId: dataset.id, dataKey: connection.dataKey, parts };
+    const ignored = ignoredFields(dataset.ignoreFields);
+    const [rows = []] = groupsOf(findLive(ids, await findStored(tx, dataset, ids)));
+    return { by: { ...by, ignored }, laid: await lay(tx, { ...by, ignored, rows }) };
+  }, 'snapshot');
+  if (early === undefined || ids.length === 0)
+    return { updatedCount: 0, unchangedCount: 0, missing: ids, deleted: [], pruned: [] };
+  const { by } = early;
+  return db.transaction(async (tx) => {
+    await holdConnection(tx, connection.id);
+    const dataset = await lockDataset(tx, by.datasetId);
+    if (dataset === undefined) throw new AppError('unknown_connection');
+    const stored = await findStored(tx, dataset, ids);
+    const left: Stored[] = [];
+    const pruned: string[] = [];
+    let updatedCount = 0;
+    for (const rows of groupsOf(findLive(ids, stored))) {
+      const laid = await layAgain(tx, { ...by, dataset, rows, early: early.laid });
+      const changes: Change[] = [];
+      for (const row of rows) {
+        const record = laid.get(row.id)?.record;
+        if (record === undefined) left.push(row);
+        else changes.push({ record, stored: row });
+        if (!laid.has(row.id)) pruned.push(row.id);
+      }
+      await writeChanges(tx, { dataset, changes, restores: [], ignored: by.ignored.digest });
+      updatedCount += changes.length;
+    }
+    await noteSeen(tx, { dataset, seqs: left.map(({ seq }) => seq) });
+    return {
+      updatedCount,
+      unchangedCount: left.length - pruned.length,
+      missing: ids.filter((id) => !stored.has(id)),
+      deleted: ids.filter((id) => stored.get(id)?.isDeleted),
+      pruned,
+    };
+  });
+}
+
+function partsById(parts: readonly CheckedPart[]): Map<string, CheckedPart[]> {
+  return Map.groupBy(parts, ({ id }) => id);
+}
+
+function findLive(ids: readonly string[], stored: ReadonlyMap<string, Stored>): Stored[] {
+  return ids.flatMap((id) => stored.get(id) ?? []).filter(({ isDeleted }) => !isDeleted);
+}
+
+/** Neighbours whose payloads together are in memory at once. */
+function groupsOf(rows: readonly Stored[]): Stored[][] {
+  const groups: Stored[][] = [];
+  let bytes = groupBytes;
+  for (const row of rows) {
+    if (bytes >= groupBytes) {
+      groups.push([]);
+      bytes = 0;
+    }
+    groups.at(-1)?.push(row);
+    bytes += row.size;
+  }
+  return groups;
+}
+
+/** What came of a record that stood at `seq`; no record where it comes out equal. */
+type Laid = { seq: number; record: SealedRecord | undefined };
+type Laying = {
+  datasetId: number;
+  dataKey: DataKey;
+  parts: ReadonlyMap<string, readonly CheckedPart[]>;
+  ignored: IgnoredFields;
+};
+
+/** Pruned records are not in the result. */
+async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Map<string, Laid>> {
+  const laid = new Map<string, Laid>();
+  const changed: CheckedRecord[] = [];
+  await readStored(tx, by, (row, fields) => {
+    const parts = by.parts.get(row.id) ?? [];
+    const merged = parts.reduce((under, part) => merge(under, part.fields), fields);
+    const canonical = by.ignored.canonical(merged);
+    laid.set(row.id, { seq: row.seq, record: undefined });
+    if (canonical === by.ignored.canonical(fields)) return;
+    const text = JSON.stringify(merged);
+    refuseLarge(text, parts.at(-1)?.index ?? 0);
+    changed.push({ id: row.id, text, canonical });
+  });
+  for (const record of await sealRecords(changed, by)) {
+    laid.set(record.id, { seq: laid.get(record.id)?.seq ?? 0, record });
+  }
+  return laid;
+}
+
+/** As `lay`, under the lock: what was laid early stands where the record has neither moved nor been pruned since. */
+async function layAgain(
+  tx: Tx,
+  by: Laying & { dataset: Dataset; rows: readonly Stored[]; early: ReadonlyMap<string, Laid> },
+): Promise<Map<string, Laid>> {
+  const isGood = ({ id, seq }: Stored) => by.early.get(id)?.seq === seq;
+  const good = by.rows.filter(isGood);
+  const again = await lay(tx, { ...by, rows: by.rows.filter((row) => !isGood(row)) });
+  const seqs = good.map(({ seq }) => seq);
+  const pruned = by.dataset.pruned === 0 ? new Set() : await findPruned(tx, { ...by, seqs });
+  for (const { id, seq } of good) {
+    if (!pruned.has(seq)) again.set(id, by.early.get(id) as Laid);
+  }
+  return again;
+}

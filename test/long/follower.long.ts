@@ -1,0 +1,12 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { openRecordBench } from '../support/records.ts';
+import { follow, recordFeed } from './follower.ts';
+
+const bench = await openRecordBench();
+after(() => bench.end());
+
+test('two hundred seeds: whoever follows the cursor ends up with what stands', async () => {
+  for (let seed = 1; seed <= 200; seed += 1)
+    assert.deepEqual(await follow(await recordFeed(bench), seed), [], `seed ${seed}`);
+});

@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { openRecordBench } from '../support/records.ts';
+import { follow, recordFeed, timeFeed } from './follower.ts';
+
+const bench = await openRecordBench();
+after(() => bench.end());
+
+test('whoever follows the cursor ends up with what stands, whatever eight pausing writers do', async () => {
+  for (let seed = 1; seed <= 4; seed += 1)
+    assert.deepEqual(await follow(await recordFeed(bench), seed), [], `seed ${seed}`);
+});
+
+test('the same test finds what a feed ordered by time misses', async () => {
+  const missed: string[] = [];
+  for (let seed = 1; seed <= 20 && missed.length === 0; seed += 1)
+    missed.push(...(await follow(await timeFeed(bench), seed)));
+  assert.notEqual(missed.length, 0);
+});
