@@ -1,5 +1,5 @@
 /**
- * The proxy against its floors, interleaved in one run: `node bench/proxy.ts [rounds] [seconds]`.
+ * The proxy against its floors, interleaved in one run.
  *
  * The same GET of 1 KB goes straight to the upstream, through a bare undici pass-through in the same runtime, and
  * through the service (key check, connection, header rules, credentials, address guard; its own process and database).
@@ -13,15 +13,23 @@ import { createInterface } from 'node:readline';
 import autocannon from 'autocannon';
 import { Agent } from 'undici';
 import { startRunningService } from '../test/support/service.ts';
+import { type Benchmark, median } from './support.ts';
 
 const connectionCounts = [1, 10, 50];
 
 type Target = { name: string; url: string; headers?: Record<string, string> };
 type Figure = { perSecond: number; p50Ms: number };
 
-if (process.argv[2] === 'upstream') serveUpstream();
-else if (process.argv[2] === 'pass-through') servePassThrough(process.argv[3] ?? '');
-else await main({ rounds: Number(process.argv[2] ?? 3), seconds: Number(process.argv[3] ?? 3) });
+// In a process of its own: one of the servers that `startPart` starts.
+if (import.meta.main) {
+  if (process.argv[2] === 'upstream') serveUpstream();
+  else servePassThrough(process.argv[3] ?? '');
+}
+
+export const proxyBenchmark: Benchmark = {
+  about: 'GET of 1 KB through the service, against the upstream and a bare pass-through',
+  run: ({ rounds, scale }) => runProxy({ rounds, seconds: scale === 'full' ? 3 : 1 }),
+};
 
 function serveUpstream(): void {
   const body = JSON.stringify({ text: 'x'.repeat(1024 - 11) });
@@ -68,7 +76,7 @@ async function startPart(...words: string[]): Promise<{ url: string; stop: () =>
   };
 }
 
-async function main({ rounds, seconds }: { rounds: number; seconds: number }): Promise<void> {
+async function runProxy({ rounds, seconds }: { rounds: number; seconds: number }): Promise<void> {
   const upstream = await startPart('upstream');
   const passThrough = await startPart('pass-through', upstream.url);
   const service = await startRunningService({ env: { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' } });
@@ -158,8 +166,4 @@ function report(connections: number, figures: Map<string, Figure>): void {
 
 function ratio(one: number, other: number): string {
   return (one / other).toFixed(2);
-}
-
-function median(values: number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }

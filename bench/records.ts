@@ -1,204 +1,313 @@
-// The record store against its floors, function by function, interleaved in one run: `node bench/records.ts`.
-// A floor is the barest way to move the same rows through the same driver: binary COPY into the same two tables,
-// a bare SELECT of the same columns, a bare DELETE. Ratios are comparable between machines, rates are not.
-// With TEST_DATABASE_URL it runs on that server, else on an embedded one without fsync.
+// Save, list and prune over HTTP against their floors: the barest way to move the same rows through the same driver.
 
 import { randomBytes } from 'node:crypto';
-import pg from 'pg';
-import type { DbTarget } from '../server/db/pool.ts';
-import { listRecords } from '../server/records/list.ts';
-import { pageToWire } from '../server/records/wire.ts';
-import { brand, datasetCalls, openRecordBench } from '../test/support/records.ts';
+import type pg from 'pg';
+import { cursorWriter } from '../server/records/cursor.ts';
+import {
+  type Benchmark,
+  type BenchService,
+  copyBytes,
+  copyInto,
+  int4,
+  int8,
+  median,
+  openBenchService,
+  rate,
+  report,
+  timed,
+  walOf,
+} from './support.ts';
 
-const rounds = Number(process.argv[2] ?? 3);
-const recordCount = 20_000;
 const batch = 1000;
-const pageSizes = [1000, 10_000];
-const pruneLimits = [1000, 10_000];
-
+const callers = 4;
 const recordColumns = 'record (dataset_id, seq, first_seen_at, last_modified_at, size, hash, external_id)';
+const payloadColumns = 'payload (dataset_id, seq, body)';
 const microsecondsSince2000 = BigInt(Date.now() - Date.UTC(2000, 0)) * 1000n;
 
-const rates = new Map<string, number[]>();
-
-async function measure(name: string, records: number, work: () => Promise<unknown>): Promise<void> {
-  const start = performance.now();
-  await work();
-  const rate = records / ((performance.now() - start) / 1000);
-  rates.set(name, [...(rates.get(name) ?? []), rate]);
+/** One call's JSON: records `from` to `from + count - 1`. */
+export function saveBody(from: number, count: number, options: { bytes: number; model?: string }): Buffer {
+  const records = Array.from({ length: count }, (_, n) => makeRecord(from + n, options.bytes));
+  return Buffer.from(JSON.stringify({ model: options.model ?? 'Row', records }));
 }
 
-const bench = await openRecordBench();
-const floor = await connectBare(bench.target);
-try {
-  for (let round = 0; round < rounds; round += 1) await runRound(round);
-} finally {
-  await floor.end();
-  await bench.end();
-}
-report();
-
-async function runRound(round: number): Promise<void> {
-  const connection = await bench.connect();
-  const calls = datasetCalls(bench.db, connection);
-  const batches = Array.from({ length: recordCount / batch }, (_, at) =>
-    Array.from({ length: batch }, (_, n) => makeRecord(at * batch + n)),
-  );
-  const floorId = -1 - round;
-  const floorRows = batches.map((records, at) =>
-    records.map((record, n) => ({ id: record.id, seq: at * batch + n + 1, body: randomBytes(1050) })),
-  );
-
-  for (const [at, records] of batches.entries()) {
-    await measure('save new', batch, () => calls.save(records));
-    await measure('floor: COPY', batch, async () => {
-      await floor.query('begin');
-      const rows = floorRows[at] ?? [];
-      await copy(
-        recordColumns,
-        rows.map((row) => recordFields(floorId, row)),
-      );
-      await copy(
-        'payload (dataset_id, seq, body)',
-        rows.map(({ seq, body }) => [int8(floorId), int8(seq), body]),
-      );
-      await floor.query('commit');
-    });
-  }
-  for (const records of batches) await measure('save unchanged', batch, () => calls.save(records));
-
-  for (const limit of pageSizes) {
-    const { id } = await calls.row();
-    for (let from = 0; from < recordCount; from += limit) {
-      const cursor = from === 0 ? undefined : await calls.cursorOf(from);
-      await measure(`list ${limit}`, limit, async () => {
-        const page = await listRecords(bench.db, {
-          connection,
-          model: 'Row',
-          variant: 'base',
-          limit,
-          cursor,
-        });
-        if (pageToWire(page, brand).length < limit * 1000) throw new Error('a page is short');
-      });
-      await measure(`floor: SELECT ${limit}`, limit, () =>
-        floor.query(
-          `select external_id, record.seq, first_seen_at, last_modified_at, deleted_at, pruned_at, body
-           from record join payload using (dataset_id, seq)
-           where dataset_id = $1 and record.seq > $2 and record.seq <= $3 order by record.seq`,
-          [id, from, from + limit],
-        ),
-      );
-    }
-  }
-
-  const until = await calls.cursorOf(recordCount);
-  let from = 0;
-  for (const limit of pruneLimits) {
-    for (const end = from + 10_000; from < end; from += limit) {
-      await measure(`prune ${limit}`, limit, async () => {
-        if ((await calls.prune(until, limit)).count !== limit) throw new Error('a prune is short');
-      });
-      await measure(`floor: DELETE ${limit}`, limit, () =>
-        floor.query('delete from payload where dataset_id = $1 and seq > $2 and seq <= $3 returning seq', [
-          floorId,
-          from,
-          from + limit,
-        ]),
-      );
-    }
-  }
-  for (let n = 0; n < 20; n += 1) await measure('prune again (calls)', 1, () => calls.prune(until));
-  for (const records of batches) await measure('save restored', batch, () => calls.save(records));
-}
-
-function makeRecord(n: number): { id: string; [name: string]: string | number | boolean } {
-  return {
-    id: `record-${n}`,
+/** About `bytes` of JSON. */
+function makeRecord(n: number, bytes: number): Record<string, unknown> {
+  const record = {
+    id: `record-${String(n).padStart(8, '0')}`,
     name: `Name of record ${n}`,
     amount: n * 1.25,
     active: n % 2 === 0,
     city: 'Reykjavík',
-    text: randomBytes(425).toString('hex'),
+    tags: ['one', 'two', 'three'],
   };
+  const text = Math.ceil((bytes - JSON.stringify(record).length) / 2);
+  return { ...record, text: randomBytes(text).toString('hex') };
 }
 
-function recordFields(datasetId: number, row: { id: string; seq: number; body: Buffer }): Buffer[] {
-  const time = Buffer.alloc(8);
-  time.writeBigInt64BE(microsecondsSince2000);
-  const size = Buffer.alloc(4);
-  size.writeInt32BE(row.body.length);
-  return [int8(datasetId), int8(row.seq), time, time, size, row.body.subarray(0, 16), Buffer.from(row.id)];
-}
-
-function int8(value: number): Buffer {
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigInt64BE(BigInt(value));
-  return bytes;
-}
-
-/** One binary COPY (PostgreSQL manual, "Binary Format" of COPY) through the driver's own connection. */
-function copy(into: string, rows: readonly Buffer[][]): Promise<void> {
-  const pieces: Buffer[] = [Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1')];
-  for (const fields of rows) {
-    const count = Buffer.alloc(2);
-    count.writeInt16BE(fields.length);
-    pieces.push(count);
-    for (const field of fields) {
-      const length = Buffer.alloc(4);
-      length.writeInt32BE(field.length);
-      pieces.push(length, field);
+export const saveBenchmark: Benchmark = {
+  about: `${callers} callers on as many datasets, ${batch} records a call, against binary COPY`,
+  async run({ rounds, scale }) {
+    const sizes = scale === 'full' ? [1024, 10_240] : [1024];
+    for (const bytes of sizes) {
+      const calls = Math.ceil((scale === 'full' ? 10 : 5) / (bytes / 1024) ** 0.5);
+      const bench = await openBenchService();
+      try {
+        await runSaves(bench, { rounds, calls, bytes });
+      } finally {
+        await bench.close();
+      }
     }
-  }
-  pieces.push(Buffer.from([0xff, 0xff]));
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  let failure: Error | undefined;
-  floor.query({
-    submit: (connection: pg.Connection) => connection.query(`copy ${into} from stdin (format binary)`),
-    handleCopyInResponse(connection: CopyConnection) {
-      connection.sendCopyFromChunk(Buffer.concat(pieces));
-      connection.endCopyFrom();
-    },
-    handleCommandComplete() {},
-    handleError(error: Error) {
-      failure = error;
-      reject(error);
-    },
-    handleReadyForQuery() {
-      if (failure === undefined) resolve();
-    },
-  } as unknown as pg.Submittable);
-  return promise;
-}
-type CopyConnection = { sendCopyFromChunk(bytes: Buffer): void; endCopyFrom(): void };
+  },
+};
 
-async function connectBare(target: DbTarget): Promise<pg.Client> {
-  const client = new pg.Client('url' in target ? { connectionString: target.url } : target);
-  await client.connect();
-  return client;
+async function runSaves(
+  bench: BenchService,
+  { rounds, calls, bytes }: { rounds: number; calls: number; bytes: number },
+): Promise<void> {
+  const clients = await Promise.all(Array.from({ length: callers }, () => bench.connectBare()));
+  const times = { new: [] as number[], copy: [] as number[], unchanged: [] as number[] };
+  const wal: number[] = [];
+  for (let round = -1; round < rounds; round += 1) {
+    const headers = await Promise.all(clients.map(() => bench.makeConnection()));
+    const bodies = Array.from({ length: calls }, (_, at) => saveBody(at * batch, batch, { bytes }));
+    const floors = clients.map((_, caller) =>
+      Array.from({ length: calls }, (_, at) => floorCopy(-(round + 2) * callers - caller, at, bytes)),
+    );
+    const saveAll = () =>
+      Promise.all(
+        headers.map(async (of) => {
+          for (const body of bodies) await bench.send('POST', '/records', { headers: of, body });
+        }),
+      );
+    const first = await timed(saveAll);
+    const copy = await timed(() =>
+      Promise.all(
+        clients.map(async (client, caller) => {
+          for (const { records, payloads } of floors[caller] ?? []) {
+            await client.query('begin');
+            await copyInto(client, recordColumns, records);
+            await copyInto(client, payloadColumns, payloads);
+            await client.query('commit');
+          }
+        }),
+      ),
+    );
+    let again = 0;
+    const written = await walOf(clients[0] as pg.Client, async () => {
+      again = await timed(saveAll);
+    });
+    if (round < 0) continue; // warm
+    times.new.push(first);
+    times.copy.push(copy);
+    times.unchanged.push(again);
+    wal.push(written);
+  }
+  const count = calls * callers * batch;
+  console.log(`  records of ${bytes / 1024} KB`);
+  report('floor: binary COPY', rate(count, median(times.copy)));
+  report('save', rate(count, median(times.new)), {
+    ratio: median(times.copy) / median(times.new),
+    must: '>= 0.35',
+  });
+  report('save of unchanged records', rate(count, median(times.unchanged)));
+  report('WAL bytes per unchanged record', (median(wal) / count).toFixed(2), {
+    ratio: median(wal) / count,
+    must: '<= 1',
+  });
 }
 
-function report(): void {
-  const median = (name: string) => {
-    const sorted = [...(rates.get(name) ?? [])].sort((a, b) => a - b);
-    return sorted[sorted.length >> 1] ?? Number.NaN;
+function floorCopy(datasetId: number, at: number, bytes: number): { records: Buffer; payloads: Buffer } {
+  const rows = Array.from({ length: batch }, (_, n) => {
+    const seq = at * batch + n + 1;
+    return { seq, id: `record-${String(seq).padStart(8, '0')}`, body: randomBytes(bytes) };
+  });
+  const time = int8(microsecondsSince2000);
+  return {
+    records: copyBytes(
+      rows.map(({ seq, id, body }) => [
+        int8(datasetId),
+        int8(seq),
+        time,
+        time,
+        int4(body.length),
+        body.subarray(0, 16),
+        Buffer.from(id),
+      ]),
+    ),
+    payloads: copyBytes(rows.map(({ seq, body }) => [int8(datasetId), int8(seq), body])),
   };
-  const line = (name: string, floorName?: string) => {
-    const rate = median(name);
-    const ratio = floorName === undefined ? '' : `  ${(rate / median(floorName)).toFixed(2)} of ${floorName}`;
-    console.log(`${name.padEnd(24)}${Math.round(rate).toLocaleString('en').padStart(12)}/s${ratio}`);
-  };
-  line('floor: COPY');
-  line('save new', 'floor: COPY');
-  line('save unchanged', 'floor: COPY');
-  line('save restored', 'floor: COPY');
-  for (const limit of pageSizes) {
-    line(`floor: SELECT ${limit}`);
-    line(`list ${limit}`, `floor: SELECT ${limit}`);
+}
+
+export const listBenchmark: Benchmark = {
+  about: 'pages against the bare SELECT of the same rows',
+  async run({ rounds, scale }) {
+    const sizes = scale === 'full' ? [1024, 10_240] : [1024];
+    const bench = await openBenchService();
+    try {
+      for (const bytes of sizes)
+        await runLists(bench, { rounds, bytes, count: bytes > 1024 ? 10_000 : 30_000 });
+    } finally {
+      await bench.close();
+    }
+  },
+};
+
+async function runLists(
+  bench: BenchService,
+  { rounds, bytes, count }: { rounds: number; bytes: number; count: number },
+): Promise<void> {
+  const headers = await bench.makeConnection();
+  await fill(bench, { headers, count, bytes });
+  const client = await bench.connectBare();
+  const dataset = await newestDataset(client);
+  const cursorOf = cursorWriter(dataset);
+  console.log(`  records of ${bytes / 1024} KB`);
+  for (const limit of [1000, 10_000]) {
+    const times: number[] = [];
+    const floors: number[] = [];
+    for (let round = -1; round < rounds; round += 1) {
+      for (let from = 0; from < count; from += limit) {
+        let last = from;
+        const ms = await timed(async () => {
+          // A page of large records is cut where it is long enough: then it takes more than one.
+          while (last < from + limit) {
+            const query = new URLSearchParams({ model: 'Row', limit: String(from + limit - last) });
+            if (last > 0) query.set('cursor', cursorOf(last));
+            const page = await bench.send('GET', `/records?${query}`, { headers });
+            const records = page.toString('latin1').split('"_trellis_metadata":').length - 1;
+            if (records === 0) throw new Error('a page is empty');
+            last += records;
+          }
+        });
+        const floor = await timed(() => selectBare(client, { dataset, from, limit }));
+        if (round < 0) continue; // warm
+        times.push(ms);
+        floors.push(floor);
+      }
+    }
+    report(`floor: SELECT ${limit}`, rate(limit, median(floors)));
+    report(`list ${limit}`, rate(limit, median(times)), {
+      ratio: median(floors) / median(times),
+      must: '>= 0.6',
+    });
   }
-  for (const limit of pruneLimits) {
-    line(`floor: DELETE ${limit}`);
-    line(`prune ${limit}`, `floor: DELETE ${limit}`);
+}
+
+/** Planned as a service would have it planned: by index, whatever the statistics say. */
+async function selectBare(
+  client: pg.Client,
+  { dataset, from, limit }: { dataset: number; from: number; limit: number },
+): Promise<void> {
+  const { rows } = await client.query(
+    `select external_id, record.seq, first_seen_at, last_modified_at, deleted_at, pruned_at, body
+     from record
+     join payload using (dataset_id, seq)
+     where dataset_id = $1 and record.seq > $2 and record.seq <= $3
+     order by record.seq`,
+    [dataset, from, from + limit],
+  );
+  if (rows.length !== limit) throw new Error('the floor is short');
+}
+
+export const pruneBenchmark: Benchmark = {
+  about: 'against a bare DELETE ... RETURNING of the same rows',
+  async run({ rounds, scale }) {
+    const count = scale === 'full' ? 40_000 : 20_000;
+    const bench = await openBenchService();
+    try {
+      for (const bytes of scale === 'full' ? [1024, 10_240] : [1024])
+        await runPrunes(bench, { rounds, count, bytes });
+    } finally {
+      await bench.close();
+    }
+  },
+};
+
+async function runPrunes(
+  bench: BenchService,
+  { rounds, count, bytes }: { rounds: number; count: number; bytes: number },
+): Promise<void> {
+  const client = await bench.connectBare();
+  console.log(`  records of ${bytes / 1024} KB`);
+  for (const limit of [10_000, 1000]) {
+    const times: number[] = [];
+    const floors: number[] = [];
+    const wal: number[] = [];
+    const floorWal: number[] = [];
+    for (let round = 0; round < rounds; round += 1) {
+      const headers = await bench.makeConnection();
+      await fill(bench, { headers, count, bytes });
+      const dataset = await newestDataset(client);
+      // The same rows a second time, for the floor.
+      const twin = -dataset;
+      await client.query(
+        'insert into payload (dataset_id, seq, body) select $2, seq, body from payload where dataset_id = $1',
+        [dataset, twin],
+      );
+      await client.query('checkpoint');
+      const body = pruneBody(cursorWriter(dataset)(count), limit);
+      for (let from = 0; from < count; from += limit) {
+        wal.push(
+          await walOf(client, async () => {
+            times.push(
+              await timed(async () => {
+                const answer = JSON.parse(
+                  (await bench.send('PATCH', '/records/prune', { headers, body })).toString(),
+                );
+                if (answer.count !== limit) throw new Error('a prune is short');
+              }),
+            );
+          }),
+        );
+        floorWal.push(
+          await walOf(client, async () => {
+            floors.push(
+              await timed(() =>
+                client.query(
+                  'delete from payload where dataset_id = $1 and seq > $2 and seq <= $3 returning seq',
+                  [twin, from, from + limit],
+                ),
+              ),
+            );
+          }),
+        );
+      }
+    }
+    report(`floor: DELETE of ${limit}`, rate(limit, median(floors)));
+    report(`prune ${limit}`, rate(limit, median(times)), {
+      ratio: median(floors) / median(times),
+      must: limit === 10_000 ? '>= 0.7' : '>= 0',
+    });
+    const perRecord = (values: number[]) =>
+      values.reduce((sum, bytes) => sum + bytes, 0) / values.length / limit;
+    report(
+      `WAL bytes per pruned record, floor ${perRecord(floorWal).toFixed(0)}`,
+      perRecord(wal).toFixed(0),
+      {
+        ratio: perRecord(wal) / perRecord(floorWal),
+        must: '<= 1.3',
+      },
+    );
   }
-  console.log(`prune again: ${(1000 / median('prune again (calls)')).toFixed(2)} ms a call`);
+}
+
+export function pruneBody(untilCursor: string, limit: number): string {
+  return JSON.stringify({ model: 'Row', until_cursor: untilCursor, limit });
+}
+
+/** Saves `count` records in calls of some MB. */
+export async function fill(
+  bench: BenchService,
+  { headers, count, bytes }: { headers: Record<string, string>; count: number; bytes: number },
+): Promise<void> {
+  const perCall = Math.min(count, Math.floor(10_000_000 / bytes));
+  for (let from = 0; from < count; from += perCall) {
+    const body = saveBody(from, Math.min(perCall, count - from), { bytes });
+    await bench.send('POST', '/records', { headers, body });
+  }
+}
+
+export async function newestDataset(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ id: string }>('select max(id) as id from dataset');
+  return Number(rows[0]?.id);
 }

@@ -1,0 +1,36 @@
+/**
+ * Benchmarks by name: `npm run bench -- [names] [--rounds n] [--quick]`; all of them without a name.
+ *
+ * Each prints its figures beside a floor that was measured in the same run, in turns. Ratios to the floor compare
+ * between machines, rates do not. Linux alone tells the memory of a process.
+ */
+import { parseArgs } from 'node:util';
+import { proxyBenchmark } from './proxy.ts';
+import { listBenchmark, pruneBenchmark, saveBenchmark } from './records.ts';
+import { millionBenchmark } from './records-million.ts';
+import type { Benchmark } from './support.ts';
+
+const benchmarks: Record<string, Benchmark> = {
+  save: saveBenchmark,
+  list: listBenchmark,
+  prune: pruneBenchmark,
+  million: millionBenchmark,
+  proxy: proxyBenchmark,
+};
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: 'string', default: '3' }, quick: { type: 'boolean', default: false } },
+});
+const rounds = Number(values.rounds);
+const unknown = positionals.filter((name) => benchmarks[name] === undefined);
+if (unknown.length > 0 || !(Number.isInteger(rounds) && rounds > 0)) {
+  console.error(`usage: npm run bench -- [${Object.keys(benchmarks).join('] [')}] [--rounds 3] [--quick]`);
+  process.exit(2);
+}
+
+for (const [name, { about, run }] of Object.entries(benchmarks)) {
+  if (positionals.length > 0 && !positionals.includes(name)) continue;
+  console.log(`${name}: ${about}`);
+  await run({ rounds, scale: values.quick ? 'quick' : 'full' });
+}
