@@ -87,6 +87,23 @@ test('a pruned record that is deleted stays pruned since the same time, and come
   await assertCounted(calls);
 });
 
+test('however prunes and restores lie across each other, each deleted record keeps the time of its prune', async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 60));
+  for (let round = 1; round <= 6; round += 1) {
+    await calls.save(rows(1, 60, round % 2 ? 'x' : 'y').filter(({ n }) => n % (round + 2) === 0));
+    await calls.prune(await calls.cursorOf(20 * round), 15);
+    await calls.save(rows(1, 60).filter(({ n }) => n % (round + 1) === 1));
+  }
+  const prunedAt = async () =>
+    new Map((await calls.listAll()).map(({ id, _trellis_metadata: m }) => [id, m.pruned_at]));
+  const before = await prunedAt();
+  assert.ok(new Set(before.values()).size > 3);
+  await calls.delete(...[...before.keys()].sort());
+  assert.deepEqual(new Map([...(await prunedAt())].sort()), new Map([...before].sort()));
+  await assertCounted(calls);
+});
+
 test('a tombstone is pruned like any record, and says when', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 2));

@@ -169,7 +169,7 @@ async function compareList(given: Extract<Step, { do: 'list' }>, calls: Calls, m
 
 test('any order of all operations leaves what the model says, answer by answer', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { minLength: 15, maxLength: 30 }), limit, async (given, pageLimit) => {
+    fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 30 }), limit, async (given, pageLimit) => {
       const calls = datasetCalls(bench.db, await bench.connect());
       const model = new Model();
       await calls.set({ massDeleteNumber: model.massDeleteNumber });

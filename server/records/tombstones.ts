@@ -1,6 +1,7 @@
 import type { Tx } from '../db/pool.ts';
 import { advanceDataset, type Dataset } from './dataset.ts';
-import { arrayText } from './payloads.ts';
+import { arrayText, findPruned } from './payloads.ts';
+import { findPruneTimes } from './prune-times.ts';
 
 /** Rows moved by one statement: `array_position` looks through so many. */
 const chunk = 1000;
@@ -19,40 +20,31 @@ export async function buryRecords(tx: Tx, by: { dataset: Dataset; seqs: readonly
     deleted: seqs.length,
   });
   for (let start = 0; start < seqs.length; start += chunk) {
-    const some = arrayText(seqs.slice(start, start + chunk));
+    const some = seqs.slice(start, start + chunk);
+    const times = await findTimes(tx, dataset, some);
     await tx.query(
       `update record
        set
          seq = $2::bigint + array_position($3::bigint[], seq) - 1,
          last_modified_at = $4::timestamptz,
          deleted_at = $4::timestamptz,
-         pruned_at = case
-           when (select true from payload where payload.dataset_id = $1 and payload.seq = record.seq) is null
-           then (${lastReceipt})
-         end
+         pruned_at = ($5::timestamptz[])[array_position($3::bigint[], seq)]
        where dataset_id = $1 and seq = any($3::bigint[])`,
-      [dataset.id, firstSeq + start, some, modifiedAt],
+      [dataset.id, firstSeq + start, arrayText(some), modifiedAt, some.map((seq) => times.get(seq) ?? null)],
     );
     await tx.query(
       `update payload
        set seq = $2::bigint + array_position($3::bigint[], seq) - 1
        where dataset_id = $1 and seq = any($3::bigint[])`,
-      [dataset.id, firstSeq + start, some],
+      [dataset.id, firstSeq + start, arrayText(some)],
     );
   }
 }
 
-/** When the payload at a record's position went. `offset 0` keeps the planner from walking all receipts backwards. */
-const lastReceipt = `
-  select held.pruned_at
-  from (
-    select prune.id, prune.pruned_at
-    from prune
-    where
-      box(point(prune.dataset_id, lower(prune.seqs)), point(prune.dataset_id, upper(prune.seqs)))
-        && box(point(record.dataset_id, record.seq), point(record.dataset_id, record.seq))
-      and prune.seqs @> record.seq
-    offset 0
-  ) as held
-  order by held.id desc
-  limit 1`;
+/** When the pruned ones among live records were pruned. */
+async function findTimes(tx: Tx, dataset: Dataset, seqs: readonly number[]): Promise<Map<number, string>> {
+  if (dataset.pruned === 0) return new Map();
+  const pruned = await findPruned(tx, { datasetId: dataset.id, seqs });
+  if (pruned.size === 0) return new Map();
+  return findPruneTimes(tx, { datasetId: dataset.id, seqs: [...pruned] });
+}
