@@ -3,6 +3,7 @@ import type { DataKey } from '../vault.ts';
 import { readFollowedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
 import { arrayText } from './payloads.ts';
+import { findPruneTimes } from './prune-times.ts';
 import type { RecordOwner } from './save.ts';
 import { openPayload } from './seal.ts';
 
@@ -216,50 +217,7 @@ async function openBodies(
 /** Tells of the pruned records of a page when they were pruned, where that is not written on them. */
 async function datePruned(tx: Tx, dataset: Dataset, page: readonly StoredRecord[]): Promise<void> {
   const undated = page.filter(({ prunedAt, fields }) => prunedAt === null && fields === undefined);
-  const receipts = await readReceipts(tx, dataset, undated);
-  for (const record of undated) record.prunedAt = prunedAtOf(record.seq, receipts);
-}
-
-type Receipt = { prunedAt: string; seqs: [first: number, end: number][] };
-
-/**
- * Receipts over the range of these records, latest first. The box names the dataset too: a condition on the column
- * beside it would lead the planner to the index that has all receipts of the dataset.
- */
-async function readReceipts(tx: Tx, dataset: Dataset, pruned: readonly Row[]): Promise<Receipt[]> {
-  const [firstRow, lastRow] = [pruned[0], pruned.at(-1)];
-  if (firstRow === undefined || lastRow === undefined) return [];
-  const rows = await tx.query<{ prunedAt: string; seqs: string }>(
-    `select
-       (pruned_at at time zone 'UTC')::text as "prunedAt",
-       (seqs * int8multirange(int8range($2, $3, '[]')))::text as seqs
-     from prune
-     where
-       box(point(dataset_id, lower(seqs)), point(dataset_id, upper(seqs)))
-         && box(point($1::bigint, $2::bigint), point($1::bigint, $3::bigint))
-       and seqs && int8range($2, $3, '[]')
-     order by id desc`,
-    [dataset.id, firstRow.seq, lastRow.seq],
-  );
-  return rows.map(({ prunedAt, seqs }) => ({ prunedAt, seqs: readMultirange(seqs) }));
-}
-
-/** `{[1,5),[7,8)}`, the form in which PostgreSQL writes an int8multirange. */
-function readMultirange(text: string): [first: number, end: number][] {
-  return [...text.matchAll(/\[(\d+),(\d+)\)/g)].map(([, start, end]) => [Number(start), Number(end)]);
-}
-
-/** When the record at `seq` was pruned: the latest receipt that holds it says. */
-function prunedAtOf(seq: number, receipts: readonly Receipt[]): string | null {
-  for (const { prunedAt, seqs } of receipts) {
-    let [low, high] = [0, seqs.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((seqs[middle] as [number, number])[1] > seq) high = middle;
-      else low = middle + 1;
-    }
-    const range = seqs[low];
-    if (range !== undefined && range[0] <= seq) return prunedAt;
-  }
-  return null;
+  if (undated.length === 0) return;
+  const times = await findPruneTimes(tx, { datasetId: dataset.id, seqs: undated.map(({ seq }) => seq) });
+  for (const record of undated) record.prunedAt = times.get(record.seq) ?? null;
 }

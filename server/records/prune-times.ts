@@ -2,7 +2,7 @@ import type { Tx } from '../db/pool.ts';
 
 /**
  * When the payloads at these positions, at which none stands, were pruned: the latest receipt that holds a position
- * says. As text that PostgreSQL reads back to the microsecond. Receipts are read once, however many ranges they have:
+ * says. In UTC to the microsecond, as text without a zone. Receipts are read once, however many ranges they have:
  * a look-up in SQL unpacks a receipt for each position, and took 0.9 ms for one of 10,000 ranges.
  */
 export async function findPruneTimes(
@@ -15,7 +15,7 @@ export async function findPruneTimes(
   // all receipts of the dataset.
   const receipts = await tx.query<{ prunedAt: string; seqs: string }>(
     `select
-       pruned_at::text as "prunedAt",
+       (pruned_at at time zone 'UTC')::text as "prunedAt",
        (seqs * int8multirange(int8range($2, $3, '[]')))::text as seqs
      from prune
      where

@@ -28,7 +28,7 @@ export async function buryRecords(tx: Tx, by: { dataset: Dataset; seqs: readonly
          seq = $2::bigint + array_position($3::bigint[], seq) - 1,
          last_modified_at = $4::timestamptz,
          deleted_at = $4::timestamptz,
-         pruned_at = ($5::timestamptz[])[array_position($3::bigint[], seq)]
+         pruned_at = ($5::timestamp[])[array_position($3::bigint[], seq)] at time zone 'UTC'
        where dataset_id = $1 and seq = any($3::bigint[])`,
       [dataset.id, firstSeq + start, arrayText(some), modifiedAt, some.map((seq) => times.get(seq) ?? null)],
     );
