@@ -5,6 +5,8 @@ create table consumer (
   name text not null,
   -- 0: nothing was taken yet.
   seq bigint not null,
+  -- Where the dataset stood when its reader began; of no matter from there on.
+  since bigint not null default 0,
   acknowledged_at timestamptz not null,
   -- When it was told of as stale, since its last acknowledgement.
   stale_at timestamptz,
@@ -25,7 +27,8 @@ create table retention (
   constraint retention_does_something check (coalesce(prune_after_days, remove_tombstones_after_days) is not null)
 );
 
--- The last tombstone that a policy removed; 0 while there was none. Whoever stands before it has missed a deletion.
+-- The last tombstone that a policy removed; 0 while there was none. Whoever stands before it, and began before it, has
+-- missed a deletion.
 alter table dataset add column tombstone_floor bigint not null default 0;
 
 -- Live records have no entry: saving them writes nothing here.

@@ -105,6 +105,7 @@ create table consumer (
   dataset_id bigint not null,
   name text not null,
   seq bigint not null,
+  since bigint not null default 0,
   acknowledged_at timestamp with time zone not null,
   stale_at timestamp with time zone,
   constraint consumer_dataset_id_fkey FOREIGN KEY (dataset_id) REFERENCES dataset(id) ON DELETE CASCADE,

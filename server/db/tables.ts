@@ -110,6 +110,7 @@ export interface Consumer {
   id: Generated<number>;
   name: string;
   seq: number;
+  since: Generated<number>;
   stale_at: Timestamp | null;
 }
 

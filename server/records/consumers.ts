@@ -1,6 +1,6 @@
 import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { cursorWriter, readFollowedCursor } from './cursor.ts';
+import { cursorWriter, type Position, readFollowedCursor } from './cursor.ts';
 import { type DatasetName, ensureDataset, findDataset, lockDataset } from './dataset.ts';
 
 /** Who follows a dataset, and up to where it has taken the changes. */
@@ -40,42 +40,45 @@ export function rewind(db: Db, to: Acknowledgement): Promise<Consumer> {
   return move(db, to, () => {});
 }
 
-type Position = { seq: number; cursor: string | undefined };
+type Standing = { seq: number; cursor: string | undefined };
 
 /** Under the dataset's lock, so that no policy removes meanwhile what the consumer is about to need. */
 async function move(
   db: Db,
   to: Acknowledgement,
-  permit: (seq: number, current: Position | undefined) => void,
+  permit: (seq: number, current: Standing | undefined) => void,
 ): Promise<Consumer> {
   // Nobody has a cursor of a dataset that does not exist; waiting for its first record is another matter.
   const datasetId = to.cursor === undefined ? await ensureDataset(db, to) : (await findDataset(db, to))?.id;
   if (datasetId === undefined) throw new AppError('invalid_cursor');
-  return db.transaction(async (tx) => {
+  await db.transaction(async (tx) => {
     const dataset = await lockDataset(tx, datasetId);
     if (dataset === undefined) throw new AppError('unknown_connection');
-    const seq = to.cursor === undefined ? 0 : readFollowedCursor(to.cursor, dataset);
-    const found = await tx.query<{ seq: number }>(
-      `select seq
+    const { seq, since } =
+      to.cursor === undefined ? { seq: 0, since: dataset.lastSeq } : readFollowedCursor(to.cursor, dataset);
+    const found = await tx.query<Position>(
+      `select seq, since
        from consumer
        where dataset_id = $1 and name = $2`,
       [datasetId, to.name],
     );
-    permit(seq, found[0] && { seq: found[0].seq, cursor: spell(datasetId, found[0].seq) });
+    permit(seq, found[0] && { seq: found[0].seq, cursor: spell(datasetId, found[0]) });
     await tx.query(
-      `insert into consumer (dataset_id, name, seq, acknowledged_at)
-       values ($1, $2, $3, clock_timestamp())
+      `insert into consumer (dataset_id, name, seq, since, acknowledged_at)
+       values ($1, $2, $3, $4, clock_timestamp())
        on conflict on constraint consumer_name_unique do update
        set
          seq = excluded.seq,
+         since = excluded.since,
          acknowledged_at = excluded.acknowledged_at,
          stale_at = null`,
-      [datasetId, to.name, seq],
+      [datasetId, to.name, seq, since],
     );
-    const consumer = await findConsumer(tx, to);
-    if (consumer === undefined) throw new Error('a consumer that was just written has no row');
-    return consumer;
   });
+  // How far it is behind is counted without the lock: nobody waits for that.
+  const consumer = await findConsumer(db, to);
+  if (consumer === undefined) throw new AppError('not_found', 'The consumer was removed meanwhile.');
+  return consumer;
 }
 
 /** Undefined where nobody of that name follows the dataset. */
@@ -126,7 +129,7 @@ export async function slowestPosition(tx: Tx, datasetId: number): Promise<number
   return first(rows)?.seq ?? undefined;
 }
 
-type Row = Omit<Consumer, 'cursor'> & { datasetId: number; seq: number };
+type Row = Omit<Consumer, 'cursor'> & Position & { datasetId: number };
 
 const select = `
   select
@@ -135,6 +138,7 @@ const select = `
     variant,
     dataset_id as "datasetId",
     seq,
+    since,
     acknowledged_at as "acknowledgedAt",
     (select count(*)
      from record
@@ -143,10 +147,10 @@ const select = `
   join dataset on dataset.id = consumer.dataset_id
   where connection = $1`;
 
-function fromRow({ datasetId, seq, ...row }: Row): Consumer {
-  return { ...row, cursor: spell(datasetId, seq) };
+function fromRow({ datasetId, seq, since, ...row }: Row): Consumer {
+  return { ...row, cursor: spell(datasetId, { seq, since }) };
 }
 
-function spell(datasetId: number, seq: number): string | undefined {
-  return seq === 0 ? undefined : cursorWriter(datasetId)(seq);
+function spell(datasetId: number, { seq, since }: Position): string | undefined {
+  return seq === 0 ? undefined : cursorWriter(datasetId, since)(seq);
 }

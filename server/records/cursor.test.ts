@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '../errors.ts';
-import { cursorWriter, readCursor } from './cursor.ts';
+import { cursorWriter, readCursor, readFollowedCursor } from './cursor.ts';
 
 const dataset = { id: 7, lastSeq: 2 ** 40 };
 
@@ -72,4 +72,26 @@ test('a cursor of a later version is refused, although its check is right', asyn
   bytes.writeUInt8(2, 0);
   bytes.writeUInt32BE(crc32(bytes.subarray(0, 17)), 17);
   refused(bytes.toString('base64url'), dataset);
+});
+
+test('a cursor tells since when its reader reads, until it is past that, and has one spelling still', () => {
+  const dataset = { id: 7, lastSeq: 20, tombstoneFloor: 15 };
+  const dated = cursorWriter(7, 12)(5);
+  assert.equal(dated.length, 40);
+  assert.equal(readCursor(dated, dataset), 5);
+  assert.equal(cursorWriter(7, 12)(12), cursorWriter(7)(12));
+  assert.throws(() => readFollowedCursor(dated, dataset), { code: 'cursor_expired' });
+  assert.deepEqual(readFollowedCursor(cursorWriter(7, 15)(5), dataset), { seq: 5, since: 15 });
+  // Beyond what was given out, changed, cut, padded, or dated where that says nothing.
+  const bytes = Buffer.from(dated, 'base64url');
+  bytes.writeUInt8(1, 25);
+  for (const bad of [
+    cursorWriter(7, 21)(5),
+    bytes.toString('base64url'),
+    dated.slice(0, 28),
+    `${dated}A`,
+    `${dated}=`,
+  ]) {
+    assert.throws(() => readCursor(bad, dataset), { code: 'invalid_cursor' }, bad);
+  }
 });

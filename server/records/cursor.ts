@@ -4,26 +4,40 @@ import { AppError } from '../errors.ts';
 /**
  * The cursor: the opaque position of a record in its dataset.
  *
- * 21 bytes as 28 base64url characters: version, dataset id, seq, CRC-32 of these. 21 is a multiple of 3, so no
- * bits are left over and each position has exactly one spelling. Nothing in it rotates: a cursor stays good as long
- * as its dataset. The check finds damage, it is no secret: whoever may read a dataset may name any position in it.
+ * 21 bytes as 28 base64url characters: version, dataset id, seq, CRC-32 of these. Where tombstones go by age it also
+ * says since when its reader has been reading (`since`, 30 bytes, 40 characters): a record that was dead by then was
+ * never alive for that reader, who misses nothing when its tombstone goes. 21 and 30 are multiples of 3, so no bits
+ * are left over and each position has exactly one spelling. Nothing in it rotates: a cursor stays good as long as its
+ * dataset. The check finds damage, it is no secret: whoever may read a dataset may name any position in it.
  */
-const version = 1;
-const bodyBytes = 17;
-const spelling = /^[A-Za-z0-9_-]{28}$/;
+const plain = { version: 1, bytes: 21 };
+const dated = { version: 2, bytes: 30 };
+const spelling = /^[A-Za-z0-9_-]{28}(?:[A-Za-z0-9_-]{12})?$/;
 
-/** Spells the cursors of one dataset. */
-export function cursorWriter(datasetId: number): (seq: number) => string {
-  const bytes = Buffer.alloc(bodyBytes + 4);
-  const body = bytes.subarray(0, bodyBytes);
-  bytes.writeUInt8(version, 0);
-  bytes.writeBigUInt64BE(BigInt(datasetId), 1);
+/** Where a reader stands, and the dataset's last position when it began; 0 where that does not matter any more. */
+export type Position = { seq: number; since: number };
+
+/** Spells the cursors of one dataset for readers that began at `since`. */
+export function cursorWriter(datasetId: number, since = 0): (seq: number) => string {
+  const forms = [plain, dated].map((form) => {
+    const bytes = Buffer.alloc(form.bytes);
+    bytes.writeUInt8(form.version, 0);
+    bytes.writeBigUInt64BE(BigInt(datasetId), 1);
+    if (form === dated) bytes.writeBigUInt64BE(BigInt(since), 17);
+    return { bytes, body: bytes.subarray(0, checkAt(form)), at: checkAt(form) };
+  });
   return (seq) => {
+    const { bytes, body, at } = (seq < since ? forms[1] : forms[0]) as (typeof forms)[number];
     bytes.writeUInt32BE(Math.floor(seq / 0x1_0000_0000), 9);
     bytes.writeUInt32BE(seq % 0x1_0000_0000, 13);
-    bytes.writeUInt32BE(crc32(body), bodyBytes);
+    bytes.writeUInt32BE(crc32(body), at);
     return bytes.toString('base64url');
   };
+}
+
+/** Both forms end with their check; in the dated one a zero byte stands between `since` and it. */
+function checkAt({ bytes }: { bytes: number }): number {
+  return bytes - 4;
 }
 
 /**
@@ -31,26 +45,31 @@ export function cursorWriter(datasetId: number): (seq: number) => string {
  * `cursorWriter` did not spell for a position this dataset has given out; no dataset has given out none.
  */
 export function readCursor(cursor: string, dataset: { id: number; lastSeq: number } | undefined): number {
-  if (dataset === undefined || !spelling.test(cursor)) throw new AppError('invalid_cursor');
-  const bytes = Buffer.from(cursor, 'base64url');
-  const isWhole =
-    bytes[0] === version && bytes.readUInt32BE(bodyBytes) === crc32(bytes.subarray(0, bodyBytes));
-  const seq = bytes.readBigUInt64BE(9);
-  const isOfDataset = bytes.readBigUInt64BE(1) === BigInt(dataset.id);
-  if (!isWhole || !isOfDataset || seq < 1n || seq > BigInt(dataset.lastSeq))
-    throw new AppError('invalid_cursor');
-  return Number(seq);
+  return readPosition(cursor, dataset).seq;
 }
 
 /**
  * As `readCursor`, for whoever goes on from there: throws `cursor_expired` where a policy has removed a tombstone that
- * lies after the cursor, since a deletion would go unseen.
+ * lies after the cursor and after its reader began, since a deletion would go unseen.
  */
 export function readFollowedCursor(
   cursor: string,
   dataset: { id: number; lastSeq: number; tombstoneFloor: number } | undefined,
-): number {
-  const seq = readCursor(cursor, dataset);
-  if (dataset !== undefined && seq < dataset.tombstoneFloor) throw new AppError('cursor_expired');
-  return seq;
+): Position {
+  const position = readPosition(cursor, dataset);
+  const known = Math.max(position.seq, position.since);
+  if (dataset !== undefined && known < dataset.tombstoneFloor) throw new AppError('cursor_expired');
+  return position;
+}
+
+function readPosition(cursor: string, dataset: { id: number; lastSeq: number } | undefined): Position {
+  if (dataset === undefined || !spelling.test(cursor)) throw new AppError('invalid_cursor');
+  const bytes = Buffer.from(cursor, 'base64url');
+  const seq = Number(bytes.readBigUInt64BE(9));
+  const since = bytes.length === dated.bytes ? Number(bytes.readBigUInt64BE(17)) : 0;
+  const isGivenOut = seq >= 1 && seq <= dataset.lastSeq && since <= dataset.lastSeq;
+  // One spelling a position: what is read must be what would be written.
+  if (!isGivenOut || (bytes.length === dated.bytes && since <= seq)) throw new AppError('invalid_cursor');
+  if (cursorWriter(dataset.id, since)(seq) !== cursor) throw new AppError('invalid_cursor');
+  return { seq, since };
 }

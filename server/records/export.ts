@@ -38,7 +38,7 @@ export async function* exportRecords(
     const page = await listRecords(db, { connection, model, variant, cursor, limit: pageLimit });
     const last = page.records.at(-1);
     if (page.datasetId !== undefined && last !== undefined) {
-      cursor = cursorWriter(page.datasetId)(last.seq);
+      cursor = cursorWriter(page.datasetId, page.since)(last.seq);
       count += page.records.length;
       yield linesToWire(page, brand);
     }

@@ -1,6 +1,6 @@
 import { type Db, first, type Tx } from '../db/pool.ts';
 import type { DataKey } from '../vault.ts';
-import { readFollowedCursor } from './cursor.ts';
+import { type Position, readFollowedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
 import { arrayText } from './payloads.ts';
 import { findPruneTimes } from './prune-times.ts';
@@ -41,7 +41,13 @@ export type ListRequest = {
 };
 
 /** `datasetId` is undefined where nothing was ever saved: the page is empty then. */
-export type RecordPage = { datasetId: number | undefined; records: StoredRecord[]; hasMore: boolean };
+export type RecordPage = {
+  datasetId: number | undefined;
+  /** For the cursors of this page: where the dataset stood when its reader began. */
+  since: number;
+  records: StoredRecord[];
+  hasMore: boolean;
+};
 
 /** A page ends with the record that brings its sealed payloads to this size. */
 export const pageBytes = 16 * 1024 * 1024;
@@ -59,15 +65,22 @@ export async function listRecords(db: Db, request: ListRequest): Promise<RecordP
   const { connection, model, variant } = request;
   const read = await db.transaction(async (tx) => {
     const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
-    const after = request.cursor === undefined ? 0 : readFollowedCursor(request.cursor, dataset);
+    const from =
+      request.cursor === undefined ? beginning(dataset) : readFollowedCursor(request.cursor, dataset);
     if (dataset === undefined) return undefined;
-    const rows = await readRows(tx, { dataset, after, request });
+    const rows = await readRows(tx, { dataset, after: from.seq, request });
     const page = cutPage(rows, request.limit);
     await openBodies(tx, { dataset, page, dataKey: connection.dataKey, isWhole: isWhole(request) });
     await datePruned(tx, dataset, page);
-    return { datasetId: dataset.id, records: page, hasMore: page.length < rows.length };
+    return { datasetId: dataset.id, since: from.since, records: page, hasMore: page.length < rows.length };
   }, 'snapshot');
-  return read ?? { datasetId: undefined, records: [], hasMore: false };
+  return read ?? { datasetId: undefined, since: 0, records: [], hasMore: false };
+}
+
+/** Where a read without a cursor begins. It matters only where there are tombstones that may go, or some have gone. */
+function beginning(dataset: Dataset | undefined): Position {
+  const hasTombstones = dataset !== undefined && (dataset.deleted > 0 || dataset.tombstoneFloor > 0);
+  return { seq: 0, since: hasTombstones ? dataset.lastSeq : 0 };
 }
 
 type Row = Omit<StoredRecord, 'fields'>;

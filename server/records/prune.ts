@@ -32,6 +32,8 @@ export async function pruneRecords(db: Db, request: PruneRequest): Promise<Prune
   return db.transaction(async (tx) => {
     const locked = await lockDataset(tx, dataset.id);
     if (locked === undefined) throw new AppError('invalid_cursor');
+    // Another call may have come further while this one waited for the lock.
+    if (locked.pruneFloor >= until) return { count: 0, hasMore: false };
     const end = await findEnd(tx, { dataset: locked, until, limit: request.limit });
     const { count, bytes } = await removePayloads(tx, { dataset: locked, end: end.seq });
     if (count > 0) {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
+import type { Db } from '../db/pool.ts';
 import { acknowledge, findConsumer, rewind } from './consumers.ts';
 import { deleteRecords } from './delete.ts';
 import { type RetentionPolicy, removePolicy, setPolicy } from './policy.ts';
@@ -16,9 +17,8 @@ before(async () => {
   environmentId = (row as { id: number }).id;
 });
 after(() => bench.end());
-beforeEach(async () => {
-  await bench.db.query('truncate retention, event, audit, record, payload, dataset cascade');
-});
+const empty = () => bench.db.query('truncate retention, event, audit, record, payload, dataset cascade');
+beforeEach(empty);
 
 const place = (integrationKey?: string) => ({ environmentId, integrationKey });
 const policy = (given: Partial<RetentionPolicy>): RetentionPolicy => ({
@@ -179,6 +179,65 @@ test('old tombstones go with their payloads, and a cursor before the last of the
   // The id is new again.
   const saved = await datasetCalls(bench.db, connection).save([{ id: 'r2', n: 1 }]);
   assert.deepEqual(saved.added, ['r2']);
+});
+
+test('who begins after tombstones have gone reads to the end, follows from there and acknowledges', async () => {
+  const { calls, name } = await newDataset(12);
+  const early = await calls.list({ limit: 5 });
+  await deleteRecords(bench.db, { ...name, ids: ['r12'] });
+  await setPolicy(bench.db, place(), policy({ removeTombstonesAfterDays: 1 }));
+  assert.equal((await runRetention(bench.db, { now: inDays(2) })).tombstones, 1);
+  const ids: string[] = [];
+  let cursor: string | undefined;
+  for (let hasMore = true; hasMore; ) {
+    const page = await calls.list({ limit: 5, ...(cursor !== undefined && { cursor }) });
+    ids.push(...page.records.map(({ id }) => id));
+    hasMore = page.next_cursor !== null;
+    cursor = page.records.at(-1)?._trellis_metadata.cursor;
+    assert.ok(cursor !== undefined && cursor.length <= 64);
+    await acknowledge(bench.db, { ...name, name: 'young', cursor });
+  }
+  assert.deepEqual(
+    ids,
+    Array.from({ length: 11 }, (_, index) => `r${index + 1}`),
+  );
+  assert.ok(cursor !== undefined);
+  const kept = await acknowledge(bench.db, { ...name, name: 'young', cursor });
+  assert.deepEqual([kept.cursor, kept.behind], [cursor, 0]);
+  assert.deepEqual((await calls.list({ cursor })).records, []);
+  await calls.save([{ id: 'r1', n: 'changed' }]);
+  const [changed] = (await calls.list({ cursor })).records;
+  assert.equal(changed?.id, 'r1');
+  // Past where it began a reader needs no more than its position.
+  assert.equal(changed?._trellis_metadata.cursor, await calls.cursorOf(14));
+  // Who began before saw r12 alive and would never learn of its end.
+  assert.ok(early.next_cursor);
+  await assert.rejects(calls.list({ cursor: early.next_cursor }), { code: 'cursor_expired' });
+});
+
+test('a policy that is taken back, or told to wait, ends a run that has begun', async () => {
+  for (const change of [
+    () => removePolicy(bench.db, place()),
+    () => setPolicy(bench.db, place(), { ...policy({ pruneAfterDays: 1 }), waitForConsumers: true }),
+  ]) {
+    const { calls, name } = await newDataset(1200);
+    await setPolicy(bench.db, place(), { ...policy({ pruneAfterDays: 1 }), waitForConsumers: false });
+    await acknowledge(bench.db, { ...name, name: 'slow', cursor: await calls.cursorOf(1) });
+    let transactions = 0;
+    const db: Db = {
+      ...bench.db,
+      async transaction(work, mode) {
+        const result = await bench.db.transaction(work, mode);
+        transactions += 1;
+        // Stale consumers, what is due, and one step.
+        if (transactions === 3) await change();
+        return result;
+      },
+    };
+    await runRetention(db, { now: inDays(2) });
+    assert.equal((await prunedIds(calls)).length, 500);
+    await empty();
+  }
 });
 
 test('tombstones without a payload, of pruned records, are counted right', async () => {

@@ -69,16 +69,25 @@ function sum(a: Retained, b: Retained): Retained {
   };
 }
 
-type Due = {
-  datasetId: number;
-  model: string;
-  variant: string;
-  environmentId: number;
-  target: string;
+type Due = { datasetId: number; model: string; variant: string; environmentId: number; target: string };
+
+type Policy = {
   pruneAfterDays: number | null;
   removeTombstonesAfterDays: number | null;
   waitsForConsumers: boolean;
 };
+
+/** The policy that holds for a connection's datasets: its integration's, else the environment's. */
+const policyOfConnection = `
+     cross join lateral (
+       select *
+       from retention
+       where
+         retention.environment_id = connection.environment_id
+         and (integration_id = integration.id or integration_id is null)
+       order by integration_id nulls last
+       limit 1
+     ) as policy`;
 
 /** Datasets whose oldest payload or oldest tombstone is older than their policy wants: two index probes each. */
 function findDue(db: Db, now: Date): Promise<Due[]> {
@@ -90,21 +99,10 @@ function findDue(db: Db, now: Date): Promise<Due[]> {
        dataset.model,
        dataset.variant,
        connection.environment_id as "environmentId",
-       integration.key || '/' || connection.connection_id as target,
-       policy.prune_after_days as "pruneAfterDays",
-       policy.remove_tombstones_after_days as "removeTombstonesAfterDays",
-       policy.wait_for_consumers as "waitsForConsumers"
+       integration.key || '/' || connection.connection_id as target
      from connection
      join integration on integration.id = connection.integration_id
-     cross join lateral (
-       select *
-       from retention
-       where
-         retention.environment_id = connection.environment_id
-         and (integration_id = integration.id or integration_id is null)
-       order by integration_id nulls last
-       limit 1
-     ) as policy
+     ${policyOfConnection}
      join dataset on dataset.connection = connection.id
      where
        connection.deleted_at is null
@@ -143,11 +141,14 @@ type Work = { due: Due; now: Date; signal: AbortSignal | undefined };
 type Step = (tx: Tx, by: { due: Due; dataset: Dataset; until: number }) => Promise<Receipt | undefined>;
 
 async function retainDataset(db: Db, work: Work): Promise<Retained> {
-  const { pruneAfterDays, removeTombstonesAfterDays } = work.due;
-  const payloads = await takeSteps(db, { ...work, days: pruneAfterDays, step: prunePayloads });
+  const payloads = await takeSteps(db, {
+    ...work,
+    daysOf: (policy) => policy.pruneAfterDays,
+    step: prunePayloads,
+  });
   const tombstones = await takeSteps(db, {
     ...work,
-    days: removeTombstonesAfterDays,
+    daysOf: (policy) => policy.removeTombstonesAfterDays,
     step: removeTombstones,
   });
   return {
@@ -157,20 +158,25 @@ async function retainDataset(db: Db, work: Work): Promise<Retained> {
   };
 }
 
-/** Steps until one finds nothing left: each locks the dataset, asks anew how far it may go, and writes its receipt. */
+/**
+ * Steps until one finds nothing left: each locks the dataset, asks anew what the policy says and how far it may go,
+ * and writes its receipt. A policy that was taken back ends it.
+ */
 async function takeSteps(
   db: Db,
-  { due, now, signal, days, step }: Work & { days: number | null; step: Step },
+  { due, now, signal, daysOf, step }: Work & { daysOf: (policy: Policy) => number | null; step: Step },
 ): Promise<{ count: number; bytes: number }> {
   const went = { count: 0, bytes: 0 };
-  if (days === null) return went;
-  const before = new Date(now.getTime() - days * dayMs).toISOString();
   while (!signal?.aborted) {
     const receipt = await db.transaction(async (tx) => {
       const dataset = await lockDataset(tx, due.datasetId);
-      if (dataset === undefined) return undefined;
+      const policy = await findPolicy(tx, due.datasetId);
+      const days = policy && daysOf(policy);
+      if (dataset === undefined || policy === undefined || days === null || days === undefined)
+        return undefined;
+      const before = new Date(now.getTime() - days * dayMs).toISOString();
       const aged = await findLastBefore(tx, { dataset, time: before });
-      const slowest = due.waitsForConsumers ? await slowestPosition(tx, dataset.id) : undefined;
+      const slowest = policy.waitsForConsumers ? await slowestPosition(tx, dataset.id) : undefined;
       const written = await step(tx, { due, dataset, until: Math.min(aged, slowest ?? aged) });
       if (written !== undefined) {
         await writeReceipt(
@@ -187,6 +193,23 @@ async function takeSteps(
     await nextTurn();
   }
   return went;
+}
+
+/** Undefined where no policy holds for the dataset, or its connection is deleted. */
+async function findPolicy(tx: Tx, datasetId: number): Promise<Policy | undefined> {
+  const rows = await tx.query<Policy>(
+    `select
+       policy.prune_after_days as "pruneAfterDays",
+       policy.remove_tombstones_after_days as "removeTombstonesAfterDays",
+       policy.wait_for_consumers as "waitsForConsumers"
+     from dataset
+     join connection on connection.id = dataset.connection
+     join integration on integration.id = connection.integration_id
+     ${policyOfConnection}
+     where dataset.id = $1 and connection.deleted_at is null`,
+    [datasetId],
+  );
+  return first(rows);
 }
 
 /** The oldest payloads up to `until`; undefined where there are none. */

@@ -3,13 +3,13 @@ import { queueEvent } from '../events/outbox.ts';
 import { cursorWriter } from './cursor.ts';
 import { planByIndexAlone } from './dataset.ts';
 
-/** How long a consumer may say nothing while changes wait for it. */
+/** How long a consumer may say nothing. */
 export const staleAfterDays = 30;
 
 /**
- * Tells once, by `consumer.stale`, of each consumer that has been silent for 30 days while a change waited for it as
- * long; from then on no policy waits for it, until it acknowledges again. One that has taken all there was is not
- * stale, however long ago that is.
+ * Tells once, by `consumer.stale`, of each consumer that has been silent for 30 days and has changes waiting for it;
+ * from then on no policy waits for it, until it acknowledges again. One that has taken all there is is not stale,
+ * however long ago that is; a follower of a quiet dataset does well to acknowledge its position now and then.
  */
 export async function noteStaleConsumers(db: Db, now: Date): Promise<number> {
   return db.transaction(async (tx) => {
@@ -35,13 +35,7 @@ export async function noteStaleConsumers(db: Db, now: Date): Promise<number> {
          and connection.deleted_at is null
          and consumer.stale_at is null
          and consumer.acknowledged_at < $1::timestamptz - make_interval(days => $2)
-         and (
-           select last_modified_at
-           from record
-           where dataset_id = dataset.id and record.seq > consumer.seq
-           order by record.seq
-           limit 1
-         ) < $1::timestamptz - make_interval(days => $2)
+         and exists (select from record where dataset_id = dataset.id and record.seq > consumer.seq)
        returning
          connection.environment_id as "environmentId",
          integration.key as "integrationKey",

@@ -70,7 +70,7 @@ export function* pageToWire(page: RecordPage, brand: Brand): Generator<Buffer, v
   const last = page.records.at(-1);
   let next = 'null';
   if (page.datasetId !== undefined && last !== undefined) {
-    const write = recordWriter(page.datasetId, brand);
+    const write = recordWriter(page.datasetId, { brand, since: page.since });
     let separator = '';
     for (const records of groupsOf(page.records)) {
       const bytes = Buffer.allocUnsafe(capacityOf(records, brand));
@@ -82,7 +82,7 @@ export function* pageToWire(page: RecordPage, brand: Brand): Generator<Buffer, v
       }
       yield bytes.subarray(0, at);
     }
-    if (page.hasMore) next = `"${cursorWriter(page.datasetId)(last.seq)}"`;
+    if (page.hasMore) next = `"${cursorWriter(page.datasetId, page.since)(last.seq)}"`;
   }
   yield Buffer.from(`],"next_cursor":${next}}`);
 }
@@ -105,7 +105,7 @@ function* groupsOf(records: readonly StoredRecord[]): Generator<StoredRecord[], 
 /** The records of a page as NDJSON bytes: one record a line, each as in a page. */
 export function linesToWire(page: RecordPage, brand: Brand): Buffer {
   if (page.datasetId === undefined) return Buffer.alloc(0);
-  const write = recordWriter(page.datasetId, brand);
+  const write = recordWriter(page.datasetId, { brand, since: page.since });
   const bytes = Buffer.allocUnsafe(capacityOf(page.records, brand));
   let at = 0;
   for (const record of page.records) {
@@ -118,9 +118,9 @@ export function linesToWire(page: RecordPage, brand: Brand): Buffer {
 /** Writes one record of a dataset at a place in `bytes`; answers how many bytes it took. */
 function recordWriter(
   datasetId: number,
-  brand: Brand,
+  { brand, since }: { brand: Brand; since: number },
 ): (record: StoredRecord, bytes: Buffer, at: number) => number {
-  const cursorOf = cursorWriter(datasetId);
+  const cursorOf = cursorWriter(datasetId, since);
   const key = JSON.stringify(brand.metadataKey);
   const time = timeWriter();
   return (record, bytes, start) => {
@@ -146,7 +146,7 @@ function recordWriter(
 function capacityOf(records: readonly StoredRecord[], brand: Brand): number {
   let capacity = 200;
   for (const { id, fields } of records) {
-    capacity += 410 + brand.metadataKey.length + id.length * 6 + (fields?.length ?? 0);
+    capacity += 422 + brand.metadataKey.length + id.length * 6 + (fields?.length ?? 0);
   }
   return capacity;
 }
