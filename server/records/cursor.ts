@@ -4,7 +4,7 @@ import { AppError } from '../errors.ts';
 /**
  * The cursor: the opaque position of a record in its dataset.
  *
- * 21 bytes as 28 base64url characters: version, dataset id, seq, CRC-32 of these. Where tombstones go by age it also
+ * 21 bytes as 28 base64url characters: version, dataset id, seq, CRC-32 of these. Where tombstones have gone by age it also
  * says since when its reader has been reading (`since`, 30 bytes, 40 characters): a record that was dead by then was
  * never alive for that reader, who misses nothing when its tombstone goes. 21 and 30 are multiples of 3, so no bits
  * are left over and each position has exactly one spelling. Nothing in it rotates: a cursor stays good as long as its

@@ -77,10 +77,13 @@ export async function listRecords(db: Db, request: ListRequest): Promise<RecordP
   return read ?? { datasetId: undefined, since: 0, records: [], hasMore: false };
 }
 
-/** Where a read without a cursor begins. It matters only where there are tombstones that may go, or some have gone. */
+/**
+ * Where a read without a cursor begins. When it began matters only where tombstones have gone: elsewhere the cursor of
+ * a record is the same text for every reader.
+ */
 function beginning(dataset: Dataset | undefined): Position {
-  const hasTombstones = dataset !== undefined && (dataset.deleted > 0 || dataset.tombstoneFloor > 0);
-  return { seq: 0, since: hasTombstones ? dataset.lastSeq : 0 };
+  const hasLostTombstones = dataset !== undefined && dataset.tombstoneFloor > 0;
+  return { seq: 0, since: hasLostTombstones ? dataset.lastSeq : 0 };
 }
 
 type Row = Omit<StoredRecord, 'fields'>;
