@@ -45,7 +45,6 @@ export const errorCatalogue = {
   forbidden: { status: 403, message: 'The key lacks the scope for this call.' },
 
   // Providers and integrations
-  unknown_provider: { status: 400, message: 'No provider has this name. See GET /providers.' },
   unknown_provider_config: {
     status: 404,
     also: [400],
@@ -124,9 +123,6 @@ export const errorCatalogue = {
     message: 'The connection to the provider broke after the request was sent: its outcome is unknown.',
   },
   upstream_timeout: { status: 504, message: 'The provider did not answer in time.' },
-
-  // Environments
-  environment_exists: { status: 400, message: 'An environment with this name exists already.' },
 } as const satisfies Record<string, Entry>;
 
 export type ErrorCode = keyof typeof errorCatalogue;

@@ -3,6 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { errorCatalogue } from '../server/errors.ts';
+import { eventTypes } from '../server/events/outbox.ts';
 
 /** A room may import rooms of lower floors and itself; nothing sideways, nothing up. */
 const floors: string[][] = [
@@ -80,6 +81,18 @@ test('every error code is documented, and no other', () => {
   const entries: [string, { status: number; also?: readonly number[] }][] = Object.entries(errorCatalogue);
   const known = new Map(entries.map(([code, { status, also = [] }]) => [code, [status, ...also].join(', ')]));
   assert.deepEqual(Object.fromEntries([...written].sort()), Object.fromEntries([...known].sort()));
+});
+
+test('every error code and every event type is raised somewhere', () => {
+  const text = sources
+    .filter((file) => file !== 'server/errors.ts' && file !== 'server/events/outbox.ts')
+    .map(read)
+    .join('\n');
+  const names = [...Object.keys(errorCatalogue), ...eventTypes];
+  assert.deepEqual(
+    names.filter((name) => !text.includes(`'${name}'`)),
+    [],
+  );
 });
 
 test('every setting is documented, and no other', () => {
