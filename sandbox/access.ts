@@ -4,7 +4,7 @@ import type { Tokens } from './tokens.ts';
 /**
  * Who stands behind an API request: the judgement of its access token, handed to each API of the sandbox.
  *
- * `missing`: no bearer token was sent; `invalid`: unknown, expired, revoked, or its account is gone.
+ * `missing`: no bearer token was sent; `invalid`: unknown, expired, revoked, or its account is gone or disabled.
  */
 export type Access =
   | { ok: true; email: string; sub: string; scopes: Set<string>; clientId: string }
@@ -24,7 +24,8 @@ export function checkAccess(
   if (token === undefined) return { ok: false, kind: 'missing' };
   const found = known.tokens.findAccess(token);
   const account = found && known.accounts.find(found.sub);
-  if (found === undefined || account === undefined) return { ok: false, kind: 'invalid' };
+  if (found === undefined || account === undefined || account.standing === 'disabled')
+    return { ok: false, kind: 'invalid' };
   return {
     ok: true,
     email: account.email,

@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto';
 
+/**
+ * How the provider stands to an account: `restricted` ("Account restricted") and `admin_policy`
+ * (admin_policy_enforced) are refusals of its Workspace admin, `disabled` one of the provider itself.
+ */
+export type Standing = 'active' | 'restricted' | 'admin_policy' | 'disabled';
+
 /** A person at the provider. */
 export interface Account {
   /** 21 digits, as Google's; derived from the address, so that it is the same in every data dir. */
@@ -8,6 +14,9 @@ export interface Account {
   name: string;
   /** The Workspace domain; absent for a personal account. */
   hostedDomain?: string;
+  standing: Standing;
+  /** Session control: tokens with Cloud scopes refresh only this long after their consent, in seconds. */
+  sessionSeconds?: number;
 }
 
 /** Two people to begin with, so that a first consent needs no preparation. */
@@ -40,11 +49,17 @@ export class Accounts {
       sub: subOf(wanted.email),
       email: wanted.email.toLowerCase(),
       name: nameOf(wanted.email),
+      standing: 'active',
     };
     if (wanted.name !== undefined) account.name = wanted.name;
     if (wanted.hostedDomain !== undefined) account.hostedDomain = wanted.hostedDomain;
     this.#bySub.set(account.sub, account);
     return account;
+  }
+
+  /** Deletes an account; its tokens are ended by whoever calls this. */
+  remove(account: Account): void {
+    this.#bySub.delete(account.sub);
   }
 }
 

@@ -5,8 +5,14 @@ export interface Project {
   /** Digits; the first part of the ids of its clients. */
   number: string;
   name: string;
-  /** Refresh tokens of a project in testing die after seven days, unless only sign-in scopes were granted. */
+  /** Who may consent: anybody, or the accounts of one Workspace domain. */
+  audience: 'external' | 'internal';
+  /** The Workspace domain of an internal project. */
+  domain?: string;
+  /** An external project in testing takes its test users alone, and their refresh tokens die after seven days. */
   publishing: 'production' | 'testing';
+  /** Addresses, in lower case. */
+  testUsers: string[];
 }
 
 /** An OAuth client. */
@@ -23,7 +29,9 @@ const BUILT_IN_ID = '100000000001-sandbox.apps.googleusercontent.com';
 const BUILT_IN_PROJECT: Project = {
   number: '100000000001',
   name: 'Trellis test app',
+  audience: 'external',
   publishing: 'production',
+  testUsers: [],
 };
 
 /** The projects and clients of this sandbox; the built-in test client always exists. */
@@ -61,6 +69,10 @@ export class Clients {
     return [...this.#projects.values()];
   }
 
+  findProject(number: string): Project | undefined {
+    return this.#projects.get(number);
+  }
+
   find(clientId: string): Client | undefined {
     return this.#clients.get(clientId);
   }
@@ -80,7 +92,9 @@ export class Clients {
       this.#projects.set(number, {
         number,
         name: wanted.name ?? `Project ${number}`,
+        audience: 'external',
         publishing: 'production',
+        testUsers: [],
       });
     }
     const client: Client = {

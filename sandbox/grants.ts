@@ -40,6 +40,11 @@ export class Grants {
     this.#grants.set(keyOf(consent), { projectNumber, sub, scopes: [...scopes], grantedAt: at });
   }
 
+  /** Forgets everything a deleted account granted. */
+  removeAllOf(sub: string): void {
+    for (const [key, grant] of this.#grants) if (grant.sub === sub) this.#grants.delete(key);
+  }
+
   /** Forgets everything the account granted the project. */
   remove(pair: { projectNumber: string; sub: string }): void {
     this.#grants.delete(keyOf(pair));

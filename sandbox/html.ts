@@ -39,8 +39,8 @@ button.row, label.row { cursor: pointer; }
 button.row:hover, label.row:hover { background: var(--ground); }
 .row small, td small { display: block; color: var(--quiet); overflow-wrap: anywhere; }
 input[type=checkbox] { width: 1.1rem; height: 1.1rem; margin: .2rem 0 0; flex: none; accent-color: var(--accent); }
-input[type=email] { flex: 1; min-width: 0; padding: .5rem .65rem; border: 1px solid var(--line); border-radius: 8px; background: var(--ground); color: inherit; font: inherit; }
-.line { display: flex; gap: .5rem; margin-top: 1rem; }
+input[type=email], input[type=text], input[type=number], select { flex: 1; min-width: 0; padding: .5rem .65rem; border: 1px solid var(--line); border-radius: 8px; background: var(--ground); color: inherit; font: inherit; }
+.line { display: flex; align-items: center; gap: .5rem; margin-top: 1rem; }
 .actions { display: flex; justify-content: flex-end; gap: .5rem; margin-top: 1.5rem; }
 .button { padding: .5rem 1rem; border: 1px solid var(--line); border-radius: 8px; background: none; color: inherit; font: inherit; font-weight: 600; cursor: pointer; }
 .button.primary { background: var(--accent); border-color: var(--accent); color: var(--on-accent); }
@@ -61,7 +61,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; }
  * No `form-action` in the policy: browsers apply it to the redirects after a form too, and the redirect to the
  * client is what the form is for. Every value is escaped, so there is no foreign form to keep out.
  */
-export function htmlPage(status: number, page: { title: string; body: Html; isWide?: true }): Reply {
+export function htmlPage(status: number, page: { title: string; body: Html; wideStyle?: string }): Reply {
   const nonce = randomBytes(16).toString('base64url');
   const document = html`<!doctype html>
 <html lang="en">
@@ -69,10 +69,10 @@ export function htmlPage(status: number, page: { title: string; body: Html; isWi
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${page.title} · Trellis sandbox</title>
-<style nonce="${nonce}">${new Html(STYLE)}</style>
+<style nonce="${nonce}">${new Html(STYLE)}${page.wideStyle !== undefined && new Html(page.wideStyle)}</style>
 </head>
 <body>
-<main${page.isWide === true && new Html(' class="wide"')}>
+<main${page.wideStyle !== undefined && new Html(' class="wide"')}>
 <p class="notice"><b>Trellis sandbox, not Google.</b> A provider for trying things out: its accounts and data are made up.</p>
 ${page.body}
 </main>
@@ -87,7 +87,8 @@ ${page.body}
       'content-security-policy': `default-src 'none'; style-src 'nonce-${nonce}'; base-uri 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
       'x-content-type-options': 'nosniff',
-      'referrer-policy': 'no-referrer',
+      // Not no-referrer: a browser would then say "Origin: null" with the forms of the page itself.
+      'referrer-policy': 'same-origin',
     },
     body: document.text,
   };

@@ -11,6 +11,13 @@ import {
   type ServerResponse,
 } from 'node:http';
 
+/** Whom a request concerns, as far as it is known by now, and which faults have struck it. */
+export interface About {
+  sub?: string | undefined;
+  clientId?: string | undefined;
+  faults: string[];
+}
+
 /** A request whose body has been read. */
 export interface Incoming {
   method: string;
@@ -21,6 +28,8 @@ export interface Incoming {
   body: Buffer;
   /** Aborts when the caller goes away or the sandbox closes: whatever waits must end then. */
   signal: AbortSignal;
+  /** Empty to begin with; filled in by whoever answers, for the faults and for the list of calls. */
+  about: About;
 }
 
 /** An answer. `cut` breaks the connection: before a byte is sent, or in the middle of the body. */
@@ -96,7 +105,7 @@ export function createHttpServer(options: {
     if (!('answer' in route)) return route;
     if (body === undefined) return BODY_TOO_LARGE;
     const query = new URLSearchParams(rawUrl.slice(path.length));
-    return route.answer({ method, path, query, rawUrl, headers, body, signal });
+    return route.answer({ method, path, query, rawUrl, headers, body, signal, about: { faults: [] } });
   };
 
   return createServer((message, response) => {

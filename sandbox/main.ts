@@ -7,6 +7,7 @@
 import { join, resolve } from 'node:path';
 import { type Sandbox, type SandboxOptions, serveSandbox } from './server.ts';
 import { createSheetsApi } from './sheets/api.ts';
+import { damageSpreadsheet } from './sheets/damage.ts';
 import { findMethod } from './sheets/discovery.ts';
 
 export type { Sandbox, SandboxOptions } from './server.ts';
@@ -17,8 +18,17 @@ export function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     const sheets = createSheetsApi({ dataDir: join(options.dataDir, 'spreadsheets'), url, now });
     return {
       apis: [{ ...sheets, routeOf: sheetsRoute }],
-      createSpreadsheet: sheets.createSpreadsheet,
-      countSpreadsheets: async () => (await sheets.listSpreadsheets()).length,
+      spreadsheets: {
+        create: sheets.createSpreadsheet,
+        list: sheets.listSpreadsheets,
+        damage: async (spreadsheetId, damage) => {
+          const all = await sheets.listSpreadsheets();
+          const owner = all.find((one) => one.spreadsheetId === spreadsheetId)?.owner;
+          if (owner === undefined) return false;
+          await damageSpreadsheet(sheets, { spreadsheetId, owner, damage });
+          return true;
+        },
+      },
     };
   });
 }

@@ -1,22 +1,24 @@
 /**
  * The sandbox put together: opens its state, wires OAuth, control routes, pages and APIs to one HTTP server.
  *
- * Owns the route table and the order of start and stop. What a route does lives in oauth/, control.ts and the
+ * Owns the route table and the order of start and stop. What a route does lives in oauth/, control/, page/ and the
  * APIs; main.ts is this with the Sheets API, and the program.
  */
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { bearerToken, checkAccess } from './access.ts';
+import { AccountActs } from './account-acts.ts';
 import { Accounts, EXAMPLE_ACCOUNTS } from './accounts.ts';
+import { answerApi } from './answer-api.ts';
 import type { Api } from './api.ts';
-import { createCalls } from './calls.ts';
+import { type Call, type Calls, createCalls } from './calls.ts';
 import { Clients } from './clients.ts';
-import { createClock } from './clock.ts';
+import { type Clock, createClock } from './clock.ts';
 import { answerControl, refuseControl } from './control/door.ts';
-import { CONTROL_ROUTES, type ControlParts, type CreateSpreadsheet } from './control/routes.ts';
-import { answerUnder, Faults } from './faults.ts';
+import type { ControlParts, Spreadsheets } from './control/parts.ts';
+import { CONTROL_ROUTES } from './control/routes.ts';
+import { Faults } from './faults/faults.ts';
 import { Grants } from './grants.ts';
-import { createHttpServer, type FindRoute, json, type Reply, type Route } from './http.ts';
+import { createHttpServer, type FindRoute, type Incoming, json, type Route } from './http.ts';
 import { AUTHORIZATION_PATH, Authorize } from './oauth/authorize.ts';
 import { Codes } from './oauth/codes.ts';
 import { Consent } from './oauth/consent.ts';
@@ -25,8 +27,11 @@ import { createIdTokens, generateSigningKey, loadSigningKey } from './oauth/id-t
 import { answerTokeninfo, answerUserinfo, answerUserinfoV2 } from './oauth/identity.ts';
 import { CONSENT_PATH } from './oauth/pages.ts';
 import { answerRevoke } from './oauth/revoke.ts';
-import { answerToken } from './oauth/token.ts';
-import { closedOverviewPage, overviewPage } from './overview.ts';
+import { answerToken, type TokenParts } from './oauth/token.ts';
+import { createPage } from './page/page.ts';
+import { Receivers } from './receivers.ts';
+import { Refreshes } from './refreshes.ts';
+import { riscDocument, SecurityEvents } from './security-events.ts';
 import { createSave, readSnapshot } from './state.ts';
 import { Tokens } from './tokens.ts';
 
@@ -61,8 +66,7 @@ export interface Sandbox {
 /** The APIs that are served beside OAuth. */
 export interface MountedApis {
   apis: Api[];
-  createSpreadsheet: CreateSpreadsheet;
-  countSpreadsheets: () => Promise<number>;
+  spreadsheets: Spreadsheets;
 }
 
 const FORM_LIMIT = 64 * 1024;
@@ -83,7 +87,8 @@ export async function serveSandbox(
   const signingKey = await loadSigningKey(saved?.signingKey ?? (await generateSigningKey()));
   const clock = createClock(Date.now);
   const calls = createCalls();
-  const faults = new Faults();
+  const faults = new Faults(clock);
+  const refreshes = new Refreshes();
   const accounts = new Accounts(saved?.accounts ?? []);
   if (saved === undefined) for (const account of EXAMPLE_ACCOUNTS) accounts.add(account);
   const clients = new Clients(saved ?? { projects: [], clients: [] });
@@ -91,6 +96,7 @@ export async function serveSandbox(
   const grants = new Grants(saved?.grants ?? []);
   const tokens = new Tokens(clock, saved ?? { accessTokens: [], refreshTokens: [] });
   const codes = new Codes(clock);
+  const receivers = new Receivers(saved?.receivers ?? []);
   const save = createSave(options.dataDir, () => ({
     version: 1,
     signingKey: signingKey.jwk,
@@ -99,6 +105,7 @@ export async function serveSandbox(
     clients: clients.list(),
     grants: grants.list(),
     ...tokens.snapshot(),
+    receivers: receivers.list(),
   }));
   await save();
 
@@ -118,32 +125,37 @@ export async function serveSandbox(
   const url = (options.url ?? `http://localhost:${port}`).replace(/\/$/, '');
   const mounted = mount({ url, now: clock.now });
   const idTokens = createIdTokens({ signingKey, issuer: url, clock });
-  const consent = new Consent({ accounts, grants, codes, faults, clock, issuer: url });
+  const consent = new Consent({ clients, accounts, grants, codes, faults, clock, issuer: url });
   const authorize = new Authorize({ clients, accounts, faults, consent, save });
+  const securityEvents = new SecurityEvents({ signingKey, issuer: url, clock, closing: closing.signal });
+  const acts = new AccountActs({ accounts, clients, grants, tokens, receivers, securityEvents, save });
   const parts = {
     url,
     accounts,
+    acts,
     clients,
     grants,
     tokens,
     codes,
     faults,
+    refreshes,
     idTokens,
     clock,
     calls,
     authorize,
     consent,
+    receivers,
+    securityEvents,
+    spreadsheets: mounted.spreadsheets,
     save,
-  };
+  } satisfies ControlParts & TokenParts;
 
   const form = (answer: Route['answer']): Route => ({ bodyLimitBytes: FORM_LIMIT, answer });
-  const showOverview = async (): Promise<Reply> =>
-    options.key === undefined
-      ? overviewPage({ ...parts, spreadsheetCount: await mounted.countSpreadsheets() })
-      : closedOverviewPage();
+  const page = createPage(parts, options.key);
   const routes = new Map<string, Route>(
     Object.entries({
-      'GET /': form(showOverview),
+      'GET /': form(page.show),
+      'POST /': form(page.act),
       [`GET ${AUTHORIZATION_PATH}`]: form((request) => authorize.show(request)),
       [`POST ${CONSENT_PATH}`]: form((request) => authorize.decide(request)),
       'POST /token': form((request) => answerToken(request, parts)),
@@ -156,27 +168,28 @@ export async function serveSandbox(
       'POST /tokeninfo': form((request) => answerTokeninfo(request, parts)),
       'GET /oauth2/v3/certs': form(() => json(200, idTokens.publicKeys())),
       'GET /.well-known/openid-configuration': form(() => json(200, discoveryDocument(url))),
+      'GET /.well-known/risc-configuration': form(() => json(200, riscDocument(url))),
     }),
   );
-  const controlParts: ControlParts = { ...parts, createSpreadsheet: mounted.createSpreadsheet };
   for (const [name, route] of Object.entries(CONTROL_ROUTES)) {
     routes.set(name.replace(' ', ` ${CONTROL_PREFIX}`), {
       bodyLimitBytes: CONTROL_LIMIT,
       refuse: (head) => refuseControl(head, options.key),
-      answer: (request) => answerControl(() => route(request, controlParts)),
+      answer: (request) => answerControl(() => route(request, parts)),
     });
   }
 
   findRoute = (method, path) => {
-    const route = routes.get(`${method} ${path}`);
-    if (route !== undefined) {
-      if (!path.startsWith(`${CONTROL_PREFIX}/`)) calls.count(`${method} ${path}`);
-      return route;
-    }
+    const name = `${method} ${path}`;
+    const route = routes.get(name);
+    // Neither the control routes nor the page are calls of the provider.
+    if (path === '/' || path.startsWith(`${CONTROL_PREFIX}/`)) return route;
+    if (route !== undefined) return counted(route, { name, calls, clock });
     const api = mounted.apis.find((candidate) => candidate.matches(path));
     if (api === undefined) return undefined;
-    calls.count(`${method} ${api.routeOf(method, path)}`);
-    return { bodyLimitBytes: API_LIMIT, answer: (request) => answerApi(api, { request, parts }) };
+    const answer = (request: Incoming) => answerApi(request, { ...parts, api });
+    const apiName = `${method} ${api.routeOf(method, path)}`;
+    return counted({ bodyLimitBytes: API_LIMIT, answer }, { name: apiName, calls, clock });
   };
   const ownHost = new URL(url).host;
   isAllowedHost = (host) =>
@@ -203,26 +216,24 @@ export async function serveSandbox(
   };
 }
 
-async function answerApi(
-  api: Api,
-  on: {
-    request: Parameters<Route['answer']>[0];
-    parts: { tokens: Tokens; accounts: Accounts; clients: Clients; faults: Faults };
-  },
-): Promise<Reply> {
-  const { request, parts } = on;
-  const { authorization } = request.headers;
-  let access = checkAccess(authorization, parts);
-  const clientId = access.ok ? access.clientId : undefined;
-  const subject = { sub: access.ok ? access.sub : undefined, clientId };
-  if (access.ok && parts.faults.strikes('access_token_ended', subject)) {
-    parts.tokens.endAccess(bearerToken(authorization)!);
-    access = { ok: false, kind: 'invalid' };
-  }
-  const client = parts.clients.find(clientId ?? '') ?? parts.clients.builtIn();
-  return answerUnder(parts.faults.takeAt(['api'], subject), {
-    signal: request.signal,
-    projectNumber: client.projectNumber,
-    work: () => api.handle({ ...request, access }),
-  });
+/** A route whose requests are counted as they come and noted as they end. */
+function counted(route: Route, by: { name: string; calls: Calls; clock: Clock }): Route {
+  by.calls.count(by.name);
+  const note = ({ about }: Incoming, outcome: Call['outcome']) =>
+    by.calls.note({ at: by.clock.now(), route: by.name, ...about, outcome });
+  return {
+    ...route,
+    answer: async (request) => {
+      try {
+        const reply = await route.answer(request);
+        note(request, reply.cut === undefined ? reply.status : CUTS[reply.cut]);
+        return reply;
+      } catch (error) {
+        note(request, request.signal.aborted ? 'gone' : 500);
+        throw error;
+      }
+    },
+  };
 }
+
+const CUTS = { before: 'reset', halfway: 'cut' } as const;

@@ -4,6 +4,7 @@ import type { JWK } from 'jose';
 import type { Account } from './accounts.ts';
 import type { Client, Project } from './clients.ts';
 import type { Grant } from './grants.ts';
+import type { Receiver } from './receivers.ts';
 import type { AccessToken, RefreshToken } from './tokens.ts';
 
 /** What survives a restart: who exists and what was granted. Faults, call counts, codes and the clock do not. */
@@ -16,6 +17,7 @@ export interface Snapshot {
   grants: Grant[];
   refreshTokens: RefreshToken[];
   accessTokens: AccessToken[];
+  receivers: Receiver[];
 }
 
 const FILE = 'oauth.json';
@@ -38,8 +40,25 @@ export async function readSnapshot(dataDir: string): Promise<Snapshot | undefine
   }
   if (snapshot?.version !== 1)
     throw new Error(`${file} was written by another version; remove it to start anew`);
-  return snapshot;
+  return withDefaults(snapshot);
 }
+
+// What the files of an earlier release lack.
+function withDefaults(snapshot: Snapshot): Snapshot {
+  return {
+    ...snapshot,
+    receivers: snapshot.receivers ?? [],
+    accounts: snapshot.accounts.map((account) => ({ ...ACTIVE, ...account })),
+    projects: snapshot.projects.map((project) => ({ ...OPEN, ...project })),
+    refreshTokens: snapshot.refreshTokens.map((token) => ({
+      ...token,
+      consentedAt: token.consentedAt ?? token.issuedAt,
+    })),
+  };
+}
+
+const ACTIVE = { standing: 'active' } as const;
+const OPEN = { audience: 'external', testUsers: [] as string[] } as const;
 
 /**
  * A function that resolves once everything changed before its call is on disk.

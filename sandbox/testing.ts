@@ -81,10 +81,10 @@ export class Bench {
   }
 
   /** Posts a form to the token endpoint, with the built-in client's credentials unless the form brings others. */
-  token(form: Record<string, string>): Promise<Response> {
+  token(form: Record<string, string>, signal?: AbortSignal): Promise<Response> {
     const { clientId, clientSecret } = this.sandbox.client;
     const body = new URLSearchParams({ client_id: clientId, client_secret: clientSecret, ...form });
-    return fetch(`${this.sandbox.url}/token`, { method: 'POST', body });
+    return fetch(`${this.sandbox.url}/token`, { method: 'POST', body, signal: signal ?? null });
   }
 
   /** Posts a code to the token endpoint. */
@@ -93,8 +93,8 @@ export class Bench {
   }
 
   /** Posts a refresh token to the token endpoint. */
-  refresh(refreshToken: string, form: Record<string, string> = {}): Promise<Response> {
-    return this.token({ grant_type: 'refresh_token', refresh_token: refreshToken, ...form });
+  refresh(refreshToken: string, form: Record<string, string> = {}, signal?: AbortSignal): Promise<Response> {
+    return this.token({ grant_type: 'refresh_token', refresh_token: refreshToken, ...form }, signal);
   }
 
   /** The whole dance: consent, then tokens. */

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Client } from './clients.ts';
 import type { Clock } from './clock.ts';
+import { isMailScope } from './oauth/scopes.ts';
 
 /** A bearer token for the APIs. All times in milliseconds of the sandbox's clock. */
 export interface AccessToken {
@@ -20,8 +21,12 @@ export interface RefreshToken {
   projectNumber: string;
   sub: string;
   scopes: string[];
+  /** When the person consented; the successors of a rotated token keep it. */
+  consentedAt: number;
   issuedAt: number;
   usedAt: number;
+  /** The token that ends as soon as this one is used. */
+  supersedes?: string;
   /** Only of tokens with a fixed life, such as those of a project in testing. */
   expiresAt?: number;
   endedAt?: number;
@@ -37,6 +42,8 @@ export const REFRESH_TOKEN_LIMIT = 100;
 const DAY_MS = 86_400_000;
 const UNUSED_LIMIT_MS = 183 * DAY_MS;
 const KEEP_ENDED_MS = 30 * DAY_MS;
+/** Tokens remembered of each kind. Beyond it dead ones go, then the oldest. */
+const REMEMBERED = 20_000;
 
 /** The tokens in circulation. Nothing here answers requests: who may have one is decided in oauth/. */
 export class Tokens {
@@ -60,7 +67,14 @@ export class Tokens {
     return { accessTokens: [...this.#access.values()], refreshTokens: [...this.#refresh.values()] };
   }
 
-  issueAccess(to: { client: Client; sub: string; scopes: string[]; offline: boolean }): AccessToken {
+  /** A new access token that lives `lifeSeconds` and one second. */
+  issueAccess(to: {
+    client: Client;
+    sub: string;
+    scopes: string[];
+    offline: boolean;
+    lifeSeconds: number;
+  }): AccessToken {
     const token: AccessToken = {
       token: `ya29.a0Sandbox${randomBytes(96).toString('base64url')}`,
       clientId: to.client.clientId,
@@ -68,9 +82,10 @@ export class Tokens {
       sub: to.sub,
       scopes: to.scopes,
       offline: to.offline,
-      expiresAt: this.#clock.now() + (ACCESS_TOKEN_SECONDS + 1) * 1000,
+      expiresAt: this.#clock.now() + (to.lifeSeconds + 1) * 1000,
     };
     this.#access.set(token.token, token);
+    trim(this.#access, ({ expiresAt }) => expiresAt > this.#clock.now());
     return token;
   }
 
@@ -83,22 +98,48 @@ export class Tokens {
   }): RefreshToken {
     const now = this.#clock.now();
     const token: RefreshToken = {
-      token: `1//0${randomBytes(72).toString('base64url')}`,
+      token: newRefreshToken(),
       clientId: to.client.clientId,
       projectNumber: to.client.projectNumber,
       sub: to.sub,
       scopes: to.scopes,
+      consentedAt: now,
       issuedAt: now,
       usedAt: now,
     };
     if (to.lifeSeconds !== undefined) token.expiresAt = now + to.lifeSeconds * 1000;
+    return this.#keep(token);
+  }
+
+  /** Rotation in which the token used stays good until its successor, which this gives, is used. */
+  succeed(token: RefreshToken): RefreshToken {
+    const now = this.#clock.now();
+    return this.#keep({
+      ...token,
+      token: newRefreshToken(),
+      supersedes: token.token,
+      issuedAt: now,
+      usedAt: now,
+    });
+  }
+
+  /** Rotation by single use: the token ends, and this gives its successor. */
+  replace(token: RefreshToken): RefreshToken {
+    this.endRefresh(token);
+    const { endedAt: _, supersedes: __, ...lasting } = token;
+    const now = this.#clock.now();
+    return this.#keep({ ...lasting, token: newRefreshToken(), issuedAt: now, usedAt: now });
+  }
+
+  #keep(token: RefreshToken): RefreshToken {
     // Insertion order is order of issue, over a restart too.
     const live = [...this.#refresh.values()].filter(
       (other) => other.clientId === token.clientId && other.sub === token.sub && this.isLive(other),
     );
     for (const oldest of live.slice(0, Math.max(0, live.length + 1 - REFRESH_TOKEN_LIMIT)))
-      oldest.endedAt = now;
+      this.endRefresh(oldest);
     this.#refresh.set(token.token, token);
+    trim(this.#refresh, (kept) => this.isLive(kept));
     return token;
   }
 
@@ -120,9 +161,12 @@ export class Tokens {
     return token.usedAt + UNUSED_LIMIT_MS > now;
   }
 
-  /** Notes a use, which puts off the death of an unused token. */
-  touch(token: RefreshToken): void {
+  /** Notes a use, which puts off the death of an unused token and ends the one it supersedes. */
+  use(token: RefreshToken): void {
     token.usedAt = this.#clock.now();
+    const superseded = this.#refresh.get(token.supersedes ?? '');
+    if (superseded !== undefined) this.endRefresh(superseded);
+    delete token.supersedes;
   }
 
   endAccess(token: string): void {
@@ -139,8 +183,44 @@ export class Tokens {
     for (const token of this.#refresh.values()) if (isOf(token, pair)) this.endRefresh(token);
   }
 
-  countLiveRefresh(pair: { projectNumber: string; sub: string }): number {
-    return [...this.#refresh.values()].filter((token) => isOf(token, pair) && this.isLive(token)).length;
+  /** Ends every token of a deleted account. */
+  endAllOf(sub: string): void {
+    for (const [key, token] of this.#access) if (token.sub === sub) this.#access.delete(key);
+    for (const token of this.#refresh.values()) if (token.sub === sub) this.endRefresh(token);
+  }
+
+  /** Ends the tokens of the account that hold a mail scope, as a change of password does. Answers how many. */
+  endMail(sub: string): number {
+    const holdsMail = (token: { sub: string; scopes: string[] }) =>
+      token.sub === sub && token.scopes.some(isMailScope);
+    for (const [key, token] of this.#access) if (holdsMail(token)) this.#access.delete(key);
+    const ended = this.listLiveRefresh().filter(holdsMail);
+    for (const token of ended) this.endRefresh(token);
+    return ended.length;
+  }
+
+  /** The live refresh tokens, oldest first. */
+  listLiveRefresh(): RefreshToken[] {
+    return [...this.#refresh.values()].filter((token) => this.isLive(token));
+  }
+}
+
+/** When a live refresh token dies by itself if nobody uses it again, in milliseconds of the sandbox's clock. */
+export function diesAt(token: RefreshToken): number {
+  return Math.min(token.expiresAt ?? Number.POSITIVE_INFINITY, token.usedAt + UNUSED_LIMIT_MS);
+}
+
+function newRefreshToken(): string {
+  return `1//0${randomBytes(72).toString('base64url')}`;
+}
+
+// Trimmed by a tenth at a time, so that the search for dead tokens is not paid at each issue.
+function trim<T>(tokens: Map<string, T>, isLive: (token: T) => boolean): void {
+  if (tokens.size <= REMEMBERED) return;
+  for (const [key, token] of tokens) if (!isLive(token)) tokens.delete(key);
+  for (const key of tokens.keys()) {
+    if (tokens.size <= REMEMBERED * 0.9) return;
+    tokens.delete(key);
   }
 }
 

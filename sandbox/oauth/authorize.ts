@@ -7,10 +7,12 @@
 import { randomBytes } from 'node:crypto';
 import { type Account, type Accounts, isEmail } from '../accounts.ts';
 import type { Clients } from '../clients.ts';
-import { caseOf, type Faults } from '../faults.ts';
-import type { Incoming, Reply } from '../http.ts';
+import { caseOf } from '../faults/cases.ts';
+import type { Faults } from '../faults/faults.ts';
+import type { About, Incoming, Reply } from '../http.ts';
+import { refusalOf } from './admission.ts';
 import type { Consent, Step } from './consent.ts';
-import { accountPage, consentPage, errorPage } from './pages.ts';
+import { ACCESS_CHOICES, accountPage, consentPage, errorPage } from './pages.ts';
 import { type AuthorizationRequest, type Judgement, judgeRequest, type PageError } from './request.ts';
 
 /** The path of the authorization endpoint. */
@@ -51,24 +53,34 @@ export class Authorize {
     this.#save = parts.save;
   }
 
-  /** Judges an authorization query, error-page faults included; `account` where it is known before the hint is read. */
-  judge(query: URLSearchParams, account?: Account): Judgement {
+  /** Judges an authorization query, error-page faults included; fills in `about` as far as the query tells. */
+  judge(query: URLSearchParams, about: About): Judgement {
     const judgement = judgeRequest(query, this.#clients);
     if (!judgement.ok) return judgement;
     const { client, loginHint } = judgement.request;
-    const sub = (account ?? this.#accounts.find(loginHint ?? ''))?.sub;
-    const error = this.#pageFault({ sub, clientId: client.clientId });
+    about.clientId = client.clientId;
+    about.sub ??= this.#accounts.find(loginHint ?? '')?.sub;
+    const error = this.#pageFault(about);
+    return error === undefined ? judgement : { ok: false, error };
+  }
+
+  /** Judges a query for an account that has been chosen already: also whether that account may consent. */
+  judgeFor(account: Account, at: { query: URLSearchParams; about: About }): Judgement {
+    at.about.sub = account.sub;
+    const judgement = this.judge(at.query, at.about);
+    if (!judgement.ok) return judgement;
+    const error = refusalOf(account, this.#clients.projectOf(judgement.request.client));
     return error === undefined ? judgement : { ok: false, error };
   }
 
   /** `GET` of the authorization endpoint. */
   async show(incoming: Incoming): Promise<Reply> {
-    const judgement = this.judge(incoming.query);
+    const judgement = this.judge(incoming.query, incoming.about);
     if (!judgement.ok) return errorPage(judgement.error);
     const { request } = judgement;
     const browser = browserOf(incoming) ?? randomBytes(24).toString('base64url');
     const page = { request, query: incoming.query.toString(), browser };
-    return withCookie(await this.#render(this.#consent.begin(request), page), browser);
+    return withCookie(await this.#render(this.#consent.begin(request, incoming.about), page), browser);
   }
 
   /** `POST` of either form. */
@@ -79,6 +91,8 @@ export class Authorize {
     if (ticket === undefined || ticket.browser !== browserOf(incoming)) return errorPage(NO_TICKET);
     this.#tickets.delete(text);
     const { request } = ticket;
+    const { about } = incoming;
+    about.clientId = request.client.clientId;
 
     const email = form.get('account') ?? '';
     if (!isEmail(email)) {
@@ -93,14 +107,18 @@ export class Authorize {
     if (ticket.account === undefined) {
       const account = this.#accounts.add({ email });
       await this.#save();
-      const error = this.#pageFault({ sub: account.sub, clientId: request.client.clientId });
+      about.sub = account.sub;
+      const error = this.#pageFault(about);
       if (error !== undefined) return errorPage(error);
-      return this.#render(this.#consent.choose(request, account), ticket);
+      return this.#render(this.#consent.choose(request, { account, about }), ticket);
     }
+    const { account } = ticket;
+    about.sub = account.sub;
+    const refusal = refusalOf(account, this.#clients.projectOf(request.client));
+    if (refusal !== undefined) return errorPage(refusal);
+    const decision = { account, about, ticked: form.getAll('scope'), forSeconds: forSecondsOf(form) };
     const location =
-      form.get('decision') === 'allow'
-        ? this.#consent.allow(request, { account: ticket.account, ticked: form.getAll('scope') })
-        : this.#consent.deny(request);
+      form.get('decision') === 'allow' ? this.#consent.allow(request, decision) : this.#consent.deny(request);
     return this.#render({ kind: 'redirect', location }, ticket);
   }
 
@@ -109,6 +127,7 @@ export class Authorize {
       await this.#save();
       return { status: 302, headers: { location: step.location, ...PRIVATE }, body: '' };
     }
+    if (step.kind === 'refuse') return errorPage(step.error);
     if (step.kind === 'choose') {
       const typed = page.request.loginHint ?? '';
       return accountPage({ ...this.#accountView(page), ticket: this.#issue(page), typed });
@@ -139,8 +158,8 @@ export class Authorize {
     return text;
   }
 
-  #pageFault(subject: { sub: string | undefined; clientId: string }): PageError | undefined {
-    const fault = this.#faults.takeAt(['authorize'], subject);
+  #pageFault(about: About): PageError | undefined {
+    const fault = this.#faults.takeAt(['authorize'], about);
     const effect = fault && caseOf(fault.name).effect;
     return effect?.kind === 'page' ? effect : undefined;
   }
@@ -154,6 +173,11 @@ const NO_TICKET: PageError = {
 };
 
 const PRIVATE = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
+
+// The consent page offers a few durations; anything else in the field is nobody's choice and means no limit.
+function forSecondsOf(form: URLSearchParams): number | undefined {
+  return ACCESS_CHOICES.find(({ seconds }) => String(seconds) === form.get('for_s'))?.seconds;
+}
 
 function browserOf(incoming: Incoming): string | undefined {
   for (const pair of (incoming.headers.cookie ?? '').split(';')) {

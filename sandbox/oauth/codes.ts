@@ -11,6 +11,8 @@ export interface Code {
   offline: boolean;
   /** Whether the person saw the consent page: only then may the exchange bring a refresh token. */
   consentShown: boolean;
+  /** Time-based access: how long the refresh token lives. */
+  forSeconds?: number;
   nonce?: string;
   challenge?: { value: string; method: 'S256' | 'plain' };
 }

@@ -1,16 +1,28 @@
 import type { Account, Accounts } from '../accounts.ts';
+import type { Clients } from '../clients.ts';
 import type { Clock } from '../clock.ts';
-import type { Faults } from '../faults.ts';
+import type { Faults } from '../faults/faults.ts';
 import type { Grants } from '../grants.ts';
+import type { About } from '../http.ts';
+import { refusalOf } from './admission.ts';
 import type { Code, Codes } from './codes.ts';
-import type { AuthorizationRequest } from './request.ts';
+import type { AuthorizationRequest, PageError } from './request.ts';
 import { inAnswerOrder, isSignInScope } from './scopes.ts';
 
-/** What a request needs next: an account, that account's consent, or nothing more than this redirect. */
+/** What a request needs next: an account, that account's consent, this redirect, or the page on which it ends. */
 export type Step =
   | { kind: 'choose' }
   | { kind: 'consent'; account: Account }
-  | { kind: 'redirect'; location: string };
+  | { kind: 'redirect'; location: string }
+  | { kind: 'refuse'; error: PageError };
+
+/** What a person decides on the consent page: boxes ticked (full scope names), and for how long. */
+export interface Decision {
+  account: Account;
+  ticked: string[];
+  /** Time-based access: the refresh token dies after this many seconds; absent: no such limit. */
+  forSeconds?: number | undefined;
+}
 
 /** The address that `wrong_iss` names; reserved, so that nobody ever answers there (RFC 2606). */
 const FOREIGN_ISSUER = 'https://issuer.invalid';
@@ -20,6 +32,7 @@ const FOREIGN_ISSUER = 'https://issuer.invalid';
  * walks consent for a script both go through here, so a script gets what a person would get.
  */
 export class Consent {
+  #clients: Clients;
   #accounts: Accounts;
   #grants: Grants;
   #codes: Codes;
@@ -28,6 +41,7 @@ export class Consent {
   #issuer: string;
 
   constructor(parts: {
+    clients: Clients;
     accounts: Accounts;
     grants: Grants;
     codes: Codes;
@@ -35,6 +49,7 @@ export class Consent {
     clock: Clock;
     issuer: string;
   }) {
+    this.#clients = parts.clients;
     this.#accounts = parts.accounts;
     this.#grants = parts.grants;
     this.#codes = parts.codes;
@@ -47,36 +62,44 @@ export class Consent {
    * The first step of a request. Every account of the sandbox counts as signed in in this browser, so the
    * account is clear when the hint names one or when there is only one.
    */
-  begin(request: AuthorizationRequest): Step {
+  begin(request: AuthorizationRequest, about: About): Step {
     const hinted = request.loginHint === undefined ? undefined : this.#accounts.find(request.loginHint);
     const all = this.#accounts.list();
     const account = hinted ?? (request.loginHint === undefined && all.length === 1 ? all[0] : undefined);
-    if (request.prompts.has('none')) return this.#beginSilently(request, account);
+    if (request.prompts.has('none')) return this.#beginSilently(request, { account, about });
     if (account === undefined || request.prompts.has('select_account')) return { kind: 'choose' };
-    return this.choose(request, account);
+    return this.choose(request, { account, about });
   }
 
   /** The step after an account was chosen: without `prompt=consent`, a project is asked for only once. */
-  choose(request: AuthorizationRequest, account: Account): Step {
+  choose(request: AuthorizationRequest, by: { account: Account; about: About }): Step {
+    const { account, about } = by;
+    const error = refusalOf(account, this.#clients.projectOf(request.client));
+    if (error !== undefined) return { kind: 'refuse', error };
     if (this.#needsConsent(request, account)) return { kind: 'consent', account };
     return {
       kind: 'redirect',
-      location: this.#redirectWithCode(request, { account, consentShown: false, ticked: [] }),
+      location: this.#redirectWithCode(request, { account, about, consentShown: false, ticked: [] }),
     };
   }
 
-  /** The redirect of a person who ticked these boxes (full scope names) and went on. */
-  allow(request: AuthorizationRequest, decision: { account: Account; ticked: string[] }): string {
-    const { account, ticked } = decision;
-    const subject = { sub: account.sub, clientId: request.client.clientId };
-    if (this.#faults.strikes('consent_denied', subject)) return this.deny(request);
+  /** The redirect of a person who decided so and went on. */
+  allow(request: AuthorizationRequest, decision: Decision & { about: About }): string {
+    const { about, forSeconds } = decision;
+    about.sub = decision.account.sub;
+    about.clientId = request.client.clientId;
+    if (this.#faults.strikes('consent_denied', about)) return this.deny(request);
+    const account = this.#faults.strikes('consent_other_account', about)
+      ? this.#anotherThan(decision.account)
+      : decision.account;
+    const ticked = this.#faults.strikes('consent_fewer_scopes', about) ? [] : decision.ticked;
     const consentShown = this.#needsConsent(request, account);
     if (consentShown && request.prompts.has('none')) {
       return this.#redirect(request, { error: 'consent_required' });
     }
     const granted = request.scopes.filter((scope) => isSignInScope(scope) || ticked.includes(scope));
     if (consentShown && granted.length === 0) return this.deny(request);
-    return this.#redirectWithCode(request, { account, consentShown, ticked: granted });
+    return this.#redirectWithCode(request, { account, about, consentShown, ticked: granted, forSeconds });
   }
 
   /** The redirect of a person who said no. */
@@ -85,14 +108,19 @@ export class Consent {
   }
 
   // OpenID Connect Core 1.0 §3.1.2.6 names these errors; they are the only ones Google sends back by redirect.
-  #beginSilently(request: AuthorizationRequest, account: Account | undefined): Step {
+  #beginSilently(request: AuthorizationRequest, by: { account: Account | undefined; about: About }): Step {
+    const { account, about } = by;
     if (account === undefined) {
       return { kind: 'redirect', location: this.#redirect(request, { error: 'login_required' }) };
     }
     if (this.#needsConsent(request, account)) {
       return { kind: 'redirect', location: this.#redirect(request, { error: 'consent_required' }) };
     }
-    return this.choose(request, account);
+    return this.choose(request, { account, about });
+  }
+
+  #anotherThan(account: Account): Account {
+    return this.#accounts.list().find(({ sub }) => sub !== account.sub) ?? account;
   }
 
   #needsConsent(request: AuthorizationRequest, account: Account): boolean {
@@ -107,9 +135,9 @@ export class Consent {
 
   #redirectWithCode(
     request: AuthorizationRequest,
-    decision: { account: Account; consentShown: boolean; ticked: string[] },
+    decision: Decision & { about: About; consentShown: boolean },
   ): string {
-    const { account, consentShown, ticked } = decision;
+    const { account, about, consentShown, ticked, forSeconds } = decision;
     const { client } = request;
     const granted = consentShown ? ticked : request.scopes;
     if (consentShown) {
@@ -133,10 +161,11 @@ export class Consent {
       offline: request.offline,
       consentShown,
     };
+    if (forSeconds !== undefined) code.forSeconds = forSeconds;
     if (request.nonce !== undefined) code.nonce = request.nonce;
     if (request.challenge !== undefined) code.challenge = request.challenge;
     const index = this.#accounts.list().findIndex(({ sub }) => sub === account.sub);
-    const foreign = this.#faults.strikes('wrong_iss', { sub: account.sub, clientId: client.clientId });
+    const foreign = this.#faults.strikes('wrong_iss', about);
     return this.#redirect(request, {
       ...(foreign ? { iss: FOREIGN_ISSUER } : {}),
       code: this.#codes.issue(code),

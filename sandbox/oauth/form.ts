@@ -15,15 +15,19 @@ export const NO_STORE = {
 export class OAuthRefusal extends Error {
   readonly status: number;
   readonly code: string;
+  readonly #more: Record<string, string>;
 
-  constructor(status: number, code: string, description: string) {
+  /** `more` are further fields of the answer, such as `error_subtype`. */
+  constructor(status: number, code: string, description: string, more: Record<string, string> = {}) {
     super(description);
     this.status = status;
     this.code = code;
+    this.#more = more;
   }
 
   toReply(): Reply {
-    return json(this.status, { error: this.code, error_description: this.message }, NO_STORE);
+    const body = { error: this.code, error_description: this.message, ...this.#more };
+    return json(this.status, body, NO_STORE);
   }
 }
 

@@ -15,7 +15,7 @@ export interface IdentityParts {
 
 /** Answers `GET /v1/userinfo` (OpenID Connect Core 1.0 §5.3): `sub` always, the rest by scope. */
 export function answerUserinfo(request: Incoming, parts: IdentityParts): Reply {
-  const access = checkAccess(request.headers.authorization, parts);
+  const access = accessOf(request, parts);
   if (!access.ok || !maySignIn(access))
     return unauthorized({ error: 'invalid_request', error_description: 'Invalid Credentials' });
   return json(200, { sub: access.sub, ...claimsFor(access, parts) });
@@ -23,7 +23,7 @@ export function answerUserinfo(request: Incoming, parts: IdentityParts): Reply {
 
 /** Answers `GET /oauth2/v2/userinfo`, the older shape: `id` and `verified_email`. */
 export function answerUserinfoV2(request: Incoming, parts: IdentityParts): Reply {
-  const access = checkAccess(request.headers.authorization, parts);
+  const access = accessOf(request, parts);
   if (!access.ok || !maySignIn(access)) {
     const message =
       'Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.';
@@ -61,6 +61,12 @@ export function answerTokeninfo(request: Incoming, parts: IdentityParts): Reply 
     ...(email === undefined ? {} : { email, email_verified: String(verified) }),
     access_type: token.offline ? 'offline' : 'online',
   });
+}
+
+function accessOf(request: Incoming, parts: IdentityParts): Access {
+  const access = checkAccess(request.headers.authorization, parts);
+  if (access.ok) Object.assign(request.about, { sub: access.sub, clientId: access.clientId });
+  return access;
 }
 
 type Granted = Extract<Access, { ok: true }>;

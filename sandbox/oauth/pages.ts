@@ -7,6 +7,14 @@ import { isSignInScope, scopeSentence } from './scopes.ts';
 /** The path that both forms post to. */
 export const CONSENT_PATH = '/o/oauth2/v2/consent';
 
+/** How long access may last, as the consent page offers it. */
+export const ACCESS_CHOICES: { seconds?: number; text: string }[] = [
+  { text: 'Until I take it back' },
+  { seconds: 3600, text: 'For an hour' },
+  { seconds: 86_400, text: 'For a day' },
+  { seconds: 604_800, text: 'For seven days' },
+];
+
 /** The page on which a person picks an account or adds one. `complaint` is shown above the field. */
 export function accountPage(view: {
   projectName: string;
@@ -66,7 +74,10 @@ ${boxes.map(
     scope,
   ) => html`<label class="row"><input type="checkbox" name="scope" value="${scope}" checked><span>${scopeSentence(scope)}<small>${scope}</small></span></label>
 `,
-)}<p class="quiet">After this you go to ${new URL(request.redirectUri).host}.</p>
+)}<p class="line"><label for="for_s">Access lasts</label> <select id="for_s" name="for_s">${ACCESS_CHOICES.map(
+      ({ seconds, text }) => html`<option value="${seconds}">${text}</option>`,
+    )}</select></p>
+<p class="quiet">After this you go to ${new URL(request.redirectUri).host}.</p>
 <div class="actions"><button class="button" name="decision" value="deny">Cancel</button><button class="button primary" name="decision" value="allow">Continue</button></div>
 </form>`,
   });

@@ -1,4 +1,4 @@
-import { answerUnder, type Faults } from '../faults.ts';
+import { answerUnder, type Faults } from '../faults/faults.ts';
 import type { Grants } from '../grants.ts';
 import { type Incoming, json, type Reply } from '../http.ts';
 import type { Tokens } from '../tokens.ts';
@@ -20,7 +20,9 @@ export async function answerRevoke(
     const refresh = parts.tokens.findRefresh(text);
     const token =
       parts.tokens.findAccess(text) ?? (refresh && parts.tokens.isLive(refresh) ? refresh : undefined);
-    const fault = parts.faults.takeAt(['revoke'], { sub: token?.sub, clientId: token?.clientId });
+    const { about } = request;
+    Object.assign(about, { sub: token?.sub, clientId: token?.clientId });
+    const fault = parts.faults.takeAt(['revoke'], about);
     const reply = await answerUnder(fault, {
       signal: request.signal,
       projectNumber: token?.projectNumber ?? '',

@@ -5,6 +5,7 @@ interface Scope {
 }
 
 const AUTH = 'https://www.googleapis.com/auth/';
+const MAIL = 'https://mail.google.com/';
 
 const SCOPES: Record<string, Scope> = {
   openid: { sentence: 'Associate you with your personal info', isSignIn: true },
@@ -28,6 +29,8 @@ const SCOPES: Record<string, Scope> = {
   },
   [`${AUTH}calendar`]: { sentence: 'See, edit, share and delete all your calendars', isSignIn: false },
   [`${AUTH}calendar.readonly`]: { sentence: 'See your calendars', isSignIn: false },
+  [MAIL]: { sentence: 'Read, compose, send and delete all your email', isSignIn: false },
+  [`${AUTH}gmail.send`]: { sentence: 'Send email on your behalf', isSignIn: false },
   [`${AUTH}gmail.readonly`]: { sentence: 'View your email messages and settings', isSignIn: false },
   [`${AUTH}cloud-platform`]: { sentence: 'See, edit, configure and delete your Cloud data', isSignIn: false },
 };
@@ -52,6 +55,16 @@ export function isKnownScope(scope: string): boolean {
 /** Sign-in scopes have no box to tick: who signs in at all grants them. */
 export function isSignInScope(scope: string): boolean {
   return SCOPES[fullScope(scope)]?.isSignIn ?? false;
+}
+
+/** A change of password ends the tokens that hold one of these. */
+export function isMailScope(scope: string): boolean {
+  return scope === MAIL || scope.startsWith(`${AUTH}gmail.`);
+}
+
+/** Scopes that an organization's session length applies to. */
+export function isCloudScope(scope: string): boolean {
+  return scope === `${AUTH}cloud-platform`;
 }
 
 /** The sentence shown beside the box. */

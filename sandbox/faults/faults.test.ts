@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { FAULT_CASES } from './fault-cases.ts';
-import { type Bench, openBench, readTokens, SPREADSHEETS } from './testing.ts';
+import { type Bench, openBench, readTokens, SPREADSHEETS } from '../testing.ts';
+import { FAULT_CASES } from './cases.ts';
 
 async function connected(bench: Bench, account = 'ada@example.com') {
   const tokens = await bench.connect({}, { account });

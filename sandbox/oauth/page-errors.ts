@@ -1,0 +1,45 @@
+/** Error pages that end an authorization without a word to the client, as Google words and numbers them. */
+import type { PageError } from './request.ts';
+
+export const ADMIN_POLICY: PageError = {
+  status: 400,
+  code: 'admin_policy_enforced',
+  message: 'Access to your account data is restricted by policies within your organization.',
+};
+
+export const ORG_INTERNAL: PageError = {
+  status: 403,
+  code: 'org_internal',
+  message: 'This client is restricted to users within its organization.',
+};
+
+export const UNTESTED_USER: PageError = {
+  status: 403,
+  code: 'access_denied',
+  message:
+    'The developer hasn’t given you access to this app. It’s currently being tested and it hasn’t been verified by Google.',
+};
+
+export const ACCOUNT_RESTRICTED: PageError = {
+  status: 403,
+  code: 'access_denied',
+  message: 'Account restricted',
+};
+
+export const REDIRECT_MISMATCH: PageError = {
+  status: 400,
+  code: 'redirect_uri_mismatch',
+  message: 'The redirect address of this request is not registered with the client.',
+};
+
+export const DELETED_CLIENT: PageError = {
+  status: 401,
+  code: 'deleted_client',
+  message: 'The OAuth client was deleted.',
+};
+
+export const RATE_LIMITED: PageError = {
+  status: 403,
+  code: 'rate_limit_exceeded',
+  message: 'This app has reached its sign-in rate limit for now.',
+};
