@@ -69,7 +69,7 @@ export class DataKey {
     return JSON.parse(this.open(sealed, context).toString('utf8'));
   }
 
-  /** The root, for wrapping alone. */
+  /** The root, for wrapping, and for a thread of this process, which a DataKey cannot be posted to. */
   static rootOf(key: DataKey): Buffer {
     return key.#root;
   }

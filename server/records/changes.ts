@@ -1,7 +1,8 @@
 import type { Tx } from '../db/pool.ts';
 import { advanceDataset, type Dataset } from './dataset.ts';
+import { hashBytes } from './hash.ts';
 import { arrayText, deletePayloads, insertPayloads } from './payloads.ts';
-import { hashBytes, type SealedRecord } from './seal.ts';
+import type { SealedRecord } from './seal.ts';
 import type { Stored } from './stored.ts';
 
 /** A record that takes the next position; `stored` is the row it had before. */

@@ -1,5 +1,6 @@
 import { AppError, type FieldError } from '../errors.ts';
 import { canonicalJson, type JsonObject, type JsonValue } from './canonical.ts';
+import { type CheckedRecord, CheckedRecords } from './checked.ts';
 import type { IgnoredFields } from './ignore.ts';
 
 /** Records one call may carry. */
@@ -9,18 +10,8 @@ export const maxRecordBytes = 8 * 1024 * 1024;
 /** Faults named in one answer. */
 const maxFaults = 20;
 
-/** A record that can be stored. */
-export type CheckedRecord = {
-  id: string;
-  /** The payload as JSON text, keys in the order they were sent, without `id` and the metadata key. */
-  text: string;
-  /** The same with sorted keys and without ignored fields: what tells whether it changed. */
-  canonical: string;
-};
-
 /**
- * The records of a call, each ready to store, in the order sent; of two with one id the last stands, and the id is
- * named once in `duplicates`.
+ * The records of a call, each ready to store, in the order sent; of two with one id the last stands.
  *
  * An id is a string of 1 to 255 characters without NUL and lone surrogates, or a safe integer, which stands for its
  * decimal string. Throws `invalid_record`, naming by index and path what does not fit, when any record does not.
@@ -28,14 +19,16 @@ export type CheckedRecord = {
 export function checkRecords(
   records: readonly JsonValue[],
   by: { metadataKey: string; ignored: IgnoredFields },
-): { records: CheckedRecord[]; duplicates: string[] } {
-  const checked = new Map<string, CheckedRecord>();
-  const duplicates = new Set<string>();
-  for (const record of checkEach(records, (given) => checkRecord(given, by))) {
-    if (checked.delete(record.id)) duplicates.add(record.id);
-    checked.set(record.id, record);
-  }
-  return { records: [...checked.values()], duplicates: [...duplicates] };
+): CheckedRecords {
+  const checked = new CheckedRecords(records.length);
+  checkEach(records, (given) => {
+    const record = checkRecord(given, by);
+    if ('fault' in record) return record;
+    // Of the strings nothing is kept.
+    checked.add(record);
+    return checked;
+  });
+  return checked;
 }
 
 /** Fields to lay over a stored record; `index` is its place in the call. */

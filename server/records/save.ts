@@ -4,11 +4,11 @@ import { AppError } from '../errors.ts';
 import type { DataKey } from '../vault.ts';
 import type { JsonObject, JsonValue } from './canonical.ts';
 import { type Change, isAddition, type Restore, writeChanges } from './changes.ts';
-import { type CheckedRecord, checkRecords } from './check.ts';
+import { checkRecords } from './check.ts';
 import { type Dataset, ensureDataset, findDataset, lockDataset } from './dataset.ts';
 import { changedFields, type IgnoredFields, ignoredFields, isSameDigest } from './ignore.ts';
 import { findPruned } from './payloads.ts';
-import { type SealedRecord, sealRecords } from './seal.ts';
+import { openPayload, type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
 import { noteSeen } from './track-deletes.ts';
 
@@ -55,9 +55,10 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
   const name = { connection: connection.id, model, variant };
   const known = await findDataset(db, name);
   const ignored = ignoredFields(request.ignoreFields ?? known?.ignoreFields ?? []);
-  const { records, duplicates } = checkRecords(request.records, { metadataKey, ignored });
+  const records = checkRecords(request.records, { metadataKey, ignored });
+  const { duplicates } = records;
   const changedFields = request.withChangedFields ? new Map<string, string[]>() : undefined;
-  if (records.length === 0) {
+  if (records.size === 0) {
     const nothing = { added: [], updated: [], restored: [], unchangedCount: 0, duplicates };
     return { ...nothing, ...(changedFields && { changedFields }) };
   }
@@ -70,7 +71,7 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
     const { changes, equal } = await compare(tx, {
       dataset,
       dataKey: connection.dataKey,
-      pairs: sealed.map((record, index) => ({ record, checked: records[index] as CheckedRecord })),
+      records: sealed,
       ignored,
       changedFields,
     });
@@ -89,8 +90,6 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
   });
 }
 
-type Pair = { record: SealedRecord; checked: CheckedRecord };
-
 /**
  * Tells changes from equal records, by their hashes; where a stored hash leaves out other fields, by the stored payload,
  * and where that is pruned, it is a change. Fills `changedFields`.
@@ -100,38 +99,40 @@ async function compare(
   by: {
     dataset: Dataset;
     dataKey: DataKey;
-    pairs: readonly Pair[];
+    records: readonly SealedRecord[];
     ignored: IgnoredFields;
     changedFields: Map<string, string[]> | undefined;
   },
 ): Promise<{ changes: Change[]; equal: Restore[] }> {
-  const { dataset, dataKey, pairs, ignored, changedFields: named } = by;
+  const { dataset, dataKey, records, ignored, changedFields: named } = by;
   const stored = await findStored(
     tx,
     dataset,
-    pairs.map(({ record }) => record.id),
+    records.map(({ id }) => id),
   );
   const equalIds = new Set<string>();
   const toRead: Stored[] = [];
-  const checkedOf = new Map<string, CheckedRecord>();
-  for (const { record, checked } of pairs) {
+  const sent = new Map<string, SealedRecord>();
+  for (const record of records) {
     const row = stored.get(record.id);
     if (row === undefined || row.isDeleted) continue;
     const isComparable = isSameDigest(row.ignored, ignored.digest);
     if (isComparable && row.hash.equals(record.hash)) equalIds.add(record.id);
     else if (!isComparable || named !== undefined) {
       toRead.push(row);
-      checkedOf.set(record.id, checked);
+      sent.set(record.id, record);
     }
   }
   await readStored(tx, { datasetId: dataset.id, dataKey, rows: toRead }, (row, fields) => {
-    const checked = checkedOf.get(row.id) as CheckedRecord;
-    if (ignored.canonical(fields) === checked.canonical) equalIds.add(row.id);
-    else named?.set(row.id, changedFields(fields, JSON.parse(checked.text) as JsonObject, ignored));
+    const { id, body } = sent.get(row.id) as SealedRecord;
+    const text = openPayload(body, { dataKey, datasetId: dataset.id, recordId: id }).toString();
+    const to = JSON.parse(text) as JsonObject;
+    if (ignored.canonical(fields) === ignored.canonical(to)) equalIds.add(id);
+    else named?.set(id, changedFields(fields, to, ignored));
   });
   const changes: Change[] = [];
   const equal: Restore[] = [];
-  for (const { record } of pairs) {
+  for (const record of records) {
     const row = stored.get(record.id);
     if (row !== undefined && equalIds.has(record.id)) equal.push({ record, stored: row });
     else changes.push({ record, stored: row });

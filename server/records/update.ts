@@ -4,7 +4,8 @@ import { AppError } from '../errors.ts';
 import type { DataKey } from '../vault.ts';
 import type { JsonValue } from './canonical.ts';
 import { type Change, writeChanges } from './changes.ts';
-import { type CheckedPart, type CheckedRecord, checkParts, refuseLarge } from './check.ts';
+import { type CheckedPart, checkParts, refuseLarge } from './check.ts';
+import { CheckedRecords } from './checked.ts';
 import { type Dataset, findDatasetForReading, lockDataset } from './dataset.ts';
 import { type IgnoredFields, ignoredFields } from './ignore.ts';
 import { merge } from './merge.ts';
@@ -128,7 +129,7 @@ type Laying = {
 /** Pruned records are not in the result. */
 async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Map<string, Laid>> {
   const laid = new Map<string, Laid>();
-  const changed: CheckedRecord[] = [];
+  const changed = new CheckedRecords(by.rows.length);
   await readStored(tx, by, (row, fields) => {
     const parts = by.parts.get(row.id) ?? [];
     const merged = parts.reduce((under, part) => merge(under, part.fields), fields);
@@ -137,7 +138,7 @@ async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Ma
     if (canonical === by.ignored.canonical(fields)) return;
     const text = JSON.stringify(merged);
     refuseLarge(text, parts.at(-1)?.index ?? 0);
-    changed.push({ id: row.id, text, canonical });
+    changed.add({ id: row.id, text, canonical });
   });
   for (const record of await sealRecords(changed, by)) {
     laid.set(record.id, { seq: laid.get(record.id)?.seq ?? 0, record });
