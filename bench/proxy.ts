@@ -1,169 +1,175 @@
 /**
- * The proxy against its floors, interleaved in one run.
+ * The proxy against its floors, in turns in one run.
  *
- * The same GET of 1 KB goes straight to the upstream, through a bare undici pass-through in the same runtime, and
- * through the service (key check, connection, header rules, credentials, address guard; its own process and database).
- * All of them share the machine's cores with the load generator: ratios compare between machines, rates do not.
+ * The service, a bare undici pass-through in the same runtime and nginx with one worker stand before the same upstream.
+ * Each runs alone on one core, the load and the upstream on another. Processor time per request is printed beside the
+ * rate: on a machine that others use it is the figure to trust. The integration has no quota.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { createInterface } from 'node:readline';
-import autocannon from 'autocannon';
-import { Agent } from 'undici';
-import { startRunningService } from '../test/support/service.ts';
-import { type Benchmark, median } from './support.ts';
-
-const connectionCounts = [1, 10, 50];
-
-type Target = { name: string; url: string; headers?: Record<string, string> };
-type Figure = { perSecond: number; p50Ms: number };
-
-// In a process of its own: one of the servers that `startPart` starts.
-if (import.meta.main) {
-  if (process.argv[2] === 'upstream') serveUpstream();
-  else servePassThrough(process.argv[3] ?? '');
-}
+import { readFile } from 'node:fs/promises';
+import { type RunningService, startRunningService } from '../test/support/service.ts';
+import { download, holdStreams, load, type Target } from './proxy-load.ts';
+import { cpuMsOf, measuredCore, otherCore, type Part, pin, startNginx, startPart } from './proxy-parts.ts';
+import { type Benchmark, type BenchOptions, median, quantile, report } from './support.ts';
 
 export const proxyBenchmark: Benchmark = {
-  about: 'GET of 1 KB through the service, against the upstream and a bare pass-through',
-  run: ({ rounds, scale }) => runProxy({ rounds, seconds: scale === 'full' ? 3 : 1 }),
+  about: 'GET of 1 KB, 100 MB and slow streams through the service, a bare pass-through and nginx',
+  run: runProxy,
 };
 
-function serveUpstream(): void {
-  const body = JSON.stringify({ text: 'x'.repeat(1024 - 11) });
-  const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
-  tellPort(createServer((_request, response) => response.writeHead(200, headers).end(body)));
-}
+type Figure = { perSecond: number; cpuUs: number; p50Ms: number; p99Ms: number };
 
-/** No key, no rules, no guard: what a proxy costs in this runtime before it does anything. */
-function servePassThrough(origin: string): void {
-  const agent = new Agent({ allowH2: false });
-  tellPort(
-    createServer((request, response) => {
-      const { url: path = '/', method = 'GET', headers } = request;
-      const { host: _host, connection: _connection, ...passed } = headers;
-      const body = method === 'GET' ? null : request;
-      agent
-        .stream({ origin, path, method, headers: passed, body }, ({ statusCode, headers }) => {
-          const { connection: _hop, 'keep-alive': _time, ...kept } = headers;
-          return response.writeHead(statusCode, kept);
-        })
-        .catch(() => response.destroy());
-    }),
-  );
-}
-
-function tellPort(server: ReturnType<typeof createServer>): void {
-  server.listen(0, '127.0.0.1', () => console.log((server.address() as AddressInfo).port));
-  process.on('disconnect', () => process.exit());
-}
-
-/** This file in another process, as one of the servers above. It ends with the channel to it. */
-async function startPart(...words: string[]): Promise<{ url: string; stop: () => Promise<unknown> }> {
-  const child = spawn(process.execPath, [import.meta.filename, ...words], {
-    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-  });
-  const [port] = (await once(createInterface({ input: child.stdout! }), 'line')) as [string];
-  const exited = once(child, 'exit');
-  return {
-    url: `http://127.0.0.1:${port}`,
-    stop: () => {
-      child.disconnect();
-      return exited;
-    },
-  };
-}
-
-async function runProxy({ rounds, seconds }: { rounds: number; seconds: number }): Promise<void> {
-  const upstream = await startPart('upstream');
-  const passThrough = await startPart('pass-through', upstream.url);
+async function runProxy({ rounds, scale }: BenchOptions): Promise<void> {
+  const seconds = scale === 'full' ? 3 : 1;
+  const upstream = await startPart(otherCore, 'upstream');
+  const passThrough = await startPart(measuredCore, 'pass-through', upstream.url);
+  const nginx = await startNginx(upstream.url);
   const service = await startRunningService({ env: { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' } });
+  await pin(process.pid, otherCore);
+  await pin(service.pid, measuredCore);
   try {
-    await service.call('POST', '/integrations', {
-      body: {
-        unique_key: 'bench',
-        provider: 'private-api-key',
-        integration_config: { base_url: upstream.url },
-      },
-    });
-    await service.call('POST', '/connections', {
-      body: {
-        provider_config_key: 'bench',
-        connection_id: 'bench',
-        credentials: { type: 'API_KEY', apiKey: 'secret' },
-      },
-    });
-    const headers = {
-      authorization: `Bearer ${service.secretKey}`,
-      'provider-config-key': 'bench',
-      'connection-id': 'bench',
-    };
-    const targets: Target[] = [
-      { name: 'straight', url: `${upstream.url}/v1/things` },
-      { name: 'pass-through', url: `${passThrough.url}/v1/things` },
-      { name: 'service', url: `${service.baseUrl}/proxy/v1/things`, headers },
-    ];
-    for (const target of targets) await load(target, { connections: 50, seconds: 2 }); // warm
-    for (const connections of connectionCounts) {
-      report(connections, await measure(targets, { connections, rounds, seconds }));
-    }
+    const at = { upstream, passThrough, nginx, service: { pid: service.pid, url: service.baseUrl } };
+    const targets = await targetsOf(at, service);
+    for (const target of targets('/v1/things')) await load(target, { connections: 50, seconds: 2 }); // warm
+    await reportRates(targets('/v1/things'), { rounds, seconds });
+    await reportLatency(targets('/v1/things'), { rounds, seconds });
+    await reportBodies(targets('/big'), rounds);
+    await reportStreams(targets('/slow').find(({ name }) => name === 'service')!, service.pid);
   } finally {
     await service.stop();
+    await nginx?.stop();
     await passThrough.stop();
     await upstream.stop();
   }
 }
 
-/** The targets in turn, round by round, so that a slower moment of the machine meets all of them. */
-async function measure(
-  targets: Target[],
-  { connections, rounds, seconds }: { connections: number; rounds: number; seconds: number },
-): Promise<Map<string, Figure>> {
-  const runs = new Map<string, Figure[]>(targets.map(({ name }) => [name, []]));
-  for (let round = 0; round < rounds; round++) {
-    for (const target of targets) runs.get(target.name)?.push(await load(target, { connections, seconds }));
-  }
-  return new Map(
-    [...runs].map(([name, figures]) => [
-      name,
-      {
-        perSecond: median(figures.map((figure) => figure.perSecond)),
-        p50Ms: median(figures.map((figure) => figure.p50Ms)),
-      },
-    ]),
-  );
+/** One integration without quota and one connection; who is asked for a path, and how. */
+async function targetsOf(
+  at: { upstream: Part; passThrough: Part; nginx: Part | undefined; service: Pick<Part, 'pid' | 'url'> },
+  { call, secretKey }: RunningService,
+): Promise<(path: string) => Target[]> {
+  await call('POST', '/integrations', {
+    body: {
+      unique_key: 'bench',
+      provider: 'private-api-key',
+      integration_config: { base_url: at.upstream.url },
+    },
+  });
+  await call('POST', '/connections', {
+    body: {
+      provider_config_key: 'bench',
+      connection_id: 'bench',
+      credentials: { type: 'API_KEY', apiKey: 'secret' },
+    },
+  });
+  const headers = {
+    authorization: `Bearer ${secretKey}`,
+    'provider-config-key': 'bench',
+    'connection-id': 'bench',
+    accept: 'application/json',
+    'user-agent': 'bench',
+  };
+  return (path) => [
+    { name: 'straight', url: `${at.upstream.url}${path}`, headers, pid: at.upstream.pid },
+    ...(at.nginx ? [{ name: 'nginx', url: `${at.nginx.url}/proxy${path}`, headers, pid: at.nginx.pid }] : []),
+    { name: 'pass-through', url: `${at.passThrough.url}${path}`, headers, pid: at.passThrough.pid },
+    { name: 'service', url: `${at.service.url}/proxy${path}`, headers, pid: at.service.pid },
+  ];
 }
 
-async function load(
-  { url, headers = {} }: Target,
-  { connections, seconds }: { connections: number; seconds: number },
-): Promise<Figure> {
-  const timesMs: number[] = [];
-  const startedAt = performance.now();
-  const run = autocannon({ url, headers, connections, duration: seconds });
-  run.on('response', (_client, _status, _bytes, ms) => timesMs.push(ms));
-  const result = await run;
-  if (result.non2xx > 0 || result.errors > 0) {
-    throw new Error(`${url}: ${result.non2xx} answers other than 2xx, ${result.errors} errors`);
+type Timing = { rounds: number; seconds: number };
+
+async function reportRates(targets: Target[], timing: Timing): Promise<void> {
+  const figures = await measure(targets, { ...timing, connections: 50 });
+  const service = figures.get('service')!;
+  console.log('GET of 1 KB at 50 connections, one core');
+  for (const [name, { perSecond, cpuUs, p50Ms }] of figures) {
+    report(name, `${perSecond.toFixed(0)}/s, ${cpuUs.toFixed(0)} µs CPU, p50 ${p50Ms.toFixed(1)} ms`);
   }
-  const perSecond = result['2xx'] / ((performance.now() - startedAt) / 1000);
-  return { perSecond, p50Ms: median(timesMs) };
+  const against = (name: string, must: '>= 0.85' | '>= 0.45') => {
+    const floor = figures.get(name);
+    if (floor === undefined) return;
+    report(`service / ${name}: rate`, '', { ratio: service.perSecond / floor.perSecond, must });
+    report(`service / ${name}: requests per CPU time`, '', { ratio: floor.cpuUs / service.cpuUs, must });
+  };
+  against('pass-through', '>= 0.85');
+  against('nginx', '>= 0.45');
 }
 
-function report(connections: number, figures: Map<string, Figure>): void {
+async function reportLatency(targets: Target[], timing: Timing): Promise<void> {
+  const figures = await measure(targets, { ...timing, connections: 1 });
   const straight = figures.get('straight')!;
-  const passThrough = figures.get('pass-through')!;
-  console.log(`GET of 1 KB at ${connections} connection${connections === 1 ? '' : 's'}`);
-  for (const [name, { perSecond, p50Ms }] of figures) {
-    const ratios = `${ratio(perSecond, straight.perSecond)} of straight, ${ratio(perSecond, passThrough.perSecond)} of pass-through`;
-    console.log(
-      `  ${name.padEnd(13)} ${perSecond.toFixed(0).padStart(6)}/s  p50 ${p50Ms.toFixed(2)} ms  ${ratios}`,
+  console.log('GET of 1 KB at 1 connection: latency beyond straight');
+  for (const [name, { p50Ms, p99Ms }] of figures) {
+    if (name === 'straight') continue;
+    const added = { p50: p50Ms - straight.p50Ms, p99: p99Ms - straight.p99Ms };
+    const isOurs = name === 'service';
+    report(
+      `${name} p50`,
+      `${added.p50.toFixed(2)} ms`,
+      isOurs ? { ratio: added.p50, must: '<= 0.5' } : undefined,
+    );
+    report(
+      `${name} p99`,
+      `${added.p99.toFixed(2)} ms`,
+      isOurs ? { ratio: added.p99, must: '<= 2' } : undefined,
     );
   }
 }
 
-function ratio(one: number, other: number): string {
-  return (one / other).toFixed(2);
+async function reportBodies(targets: Target[], rounds: number): Promise<void> {
+  const rates = new Map<string, number[]>(targets.map(({ name }) => [name, []]));
+  for (let round = 0; round <= rounds; round++) {
+    for (const target of targets) {
+      const { bytes, elapsedMs } = await download(target);
+      if (round > 0) rates.get(target.name)?.push(bytes / 1e3 / elapsedMs);
+    }
+  }
+  console.log('100 MB down');
+  const floor = median(rates.get('pass-through')!);
+  for (const [name, values] of rates) {
+    const rate = median(values);
+    report(
+      name,
+      `${rate.toFixed(0)} MB/s`,
+      name === 'service' ? { ratio: rate / floor, must: '>= 0.9' } : undefined,
+    );
+  }
+}
+
+async function reportStreams(target: Target, pid: number): Promise<void> {
+  const release = await holdStreams(target, 1_000);
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  const rssMb = Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
+  release();
+  console.log('1,000 slow streams');
+  report('service RSS', `${rssMb.toFixed(0)} MB`, { ratio: rssMb, must: '<= 250' });
+}
+
+/** The targets in turn, round by round, so that a slower moment of the machine meets all of them. */
+async function measure(
+  targets: Target[],
+  { connections, rounds, seconds }: Timing & { connections: number },
+): Promise<Map<string, Figure>> {
+  const runs = new Map<string, Figure[]>(targets.map(({ name }) => [name, []]));
+  for (let round = 0; round < rounds; round++) {
+    for (const target of targets) {
+      const before = await cpuMsOf(target.pid);
+      const { requests, elapsedMs, timesMs } = await load(target, { connections, seconds });
+      const cpuMs = (await cpuMsOf(target.pid)) - before;
+      runs.get(target.name)?.push({
+        perSecond: requests / (elapsedMs / 1000),
+        cpuUs: (cpuMs * 1000) / requests,
+        p50Ms: median(timesMs),
+        p99Ms: quantile(timesMs, 0.99),
+      });
+    }
+  }
+  const medians = (figures: Figure[]): Figure => ({
+    perSecond: median(figures.map((figure) => figure.perSecond)),
+    cpuUs: median(figures.map((figure) => figure.cpuUs)),
+    p50Ms: median(figures.map((figure) => figure.p50Ms)),
+    p99Ms: median(figures.map((figure) => figure.p99Ms)),
+  });
+  return new Map([...runs].map(([name, figures]) => [name, medians(figures)]));
 }

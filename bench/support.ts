@@ -20,8 +20,6 @@ export type Benchmark = { about: string; run(options: BenchOptions): Promise<voi
 /** The service as a process of its own, and its database for the floors. */
 export type BenchService = {
   readonly service: RunningService;
-  /** A new process on the same data. */
-  restart(): Promise<void>;
   /** One more connection to the service's database by the same driver; closed with the service. */
   connectBare(): Promise<pg.Client>;
   /** A new connection of the service: the headers that name it. */
@@ -39,7 +37,7 @@ export async function openBenchService(): Promise<BenchService> {
     DATABASE_URL: urlOf(target),
     TRELLIS_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}`,
   };
-  let service = await startRunningService({ env });
+  const service = await startRunningService({ env });
   const agent = new Agent({ keepAlive: true });
   const clients: pg.Client[] = [];
   await service.call('POST', '/integrations', {
@@ -51,13 +49,7 @@ export async function openBenchService(): Promise<BenchService> {
   });
   let connections = 0;
   return {
-    get service() {
-      return service;
-    },
-    async restart() {
-      await service.stop({ keepData: true });
-      service = await startRunningService({ env, dataDir: service.dataDir });
-    },
+    service,
     async connectBare() {
       const client = new pg.Client({ connectionString: urlOf(target) });
       await client.connect();

@@ -9,6 +9,7 @@ create table api_key (
   scopes text[] not null,
   created_at timestamp with time zone not null default now(),
   revoked_at timestamp with time zone,
+  proxy_rules jsonb not null default '[]'::jsonb,
   constraint api_key_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint api_key_hash_unique UNIQUE (hash),
   constraint api_key_pkey PRIMARY KEY (id)
@@ -45,6 +46,7 @@ create table auth_attempt (
   constraint auth_attempt_session_id_fkey FOREIGN KEY (session_id) REFERENCES connect_session(id) ON DELETE CASCADE
 );
 CREATE INDEX auth_attempt_expiry ON public.auth_attempt USING btree (expires_at);
+CREATE INDEX auth_attempt_session ON public.auth_attempt USING btree (session_id);
 
 create table connect_session (
   id bigint generated always as identity not null,
@@ -90,15 +92,33 @@ create table connection (
   updated_at timestamp with time zone not null default now(),
   last_fetched_at timestamp with time zone,
   deleted_at timestamp with time zone,
+  refresh_owner uuid,
+  refresh_until timestamp with time zone,
+  refresh_sent_at timestamp with time zone,
+  refresh_failures integer not null default 0,
+  refresh_not_before timestamp with time zone,
+  refreshed_at timestamp with time zone not null default now(),
+  kept_tokens bytea,
+  outage jsonb,
+  scopes_lacking text[],
+  rate_limited_at timestamp with time zone,
+  token_slots jsonb,
+  expiry_told_for timestamp with time zone,
+  granted_at timestamp with time zone not null default now(),
   constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
   constraint connection_pkey PRIMARY KEY (id),
+  constraint connection_refresh_lease CHECK (((refresh_owner IS NULL) = (refresh_until IS NULL))),
   constraint connection_status CHECK ((status = ANY (ARRAY['active'::text, 'needs_reauth'::text, 'blocked'::text])))
 );
 CREATE INDEX connection_account ON public.connection USING btree (integration_id, account_id) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_before) WHERE ((deleted_at IS NULL) AND (status = 'blocked'::text));
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_refresh_expiry ON public.connection USING btree (refresh_expires_at) WHERE ((refresh_expires_at IS NOT NULL) AND (deleted_at IS NULL));
+CREATE INDEX connection_token_slots ON public.connection USING btree (id) WHERE ((token_slots IS NOT NULL) AND (deleted_at IS NULL));
+CREATE INDEX connection_unused ON public.connection USING btree (integration_id, refreshed_at) WHERE ((deleted_at IS NULL) AND (status = 'active'::text));
 
 create table consumer (
   id bigint generated always as identity not null,
@@ -162,6 +182,14 @@ create table event (
 CREATE INDEX event_feed ON public.event USING btree (environment_id, "position");
 CREATE INDEX event_without_position ON public.event USING btree (created_at) WHERE ("position" IS NULL);
 
+create table exchange (
+  id bigint generated always as identity not null,
+  unit text not null,
+  expires_at timestamp with time zone not null,
+  constraint exchange_pkey PRIMARY KEY (id)
+);
+CREATE INDEX exchange_unit ON public.exchange USING btree (unit);
+
 create table integration (
   id bigint generated always as identity not null,
   environment_id bigint not null,
@@ -177,10 +205,31 @@ create table integration (
   forward_webhooks boolean not null default true,
   created_at timestamp with time zone not null default now(),
   updated_at timestamp with time zone not null default now(),
+  fault jsonb,
+  probes integer not null default 0,
+  probe_at timestamp with time zone,
+  rate_limited_at timestamp with time zone,
+  proxy_rules jsonb not null default '[]'::jsonb,
   constraint integration_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint integration_key_unique UNIQUE (environment_id, key),
   constraint integration_pkey PRIMARY KEY (id)
 );
+CREATE INDEX integration_probe ON public.integration USING btree (probe_at) WHERE (probe_at IS NOT NULL);
+
+create table issued_token (
+  id bigint generated always as identity not null,
+  holder bytea not null,
+  unit_holder bytea,
+  connection bigint,
+  issued_at timestamp with time zone not null,
+  superseded_at timestamp with time zone,
+  told_at timestamp with time zone,
+  constraint issued_token_connection_fkey FOREIGN KEY (connection) REFERENCES connection(id) ON DELETE SET NULL,
+  constraint issued_token_pkey PRIMARY KEY (id)
+);
+CREATE INDEX issued_token_connection ON public.issued_token USING btree (connection);
+CREATE INDEX issued_token_order ON public.issued_token USING btree (holder, issued_at, id);
+CREATE INDEX issued_token_unit ON public.issued_token USING btree (unit_holder) WHERE (unit_holder IS NOT NULL);
 
 create table master_key (
   id text not null,
@@ -193,6 +242,45 @@ create table migration (
   name text not null,
   applied_at timestamp with time zone not null default now(),
   constraint migration_pkey PRIMARY KEY (name)
+);
+
+create table operation (
+  id uuid not null,
+  created_at timestamp with time zone not null,
+  environment_id bigint not null,
+  type text not null,
+  status text not null,
+  integration text,
+  connection text,
+  actor text,
+  request_id text,
+  duration_ms double precision,
+  method text,
+  path text,
+  http_status integer,
+  error_code text,
+  requests integer,
+  request_bytes bigint,
+  answer_bytes bigint,
+  credentials_ms double precision,
+  quota_ms double precision,
+  first_byte_ms double precision,
+  details jsonb not null default '{}'::jsonb,
+  constraint operation_pkey PRIMARY KEY (environment_id, created_at, id),
+  constraint operation_status CHECK ((status = ANY (ARRAY['success'::text, 'failed'::text])))
+);
+CREATE INDEX operation_failed ON ONLY public.operation USING btree (environment_id, created_at, id) WHERE (status = 'failed'::text);
+CREATE INDEX operation_of_connection ON ONLY public.operation USING btree (connection, created_at);
+
+create table operation_message (
+  operation_id uuid not null,
+  created_at timestamp with time zone not null,
+  position integer not null,
+  level text not null,
+  message text not null,
+  details jsonb not null,
+  constraint operation_message_level CHECK ((level = ANY (ARRAY['info'::text, 'warn'::text, 'error'::text]))),
+  constraint operation_message_pkey PRIMARY KEY (created_at, operation_id, "position")
 );
 
 create table payload (
@@ -215,6 +303,15 @@ create table prune (
 CREATE INDEX prune_dataset ON public.prune USING btree (dataset_id, id);
 CREATE INDEX prune_place ON public.prune USING gist (box(point((dataset_id)::double precision, (lower(seqs))::double precision), point((dataset_id)::double precision, (upper(seqs))::double precision)));
 
+create table quota_book (
+  bucket text not null,
+  pages jsonb not null,
+  version uuid not null,
+  written_at timestamp with time zone not null default now(),
+  constraint quota_book_pkey PRIMARY KEY (bucket)
+);
+CREATE INDEX quota_book_written ON public.quota_book USING btree (written_at);
+
 create table record (
   dataset_id bigint not null,
   seq bigint not null,
@@ -231,6 +328,16 @@ create table record (
 );
 CREATE INDEX record_tombstone ON public.record USING btree (dataset_id, seq) WHERE (deleted_at IS NOT NULL);
 
+create table retained (
+  environment_id bigint not null,
+  dataset_id bigint not null,
+  payloads bigint not null,
+  bytes bigint not null,
+  tombstones bigint not null,
+  constraint retained_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint retained_pkey PRIMARY KEY (environment_id, dataset_id)
+);
+
 create table retention (
   id bigint generated always as identity not null,
   environment_id bigint not null,
@@ -246,6 +353,32 @@ create table retention (
   constraint retention_pkey PRIMARY KEY (id),
   constraint retention_place_unique UNIQUE NULLS NOT DISTINCT (environment_id, integration_id)
 );
+
+create table revocation (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  unit text,
+  account_id text,
+  is_forced boolean not null,
+  secrets bytea not null,
+  attempts integer not null default 0,
+  evidence jsonb,
+  sending_until timestamp with time zone,
+  next_at timestamp with time zone not null,
+  created_at timestamp with time zone not null,
+  constraint revocation_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint revocation_pkey PRIMARY KEY (id)
+);
+CREATE INDEX revocation_due ON public.revocation USING btree (next_at);
+CREATE INDEX revocation_unit ON public.revocation USING btree (unit) WHERE (sending_until IS NOT NULL);
+
+create table security_event (
+  issuer text not null,
+  jti text not null,
+  received_at timestamp with time zone not null,
+  constraint security_event_pkey PRIMARY KEY (issuer, jti)
+);
+CREATE INDEX security_event_age ON public.security_event USING btree (received_at);
 
 create table sequencer (
   name text not null,

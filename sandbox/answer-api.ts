@@ -4,12 +4,13 @@ import type { Api } from './api.ts';
 import type { Clients } from './clients.ts';
 import { answerUnder, type Faults } from './faults/faults.ts';
 import type { Incoming, Reply } from './http.ts';
+import type { Quota } from './quota.ts';
 import type { Tokens } from './tokens.ts';
 
 /** Answers a request to an API: judges its token, lets faults strike, and leaves the rest to the API. */
 export async function answerApi(
   request: Incoming,
-  by: { api: Api; tokens: Tokens; accounts: Accounts; clients: Clients; faults: Faults },
+  by: { api: Api; tokens: Tokens; accounts: Accounts; clients: Clients; faults: Faults; quota: Quota },
 ): Promise<Reply> {
   const { about } = request;
   const { authorization } = request.headers;
@@ -19,10 +20,15 @@ export async function answerApi(
     by.tokens.endAccess(bearerToken(authorization)!);
     access = { ok: false, kind: 'invalid' };
   }
+  const granted = access;
   const client = by.clients.find(about.clientId ?? '') ?? by.clients.builtIn();
   return answerUnder(by.faults.takeAt(['api'], about), {
     signal: request.signal,
     projectNumber: client.projectNumber,
-    work: () => by.api.handle({ ...request, access }),
+    work: async () => {
+      const { projectNumber } = client;
+      const refusal = granted.ok && by.quota.take({ ...request, sub: granted.sub, projectNumber });
+      return refusal || by.api.handle({ ...request, access: granted });
+    },
   });
 }

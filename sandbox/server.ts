@@ -29,6 +29,7 @@ import { CONSENT_PATH } from './oauth/pages.ts';
 import { answerRevoke } from './oauth/revoke.ts';
 import { answerToken, type TokenParts } from './oauth/token.ts';
 import { createPage } from './page/page.ts';
+import { Quota } from './quota.ts';
 import { Receivers } from './receivers.ts';
 import { Refreshes } from './refreshes.ts';
 import { riscDocument, SecurityEvents } from './security-events.ts';
@@ -88,6 +89,7 @@ export async function serveSandbox(
   const clock = createClock(Date.now);
   const calls = createCalls();
   const faults = new Faults(clock);
+  const quota = new Quota(clock);
   const refreshes = new Refreshes();
   const accounts = new Accounts(saved?.accounts ?? []);
   if (saved === undefined) for (const account of EXAMPLE_ACCOUNTS) accounts.add(account);
@@ -144,6 +146,7 @@ export async function serveSandbox(
     calls,
     authorize,
     consent,
+    quota,
     receivers,
     securityEvents,
     spreadsheets: mounted.spreadsheets,

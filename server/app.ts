@@ -1,11 +1,23 @@
 import { join } from 'node:path';
+import { keepDays } from './activity/partitions.ts';
+import { activityRoutes } from './activity/routes.ts';
+import { createActivity, noActivity } from './activity/writer.ts';
 import type { Fetch } from './auth-modes/token-response.ts';
 import type { Config } from './config.ts';
 import { connectRoutes } from './connect/routes.ts';
 import { createSessionReader } from './connect/sessions.ts';
+import { sweepJob } from './connect/sweep.ts';
 import { createCredentialSource } from './connections/credentials.ts';
+import { disconnectRoutes } from './connections/disconnect-routes.ts';
+import { expiryJob } from './connections/expiry.ts';
+import { tokenSlotsJob } from './connections/grants.ts';
+import { keepaliveJob } from './connections/keepalive.ts';
+import { createObserver } from './connections/observe.ts';
+import { probeJob } from './connections/probe.ts';
 import { createConnectionReader } from './connections/reader.ts';
+import { revocationJob } from './connections/revocations.ts';
 import { connectionRoutes } from './connections/routes.ts';
+import { createStates } from './connections/states.ts';
 import type { Db } from './db/pool.ts';
 import { createKeyReader } from './environments/keys.ts';
 import { eventRoutes } from './events/routes.ts';
@@ -14,13 +26,17 @@ import { type App, createHttp } from './http/server.ts';
 import { startPageRoutes } from './http/start-page.ts';
 import { integrationRoutes } from './integrations/routes.ts';
 import type { Integration, TestClient } from './integrations/store.ts';
+import type { Job } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import type { Outbound } from './outbound.ts';
 import type { Catalog } from './providers/catalog.ts';
 import { providerRoutes } from './providers/routes.ts';
+import { quotaSweepJob } from './proxy/quota/ledger.ts';
+import { createQuota } from './proxy/quota/quota.ts';
 import { proxyRoutes } from './proxy/routes.ts';
 import { recordRoutes } from './records/routes.ts';
 import type { Vault } from './vault.ts';
+import { webhookRoutes } from './webhooks/routes.ts';
 
 /** Where the provider definitions and their logos lie. */
 export const providersDirectory = join(import.meta.dirname, '../providers');
@@ -36,6 +52,9 @@ export type AppDeps = {
   testClient: TestClient | undefined;
   /** Sets off the removal of a deleted connection's records. Never awaited. */
   afterConnectionDeleted: () => void;
+  /** Runs a job each minute on one node. Without it nothing is done by itself. */
+  everyMinute?: (job: Job<Record<string, never>>) => Promise<void>;
+  now?: () => Date;
 };
 
 /**
@@ -53,6 +72,8 @@ export async function createApp({
   outbound,
   testClient,
   afterConnectionDeleted,
+  everyMinute,
+  now = () => new Date(),
 }: AppDeps): Promise<App> {
   const { brand, baseUrl } = config;
   const reading = { vault, catalog, testClient };
@@ -60,12 +81,21 @@ export async function createApp({
   const app = await createHttp({
     config,
     log,
-    authenticate: { key: createKeyReader(db), session: createSessionReader({ db, brand }) },
+    authenticate: { key: createKeyReader(db), session: createSessionReader({ db, brand, now }) },
     isRootAlias: (path) => aliases.some((alias) => path === alias || path.startsWith(`${alias}/`)),
   });
   const reader = createConnectionReader({ db, reading });
   const fetchFor = (integration: Integration): Fetch => outbound.fetchFor({ isTest: integration.isTest });
-  const credentials = createCredentialSource({ db, reader, fetchFor, log });
+  const states = createStates({ db, log, reader, now });
+  const credentials = createCredentialSource({ db, reader, fetchFor, states, log, now });
+  const observer = createObserver({ db, log, reader, now });
+  const quota = createQuota({ db });
+  const activity = config.activity.isOn
+    ? createActivity({ db, log, settings: config.activity, now })
+    : noActivity;
+  app.addHook('onClose', () =>
+    Promise.all([credentials.settled(), observer.settled(), quota.stop(), activity.stop()]),
+  );
 
   healthRoutes(app, {
     check: async () => {
@@ -75,16 +105,31 @@ export async function createApp({
   startPageRoutes(app, { sandboxUrl: testClient?.url });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
   integrationRoutes(app, { db, reading, baseUrl, afterChange: (at) => reader.forgetIntegration(at) });
-  connectionRoutes(app, {
-    db,
-    reading,
+  connectionRoutes(app, { db, reading, reader, credentials });
+  const revocations = { db, reading, log, now, fetchFor: outbound.fetchFor };
+  disconnectRoutes(app, {
+    ...revocations,
     reader,
-    credentials,
     afterDelete: afterConnectionDeleted,
   });
-  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log });
+  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, now });
   recordRoutes(app, { db, brand, connections: reader });
-  await proxyRoutes(app, { brand, connections: reader, credentials, outbound });
+  await proxyRoutes(app, { brand, connections: reader, credentials, outbound, observer, quota, activity });
   eventRoutes(app, { db });
+  activityRoutes(app, { db, now });
+  await everyMinute?.(revocationJob(revocations));
+  await everyMinute?.(sweepJob({ db, vault, now }));
+  await everyMinute?.(expiryJob({ db, catalog, now }));
+  await everyMinute?.(tokenSlotsJob(db));
+  await everyMinute?.(quotaSweepJob(db));
+  const { keptDays } = config.activity;
+  await everyMinute?.({ name: 'activity.days', run: () => keepDays(db, { now: now(), keptDays }) });
+  await everyMinute?.(probeJob({ db, reader, credentials, now }));
+  const isSandboxOn = testClient !== undefined;
+  await everyMinute?.(keepaliveJob({ db, catalog, reader, credentials, isSandboxOn, now }));
+  await webhookRoutes(app, {
+    ...{ db, reading, reader, credentials, log, now },
+    fetchFor: outbound.fetchFor,
+  });
   return app;
 }

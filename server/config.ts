@@ -22,6 +22,7 @@ export type Config = {
   brand: Brand;
   sandbox: SandboxConfig | undefined;
   outboundAllow: BlockList;
+  activity: ActivityConfig;
   logLevel: LogLevel;
   logFormat: 'pretty' | 'json';
   /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
@@ -30,6 +31,8 @@ export type Config = {
 };
 
 export type MasterKey = { id: string; key: KeyObject };
+/** `sampleRate`: how many of the operations that succeeded are logged, 0 to 1. */
+export type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
 export type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
@@ -98,6 +101,7 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
     const [address = '', bits] = range.split('/');
     outboundAllow.addSubnet(address, Number(bits), isIP(address) === 6 ? 'ipv6' : 'ipv4');
   }
+  const activity = readActivity(read, faults);
   if (faults.length > 0) throw new ConfigError(faults);
   return {
     host,
@@ -110,6 +114,7 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
     brand: brandNames(word),
     sandbox,
     outboundAllow,
+    activity,
     logLevel,
     logFormat,
     trustedProxies,
@@ -181,6 +186,24 @@ function readSandbox(from: {
     );
   }
   return { port, url, controlKey };
+}
+
+function readActivity(read: (name: string) => string | undefined, faults: string[]): ActivityConfig {
+  const isOn = oneOf(read('TRELLIS_ACTIVITY'), {
+    name: 'TRELLIS_ACTIVITY',
+    allowed: ['on', 'off'] as const,
+    fallback: 'on',
+    faults,
+  });
+  const sample = read('TRELLIS_ACTIVITY_SAMPLE') ?? '1';
+  if (!/^(0(\.\d+)?|1(\.0+)?)$/.test(sample)) {
+    faults.push(`TRELLIS_ACTIVITY_SAMPLE must be a share from 0 to 1, it is "${sample}"`);
+  }
+  const days = read('TRELLIS_ACTIVITY_DAYS') ?? '15';
+  if (!/^[1-9]\d{0,2}$/.test(days)) {
+    faults.push(`TRELLIS_ACTIVITY_DAYS must be a number of days from 1 to 999, it is "${days}"`);
+  }
+  return { isOn: isOn === 'on', sampleRate: Number(sample), keptDays: Number(days) };
 }
 
 type Rule = { name: string; faults: string[] };

@@ -77,12 +77,20 @@ export const errorCatalogue = {
     status: 424,
     message: 'The provider no longer accepts this connection: its user needs to connect again.',
   },
+  connection_blocked: {
+    status: 424,
+    message: "The account's administrator does not allow this application.",
+  },
   connection_refresh_failed: {
     status: 503,
     message: 'The access token has expired and the provider gives no new one at the moment. Try again.',
   },
   connection_test_failed: { status: 400, message: 'The provider refused these credentials.' },
   connection_validation_failed: { status: 400, message: 'The connection was refused.' },
+  revocation_ends_others: {
+    status: 409,
+    message: 'The revocation would end other connections. Confirm their number, which `payload` says.',
+  },
   another_account: { status: 409, message: 'Another account was chosen than the one connected before.' },
 
   // Records
@@ -112,10 +120,18 @@ export const errorCatalogue = {
     status: 400,
     message: 'The integration does not allow this Base-Url-Override.',
   },
+  proxy_rule_denied: {
+    status: 403,
+    message: 'The rules of the key or of the integration refuse this call.',
+  },
   address_not_allowed: {
     status: 400,
     also: [424],
     message: 'The address is private, loopback or reserved. TRELLIS_OUTBOUND_ALLOW can permit a range.',
+  },
+  quota_exhausted: {
+    status: 429,
+    message: "The provider's quota is used up for now. Wait as long as Retry-After says.",
   },
   upstream_unreachable: { status: 502, message: 'The provider could not be reached. Nothing was sent.' },
   upstream_unknown_outcome: {

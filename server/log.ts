@@ -1,4 +1,4 @@
-import { type Logger, pino } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
 import type { LogLevel } from './config.ts';
 
@@ -19,12 +19,15 @@ function describeError(error: unknown): unknown {
 }
 
 /**
- * The service's log on standard output.
+ * The service's log, on standard output unless JSON lines are to go elsewhere.
  *
  * Whatever could carry a secret is not given to it in the first place: requests are logged by route, never by
  * query, header or body. The redaction here is the second line of defence.
  */
-export function createLog(settings: { level: LogLevel; format: 'pretty' | 'json' }): Logger {
+export function createLog(
+  settings: { level: LogLevel; format: 'pretty' | 'json' },
+  destination: DestinationStream = pino.destination({ dest: 1, sync: true }),
+): Logger {
   const options = {
     level: settings.level,
     base: null,
@@ -45,7 +48,7 @@ export function createLog(settings: { level: LogLevel; format: 'pretty' | 'json'
     formatters: { level: (label: string) => ({ level: label }) },
     timestamp: pino.stdTimeFunctions.isoTime,
   };
-  if (settings.format === 'json') return pino(options, pino.destination({ dest: 1, sync: true }));
+  if (settings.format === 'json') return pino(options, destination);
   return pino(
     options,
     pretty({ colorize: true, translateTime: 'HH:MM:ss.l', ignore: 'pid,hostname', sync: true }),

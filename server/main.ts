@@ -5,7 +5,6 @@ import { startSandbox } from '../sandbox/main.ts';
 import { writeAudit } from './activity/audit.ts';
 import { createApp, providersDirectory } from './app.ts';
 import { type Config, ConfigError, type MasterKey } from './config.ts';
-import { sweepConnect } from './connect/sessions.ts';
 import {
   createMasterKeyFile,
   ensureDataDir,
@@ -21,7 +20,7 @@ import { createKey, revokeOthers } from './environments/keys.ts';
 import { ensureEnvironment } from './environments/store.ts';
 import { keepSequencing } from './events/sequence.ts';
 import type { App } from './http/server.ts';
-import { startJobs } from './jobs/jobs.ts';
+import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
@@ -110,6 +109,7 @@ async function startParts({
   const app = await createApp({
     ...{ config, log, db, vault, catalog, outbound, testClient },
     afterConnectionDeleted: housekeeping.removeOrphans,
+    everyMinute: housekeeping.everyMinute,
   });
   parts.push({ name: 'http', stop: () => drain(app) });
   await listen(app, config);
@@ -192,24 +192,23 @@ async function prepareEnvironments({
 }
 
 /** Positions of events on every node; the jobs of all rooms, each minute on one of them. */
-async function startHousekeeping({
-  db,
-  log,
-}: {
-  db: Db;
-  log: Logger;
-}): Promise<{ stop: () => Promise<void>; removeOrphans: () => void }> {
+async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<{
+  stop: () => Promise<void>;
+  removeOrphans: () => void;
+  everyMinute: (job: Job<Record<string, never>>) => Promise<void>;
+}> {
   const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping goes on later');
   const jobs = await startJobs(db, { onError });
   const sequencer = keepSequencing(db, { everyMs: 100, onError });
   const stop = async () => {
     await Promise.all([sequencer.stop(), jobs.stop()]);
   };
+  const everyMinute = async (job: Job<Record<string, never>>) => {
+    await jobs.work(job);
+    await jobs.schedule(job.name, '* * * * *');
+  };
   try {
-    for (const job of [...recordJobs(db), { name: 'connect.sweep', run: () => sweepConnect(db) }]) {
-      await jobs.work(job);
-      await jobs.schedule(job.name, '* * * * *');
-    }
+    for (const job of recordJobs(db)) await everyMinute(job);
     // What a stop has left half-way goes on at once.
     await jobs.send('records.destroy-orphans', {});
   } catch (error) {
@@ -219,7 +218,7 @@ async function startHousekeeping({
   const removeOrphans = () => {
     jobs.send('records.destroy-orphans', {}).catch(onError);
   };
-  return { stop, removeOrphans };
+  return { stop, removeOrphans, everyMinute };
 }
 
 async function listen(app: App, { host, port }: Config): Promise<void> {

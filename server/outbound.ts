@@ -28,7 +28,7 @@ export type OutboundCall = {
   body: Buffer | Readable | null;
   /** Whether the call is of an integration with test credentials, which alone may reach the sandbox. */
   isTest: boolean;
-  /** How long the first answer header, and then each part of the body, may take. */
+  /** How long the answer's head, and then each part of the body, may take. */
   headersTimeoutMs: number;
   bodyIdleTimeoutMs: number;
 };
@@ -78,7 +78,8 @@ export type Resolve = (
   callback: (error: Error | null, addresses: LookupAddress[]) => void,
 ) => void;
 
-const connectTimeoutMs = 10_000;
+/** The longest that anybody may wait for a connection; who waits gives up earlier. */
+const connectTimeoutMs = 120_000;
 /** Larger header sections than this are a fault of the provider's. */
 const maxHeaderBytes = 64 * 1024;
 
@@ -89,18 +90,18 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
   const guarded = new Agent({ ...options, connect: guardedConnector({ allow, resolve }) });
   // An agent of its own, so that no other call finds the sandbox's open sockets in the pool.
   const toSandbox = new Agent({ ...options, connect: { timeout: connectTimeoutMs } });
-  const sandboxUrl = sandbox && new URL(sandbox.origin);
+  const isSandbox = sandbox === undefined ? () => false : sameHostAs(new URL(sandbox.origin));
 
   /** Throws `address_not_allowed`. */
   function agentFor({ origin, path, isTest }: Pick<OutboundCall, 'origin' | 'path' | 'isTest'>): Agent {
-    if (sandboxUrl === undefined || !isSameHost(new URL(origin), sandboxUrl)) return guarded;
+    if (!isSandbox(origin)) return guarded;
     if (isControlPath(path)) {
       throw new AppError(
         'address_not_allowed',
         'The control routes of the sandbox are not for integrations.',
       );
     }
-    return isTest && origin === sandboxUrl.origin ? toSandbox : guarded;
+    return isTest && origin === sandbox?.origin ? toSandbox : guarded;
   }
 
   return {
@@ -210,7 +211,18 @@ function refusal(host: string): AppError {
 
 const loopbackNames = new Set(['localhost', '127.0.0.1', '[::1]']);
 
-/** Whether two addresses can mean the same server, by whichever name of this machine. */
+/** Tells whether an origin can mean this server, by whichever name of this machine. */
+function sameHostAs(server: URL): (origin: string) => boolean {
+  // Calls go to few origins, over and over.
+  const known = new Map<string, boolean>();
+  return (origin) => {
+    const answer = known.get(origin) ?? isSameHost(new URL(origin), server);
+    if (known.size >= 1_000) known.clear();
+    known.set(origin, answer);
+    return answer;
+  };
+}
+
 function isSameHost(one: URL, other: URL): boolean {
   if (one.port !== other.port) return false;
   return (

@@ -11,6 +11,7 @@ import type { Grants } from '../grants.ts';
 import type { Incoming } from '../http.ts';
 import type { Authorize } from '../oauth/authorize.ts';
 import type { Consent } from '../oauth/consent.ts';
+import type { Quota } from '../quota.ts';
 import type { Receivers } from '../receivers.ts';
 import type { Refreshes } from '../refreshes.ts';
 import type { SecurityEvents } from '../security-events.ts';
@@ -32,6 +33,7 @@ export interface ControlParts {
   faults: Faults;
   refreshes: Refreshes;
   calls: Calls;
+  quota: Quota;
   receivers: Receivers;
   securityEvents: SecurityEvents;
   spreadsheets: Spreadsheets;

@@ -8,6 +8,7 @@ import { CLIENT_ROUTES } from './client-routes.ts';
 import { EVENT_ROUTES } from './event-routes.ts';
 import { FAULT_ROUTES } from './fault-routes.ts';
 import type { ControlRoute } from './parts.ts';
+import { QUOTA_ROUTES } from './quota-routes.ts';
 import { SHEET_ROUTES } from './sheet-routes.ts';
 
 /** The control routes by method and path below /_sandbox. */
@@ -16,5 +17,6 @@ export const CONTROL_ROUTES: Record<string, ControlRoute> = {
   ...CLIENT_ROUTES,
   ...EVENT_ROUTES,
   ...FAULT_ROUTES,
+  ...QUOTA_ROUTES,
   ...SHEET_ROUTES,
 };

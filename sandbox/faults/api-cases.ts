@@ -1,4 +1,4 @@
-import { json } from '../http.ts';
+import { json, type Reply } from '../http.ts';
 import {
   badRequest,
   GoogleError,
@@ -28,19 +28,11 @@ export const API_CASES = {
     htmlAnswer(403, ABUSE_PAGE),
   ),
   api_404: refused('404: the file is gone.', notFound),
-  api_429_user: refused("429: the account's reads per minute are used up.", (projectNumber) =>
-    quotaExceeded(projectNumber, {
-      limit: 'Read requests per minute per user',
-      id: 'ReadRequestsPerMinutePerUser',
-      value: '60',
-    }),
+  api_429_user: answered('api', "429: the account's reads per minute are used up.", ({ projectNumber }) =>
+    quotaRefusal({ projectNumber, kind: 'Read', per: 'User', count: 60 }),
   ),
-  api_429_project: refused("429: the project's reads per minute are used up.", (projectNumber) =>
-    quotaExceeded(projectNumber, {
-      limit: 'Read requests per minute',
-      id: 'ReadRequestsPerMinutePerProject',
-      value: '300',
-    }),
+  api_429_project: answered('api', "429: the project's reads per minute are used up.", ({ projectNumber }) =>
+    quotaRefusal({ projectNumber, kind: 'Read', per: 'Project', count: 300 }),
   ),
   api_429_html: answered('api', '429 with the HTML page for automated queries.', () =>
     htmlAnswer(429, ABUSE_PAGE),
@@ -106,15 +98,16 @@ export const API_CASES = {
 } satisfies Record<string, FaultCase>;
 
 function refused(text: string, error: (projectNumber: string) => GoogleError): FaultCase {
-  return answered('api', text, ({ projectNumber }) => {
-    const google = error(projectNumber);
-    return json(google.code, google.toJson(), {
-      vary: 'Origin, X-Origin, Referer',
-      server: 'ESF',
-      'cache-control': 'private',
-      'x-content-type-options': 'nosniff',
-      ...google.headers,
-    });
+  return answered('api', text, ({ projectNumber }) => refusal(error(projectNumber)));
+}
+
+function refusal(google: GoogleError): Reply {
+  return json(google.code, google.toJson(), {
+    vary: 'Origin, X-Origin, Referer',
+    server: 'ESF',
+    'cache-control': 'private',
+    'x-content-type-options': 'nosniff',
+    ...google.headers,
   });
 }
 
@@ -147,22 +140,27 @@ function serviceDisabled(projectNumber: string): GoogleError {
   });
 }
 
-function quotaExceeded(
-  projectNumber: string,
-  quota: { limit: string; id: string; value: string },
-): GoogleError {
-  return new GoogleError({
+/** The answer to a call beyond a quota of the Sheets API. */
+export function quotaRefusal(quota: {
+  projectNumber: string;
+  kind: 'Read' | 'Write';
+  per: 'User' | 'Project';
+  count: number;
+}): Reply {
+  const { projectNumber, kind, per, count } = quota;
+  const limit = `${kind} requests per minute${per === 'User' ? ' per user' : ''}`;
+  const google = new GoogleError({
     code: 429,
     status: 'RESOURCE_EXHAUSTED',
     message:
-      `Quota exceeded for quota metric 'Read requests' and limit '${quota.limit}' of service ` +
+      `Quota exceeded for quota metric '${kind} requests' and limit '${limit}' of service ` +
       `'sheets.googleapis.com' for consumer 'project_number:${projectNumber}'.`,
     details: [
       errorInfo('RATE_LIMIT_EXCEEDED', {
         consumer: `projects/${projectNumber}`,
-        quota_metric: 'sheets.googleapis.com/read_requests',
-        quota_limit: quota.id,
-        quota_limit_value: quota.value,
+        quota_metric: `sheets.googleapis.com/${kind.toLowerCase()}_requests`,
+        quota_limit: `${kind}RequestsPerMinutePer${per}`,
+        quota_limit_value: String(count),
         quota_location: 'global',
       }),
       helpLink(
@@ -171,4 +169,5 @@ function quotaExceeded(
       ),
     ],
   });
+  return refusal(google);
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { revokeToken } from './revocation.ts';
-import { json, provider, text } from './token-endpoint.fixture.ts';
+import { revocationUnit, revokeToken } from './revocation.ts';
+import { google, json, provider, text } from './token-endpoint.fixture.ts';
 
 describe('a revocation', () => {
   test('names the token alone, without the client, as Google asks', async (t) => {
@@ -35,5 +35,31 @@ describe('a revocation', () => {
       fault: { error: 'revocation_unsupported' },
     });
     assert.equal(calls.length, 0);
+  });
+});
+
+describe('what ends with a token', () => {
+  const { revocation } = google;
+  const of = (unit: 'project' | 'client' | 'token', clientId: string) =>
+    revocationUnit({ revocation: { ...revocation!, unit } }, clientId);
+
+  test('is what the clients of one Google project have, old client IDs among them', () => {
+    const units = [
+      '123-a.apps.googleusercontent.com',
+      '123-b.apps.googleusercontent.com',
+      '123.apps.googleusercontent.com',
+    ];
+    assert.equal(new Set(units.map((clientId) => of('project', clientId))).size, 1);
+    assert.notEqual(of('project', '1234-a.apps.googleusercontent.com'), of('project', units[0]!));
+  });
+
+  test('is what one client has where its ID names no project, or the provider ends by client', () => {
+    assert.notEqual(of('project', 'one'), of('project', 'two'));
+    assert.notEqual(of('client', '123-a'), of('client', '123-b'));
+  });
+
+  test('is nothing else where the provider ends a token alone, or takes no revocation', () => {
+    assert.equal(of('token', '123-a'), undefined);
+    assert.equal(revocationUnit({ revocation: undefined }, '123-a'), undefined);
   });
 });

@@ -1,4 +1,5 @@
 import * as oauth from 'oauth4webapi';
+import type { ProviderDefinition } from '../providers/definition.ts';
 import {
   address,
   clientAuth,
@@ -59,6 +60,23 @@ export async function revokeToken(
       ? { ok: true }
       : { ok: false, fault };
   }
+}
+
+/**
+ * What a revocation at the provider ends besides the token itself: equal texts end together, for the same account.
+ * Undefined where it ends the token alone, or where there is no revocation.
+ */
+export function revocationUnit(
+  definition: Pick<ProviderDefinition, 'revocation'>,
+  clientId: string,
+): string | undefined {
+  const { revocation } = definition;
+  if (revocation === undefined || revocation.unit === 'token') return undefined;
+  const project =
+    revocation.unit === 'project' && revocation.project_pattern !== undefined
+      ? new RegExp(revocation.project_pattern, 'u').exec(clientId)?.[1]
+      : undefined;
+  return `${revocation.url} ${project ?? clientId}`;
 }
 
 function emptyAsObject(fetch: Fetch): Fetch {

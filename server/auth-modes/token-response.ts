@@ -35,7 +35,10 @@ const MAX_EXPIRES_IN_S = 100 * 365 * 24 * 3600;
 /** Why an answer cannot be judged by its content. */
 export type UnreadableReason =
   | 'timeout'
+  /** The connection broke: the request may have been carried out. */
   | 'network'
+  /** There was no connection: nothing was sent. */
+  | 'unreachable'
   | 'too_large'
   | 'html'
   | 'server_error'
@@ -135,7 +138,7 @@ async function readAnswer(
     if (error instanceof UnreadableAnswerError) throw error;
     const refusal = refusalBehind(error);
     if (refusal !== undefined) throw refusal;
-    const reason = timeout.aborted ? 'timeout' : 'network';
+    const reason = timeout.aborted ? 'timeout' : isUnreachable(error) ? 'unreachable' : 'network';
     throw new UnreadableAnswerError(reason, {
       cause: error,
       ...(httpStatus !== undefined && { httpStatus }),
@@ -197,7 +200,8 @@ function conformToken(
   return {
     ...Object.fromEntries(Object.entries(others).filter(([, value]) => value !== null)),
     ...(type !== undefined && { token_type: isBearer ? 'bearer' : type }),
-    ...(expiresIn !== undefined && { expires_in: expiresIn }),
+    // A life of nothing would be a refresh for each call: it says as little as none.
+    ...(expiresIn && { expires_in: expiresIn }),
     ...(refreshExpiresIn !== undefined && { refresh_token_expires_in: refreshExpiresIn }),
     ...(typeof refresh_token === 'string' && refresh_token !== '' && { refresh_token }),
     ...(typeof scope === 'string' && { scope }),
@@ -205,14 +209,22 @@ function conformToken(
   };
 }
 
-/** `fetch` wraps what its connector throws. */
+const noConnection = /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
+
+function isUnreachable(error: unknown): boolean {
+  return causesOf(error).some(({ code }) => noConnection.test(code ?? ''));
+}
+
 function refusalBehind(error: unknown): AppError | undefined {
-  let cause: unknown = error;
-  for (let depth = 0; depth < 5 && cause instanceof Error; depth += 1) {
-    if (cause instanceof AppError) return cause;
-    cause = cause.cause;
-  }
-  return undefined;
+  return causesOf(error).find((cause) => cause instanceof AppError);
+}
+
+/** `fetch` wraps what its connector throws. */
+function causesOf(error: unknown): NodeJS.ErrnoException[] {
+  const causes: Error[] = [];
+  for (let cause = error; cause instanceof Error && causes.length < 5; cause = cause.cause)
+    causes.push(cause);
+  return causes;
 }
 
 /** Seconds from a number or its text; undefined for what is absent or no number. Never negative. */

@@ -7,6 +7,7 @@ import { type DbTarget, openDb } from '../db/pool.ts';
 import { createKey } from '../environments/keys.ts';
 import { getEnvironment } from '../environments/store.ts';
 import { scopes } from '../http/caller.ts';
+import { type ProxyRule, proxyRuleText, readProxyRule } from '../http/proxy-rule.ts';
 
 /** `trellis key create`: makes a secret key, also while the service runs, and prints it once. */
 export async function createKeyCommand(args: string[]): Promise<number> {
@@ -16,6 +17,8 @@ export async function createKeyCommand(args: string[]): Promise<number> {
       environment: { type: 'string', default: 'dev' },
       name: { type: 'string', default: 'command line' },
       scopes: { type: 'string', default: '*' },
+      'proxy-allow': { type: 'string', multiple: true, default: [] },
+      'proxy-deny': { type: 'string', multiple: true, default: [] },
     },
   });
   const wanted = values.scopes.split(',').map((scope) => scope.trim());
@@ -23,19 +26,26 @@ export async function createKeyCommand(args: string[]): Promise<number> {
   if (unknown.length > 0) {
     throw new ConfigError([`--scopes: ${unknown.join(', ')} is none of *, ${scopes.join(', ')}`]);
   }
+  const proxyRules = [
+    ...readRules('allow', values['proxy-allow']),
+    ...readRules('deny', values['proxy-deny']),
+  ];
   const config = loadConfig();
   const { target, stop } = await reachDatabase(config);
   const db = openDb(target, { maxConnections: 1 });
   try {
     const secret = await db.transaction(async (tx) => {
       const environment = await getEnvironment(tx, values.environment);
-      const key = await createKey(tx, { environment, name: values.name, scopes: wanted });
+      const key = await createKey(tx, { environment, name: values.name, scopes: wanted, proxyRules });
       await writeAudit(tx, {
         environmentId: environment.id,
         actor: 'command line',
         action: 'key.created',
         target: values.name,
-        details: { scopes: wanted.join(',') },
+        details: {
+          scopes: wanted.join(','),
+          ...(proxyRules.length > 0 && { proxy_rules: proxyRules.map(proxyRuleText).join('; ') }),
+        },
       });
       return key.secret;
     });
@@ -50,6 +60,16 @@ export async function createKeyCommand(args: string[]): Promise<number> {
     await db.end();
     await stop();
   }
+}
+
+function readRules(effect: ProxyRule['effect'], texts: readonly string[]): ProxyRule[] {
+  return texts.map((text) => {
+    const rule = readProxyRule(effect, text);
+    if (rule !== undefined) return rule;
+    throw new ConfigError([
+      `--proxy-${effect}: "${text}" is not a rule such as "GET,POST /v4/spreadsheets/**"`,
+    ]);
+  });
 }
 
 /** The database of the running service, or the embedded one started for this command alone. */

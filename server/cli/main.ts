@@ -1,22 +1,28 @@
 #!/usr/bin/env node
 import { ConfigError } from '../config.ts';
 import { AppError } from '../errors.ts';
-import { createKeyCommand } from './key.ts';
-import { start } from './start.ts';
+import { restartWithSmallMemory } from './memory.ts';
 
 /** The executable `trellis`: the operator's commands. */
 const usage = `Usage: trellis <command>
 
   start                        run the service
   key create [--environment dev] [--name NAME] [--scopes a,b]
+             [--proxy-allow 'GET,POST /path/**']... [--proxy-deny '/path/*']...
                                make a secret key and print it once
 
 Settings are environment variables; docs/operations.md lists them.`;
 
 async function main(args: string[]): Promise<number> {
   const [command, ...rest] = args;
-  if (command === 'start' && rest.length === 0) return start();
-  if (command === 'key' && rest[0] === 'create') return createKeyCommand(rest.slice(1));
+  // Each loads what it needs: the service is large.
+  if (command === 'start' && rest.length === 0) {
+    restartWithSmallMemory();
+    return (await import('./start.ts')).start();
+  }
+  if (command === 'key' && rest[0] === 'create') {
+    return (await import('./key.ts')).createKeyCommand(rest.slice(1));
+  }
   const isHelp = command === undefined || ['help', '--help', '-h'].includes(command);
   console[isHelp ? 'log' : 'error'](isHelp ? usage : `Unknown command: ${args.join(' ')}\n\n${usage}`);
   return isHelp ? 0 : 2;

@@ -15,14 +15,22 @@ export type Attempt = {
   integrationId: number;
   integrationKey: string;
   codeVerifier: string | undefined;
+  /** What the provider is asked for; fewer than `scopesRequested` where it adds to what was granted before. */
   scopes: string[];
+  /** What the connection is to have in the end. */
+  scopesRequested: string[];
+  /** Whether it follows one that brought no refresh token. */
+  isRepeated: boolean;
   connectionConfig: Record<string, string>;
+  begunAt: Date;
 };
 
 type Sealed = {
   integration: string;
   code_verifier?: string;
   scopes: string[];
+  scopes_requested: string[];
+  is_repeated: boolean;
   connection_config: Record<string, string>;
 };
 
@@ -39,6 +47,8 @@ export async function storeAttempt(
     integration: attempt.integrationKey,
     ...(attempt.codeVerifier !== undefined && { code_verifier: attempt.codeVerifier }),
     scopes: attempt.scopes,
+    scopes_requested: attempt.scopesRequested,
+    is_repeated: attempt.isRepeated,
     connection_config: attempt.connectionConfig,
   };
   const insert = tx.run(
@@ -49,7 +59,8 @@ export async function storeAttempt(
       session_id: attempt.sessionId,
       browser_hash: hashOf(browser),
       secrets: key.sealJson(sealed, 'auth attempt'),
-      expires_at: new Date(Date.now() + attemptLifeMs),
+      created_at: attempt.begunAt,
+      expires_at: new Date(attempt.begunAt.getTime() + attemptLifeMs),
     }),
   );
   await insert.catch((error: unknown) => {
@@ -67,24 +78,26 @@ export async function storeAttempt(
  */
 export async function takeAttempt(
   db: Queryable,
-  { state, browser, vault }: { state: string; browser: string | undefined; vault: Vault },
+  { state, browser, vault, now }: { state: string; browser: string | undefined; vault: Vault; now: Date },
 ): Promise<{ kind: 'taken'; attempt: Attempt } | { kind: 'unknown' } | { kind: 'another browser' }> {
   const row = first(
     await db.run(
       tables
         .deleteFrom('auth_attempt')
         .where('state_hash', '=', hashOf(state))
+        // One that comes too late is left to be told of as abandoned.
+        .where('expires_at', '>', now)
         .returning([
           'environment_id',
           'integration_id',
           'session_id',
           'browser_hash',
           'secrets',
-          'expires_at',
+          'created_at',
         ]),
     ),
   );
-  if (row === undefined || row.expires_at.getTime() <= Date.now()) return { kind: 'unknown' };
+  if (row === undefined) return { kind: 'unknown' };
   if (browser === undefined || !timingSafeEqual(hashOf(browser), row.browser_hash)) {
     return { kind: 'another browser' };
   }
@@ -99,7 +112,22 @@ export async function takeAttempt(
       integrationKey: sealed.integration,
       codeVerifier: sealed.code_verifier,
       scopes: sealed.scopes,
+      scopesRequested: sealed.scopes_requested,
+      isRepeated: sealed.is_repeated,
       connectionConfig: sealed.connection_config,
+      begunAt: row.created_at,
     },
   };
+}
+
+/** Whether somebody of the session is on the way to the provider, or has not come back. */
+export async function hasAttempt(
+  db: Queryable,
+  { sessionId, environmentId }: { sessionId: number; environmentId: number },
+): Promise<boolean> {
+  const found = await db.query(
+    'select from auth_attempt where session_id = $1 and environment_id = $2 limit 1',
+    [sessionId, environmentId],
+  );
+  return found.length > 0;
 }

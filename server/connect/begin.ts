@@ -2,12 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { authorizationRequest } from '../auth-modes/oauth2.ts';
 import { templateValues } from '../connections/values.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { clientOf, type Integration } from '../integrations/store.ts';
+import { clientOf } from '../integrations/store.ts';
 import { storeAttempt } from './attempts.ts';
 import { ConnectFault } from './fault.ts';
 import { readWishes, type Wishes } from './query.ts';
-import { fixedScopes, paramFault } from './session-input.ts';
-import { bindSession, getSession, hashOf, type Session } from './sessions.ts';
+import { allowsOtherAccount, planScopes, type ScopePlan } from './scopes.ts';
+import { paramFault } from './session-input.ts';
+import { bindSession, getSession, hashOf } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, readConfig, type Target } from './target.ts';
 
 /** The only redirect URI there is; registered at the provider as it stands. */
@@ -35,60 +36,95 @@ export async function begin(
   const { sessionId: id, environmentId } = request.session;
   const session = await getSession(db, { id, environmentId, vault });
   const target = await getTarget(db, { reading, session, key: request.key, mode: 'OAUTH2' });
-  const { integration } = target;
   const wishes = readWishes(request.url);
-  const scopes = scopesOf(integration, { session, wishes });
-  const connectionConfig = readConfig(target, wishes.config);
   const browser = isBrowserSecret(request.browser) ? request.browser : randomBytes(32).toString('base64url');
+  const location = await startTrip(deps, {
+    target,
+    plan: planScopes(target, wishes.scopes),
+    connectionConfig: readConfig(target, wishes.config),
+    extraParams: paramsOf(target, wishes),
+    browser,
+    isRepeated: false,
+  });
+  return { location, browser };
+}
+
+/**
+ * Sends the browser on another trip of the same session, after one that brought no refresh token: this time in the
+ * words that make the provider give one, with the account that was chosen.
+ */
+export async function beginAgain(
+  deps: ConnectDeps,
+  trip: { target: Target; plan: ScopePlan; connectionConfig: Record<string, string>; browser: string },
+  account: { id: string; email?: string | undefined } | undefined,
+): Promise<string> {
+  const { integration, session } = trip.target;
+  const chosen = account?.email ?? account?.id;
+  return startTrip(deps, {
+    ...trip,
+    extraParams: {
+      ...session.settings.integrations_config_defaults?.[integration.key]?.authorization_params,
+      ...(chosen !== undefined && { login_hint: chosen }),
+      ...integration.provider.authorization?.refresh_token_params,
+    },
+    isRepeated: true,
+  });
+}
+
+async function startTrip(
+  deps: ConnectDeps,
+  {
+    target,
+    plan,
+    connectionConfig,
+    extraParams,
+    browser,
+    isRepeated,
+  }: {
+    target: Target;
+    plan: ScopePlan;
+    connectionConfig: Record<string, string>;
+    extraParams: Record<string, string>;
+    browser: string;
+    isRepeated: boolean;
+  },
+): Promise<string> {
+  const { db, reading, now } = deps;
+  const { session, integration } = target;
   try {
     const { url, state, codeVerifier } = await authorizationRequest({
       definition: integration.provider,
-      client: { ...clientOf(integration), scopes },
+      client: { ...clientOf(integration), scopes: plan.asked },
       values: templateValues({ connectionConfig, integration }),
       redirectUri: redirectUriOf(deps),
-      extraParams: paramsOf(target, wishes),
+      extraParams,
     });
     await db.transaction(async (tx) => {
-      if (!(await bindSession(tx, { id, browserHash: hashOf(browser) }))) throw otherBrowser();
+      if (!(await bindSession(tx, { id: session.id, browserHash: hashOf(browser) }))) throw otherBrowser();
       await storeAttempt(tx, {
-        vault,
+        vault: reading.vault,
         state,
         browser,
-        sessionId: id,
-        environmentId,
+        sessionId: session.id,
+        environmentId: session.environmentId,
         integrationId: integration.id,
         integrationKey: integration.key,
         codeVerifier,
-        scopes,
+        scopes: plan.asked,
+        scopesRequested: plan.requested,
+        isRepeated,
         connectionConfig,
+        begunAt: now(),
       });
     });
-    return { location: url, browser };
+    return url;
   } catch (error) {
     throw asAppError(error);
   }
 }
 
-/** The scopes to ask for. A browser may ask for less than the session or the integration says, never for more. */
-export function scopesOf(
-  integration: Integration,
-  { session, wishes }: { session: Session; wishes: Pick<Wishes, 'scopes'> },
-): string[] {
-  const fixed = fixedScopes(session.settings.integrations_config_defaults?.[integration.key]);
-  if (fixed !== undefined) return fixed;
-  const all = integration.scopes ?? integration.provider.scopes.default;
-  const wider = wishes.scopes?.filter((scope) => !all.includes(scope)) ?? [];
-  if (wider.length > 0) {
-    throw fieldError(
-      'invalid_query_params',
-      ['user_scope'],
-      `asks for more than allowed: ${wider.join(' ')}`,
-    );
-  }
-  return [...(wishes.scopes ?? all)];
-}
-
-function paramsOf({ session, integration, current }: Target, wishes: Wishes): Record<string, string> {
+function paramsOf(target: Target, wishes: Wishes): Record<string, string> {
+  const { session, integration, current } = target;
   const { settings } = session;
   for (const [name, value] of Object.entries(wishes.authorizationParams)) {
     const fault = paramFault(integration.provider, { name, value });
@@ -96,8 +132,8 @@ function paramsOf({ session, integration, current }: Target, wishes: Wishes): Re
       throw fieldError('invalid_query_params', [`authorization_params[${name}]`], fault);
   }
   // The provider preselects the account that is expected; the callback checks which one it was.
-  const expected =
-    current?.account?.email ?? (settings.require_same_account ? settings.end_user?.email : undefined);
+  const before = allowsOtherAccount(target) ? undefined : current?.account?.email;
+  const expected = before ?? (settings.require_same_account ? settings.end_user?.email : undefined);
   return {
     ...(expected && { login_hint: expected }),
     ...wishes.authorizationParams,

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { findConnection } from '../connections/store.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
-import { sweepConnect } from './sessions.ts';
 
 let bench: ConnectBench;
 before(async () => {
@@ -257,7 +256,7 @@ test('a session that ends while its user is at the provider still makes its conn
   const browser = bench.browser();
   const callback = await bench.consent(await browser.begin(await bench.session()));
   await bench.db.query("update connect_session set expires_at = now() - interval '1 minute'");
-  await sweepConnect(bench.db);
+  await bench.sweep();
   assert.equal((await browser.visit(callback)).status, 200);
 });
 
@@ -269,7 +268,7 @@ test('an attempt that has expired is refused, and swept away', async () => {
   await browser.begin(await bench.session());
   await bench.db.query("update auth_attempt set expires_at = now() - interval '1 second'");
   await bench.db.query("update connect_session set expires_at = now() - interval '1 day'");
-  await sweepConnect(bench.db);
+  await bench.sweep();
   for (const table of ['auth_attempt', 'connect_session']) {
     assert.deepEqual(await bench.db.query(`select 1 from ${table}`), []);
   }
@@ -287,7 +286,6 @@ test('a session that was ended takes its trips with it', async () => {
 test('reconnecting renews the connection and keeps its ID, metadata, tags and refresh token', async () => {
   await dance(await bench.session({ end_user: { id: 'u1' }, tags: { plan: 'gold' } }));
   const before = await only();
-  await bench.db.query("update connection set status = 'needs_reauth'");
   await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
   const answer = await dance(await bench.reconnectSession(before.connectionId));
   assert.equal(answer.status, 200);
@@ -310,7 +308,7 @@ test('reconnecting with another account is refused, and the connection stays as 
   assert.match(answer.text, /a…@example\.com/);
   const now = await only();
   assert.deepEqual(now.credentials, before.credentials);
-  assert.deepEqual(await bench.events(), ['connection.created']);
+  assert.deepEqual(await bench.events(), ['connection.created', 'connection.connect_failed']);
   assert.equal((await dance(token, {}, browser)).status, 200);
 });
 

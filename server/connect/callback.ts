@@ -1,35 +1,47 @@
 import { readAccount } from '../auth-modes/account.ts';
-import { exchangeCode, type Tokens } from '../auth-modes/oauth2.ts';
+import { exchangeCode } from '../auth-modes/oauth2.ts';
 import { credentialsFrom } from '../auth-modes/oauth2-credentials.ts';
 import type { OAuthContext } from '../auth-modes/oauth2-request.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
+import { noteIssuedToken } from '../connections/grants.ts';
+import { whileExchanging } from '../connections/revocation-unit.ts';
 import { templateValues } from '../connections/values.ts';
 import { AppError } from '../errors.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
 import { type Attempt, takeAttempt } from './attempts.ts';
-import { redirectUriOf } from './begin.ts';
+import { beginAgain, redirectUriOf } from './begin.ts';
+import { failureOf, queueFailure } from './failures.ts';
 import { foreignBrowser, providerFault, unknownState } from './fault.ts';
-import { type Gain, type Saved, saveConnection } from './save.ts';
+import { checkAccount, type Gain, type Saved, saveConnection } from './save.ts';
 import { getSession } from './sessions.ts';
-import { asAppError, type ConnectDeps, getTarget } from './target.ts';
+import { asAppError, type ConnectDeps, getTarget, type Target } from './target.ts';
+
+/** A trip that made or renewed a connection, or one that has to be gone once more. */
+export type Finished =
+  | (Saved & { kind: 'saved'; integration: Integration })
+  | { kind: 'again'; location: string };
+
+type Trip = { attempt: Attempt; target: Target; params: URLSearchParams; state: string };
 
 /**
- * Ends a trip to the provider: takes the pending attempt, exchanges the code, saves the connection.
+ * Ends a trip to the provider: takes the pending attempt, exchanges the code, saves the connection. Where no refresh
+ * token came and none is stored that lives, the browser is sent once more, with words that make the provider give one.
  *
  * `params` is the callback's query and `browser` the secret of its cookie. Throws ConnectFault for what happened at
  * the provider and for a state that is not waited for; AppError for the rest, as `saveConnection` does. Whatever is
- * thrown, no connection was touched, and the same state never works again.
+ * thrown, no connection was touched, the same state never works again, and the application is told of what a person
+ * or a provider did.
  */
 export async function finish(
   deps: ConnectDeps,
   { params, browser }: { params: URLSearchParams; browser: string | undefined },
-): Promise<Saved & { integration: Integration }> {
-  const { db, reading } = deps;
+): Promise<Finished> {
+  const { db, reading, now } = deps;
   const [state, ...others] = params.getAll('state');
   if (!state || others.length > 0) throw unknownState();
-  const taken = await takeAttempt(db, { state, browser, vault: reading.vault });
+  const taken = await takeAttempt(db, { state, browser, vault: reading.vault, now: now() });
   if (taken.kind === 'another browser') throw foreignBrowser(deps.baseUrl);
-  if (taken.kind === 'unknown') throw unknownState();
+  if (taken.kind === 'unknown' || browser === undefined) throw unknownState();
   const { attempt } = taken;
   const session = await getSession(db, {
     id: attempt.sessionId,
@@ -38,34 +50,92 @@ export async function finish(
   });
   // Asked before the exchange, so that no grant is taken that cannot be kept; `saveConnection` makes sure.
   if (session.usedAt !== undefined) throw new AppError('unknown_connect_session_token');
-  const { integration } = await getTarget(db, {
+  const target = await getTarget(db, {
     reading,
     session,
     key: attempt.integrationKey,
     mode: 'OAUTH2',
   });
+  const { integration } = target;
   if (integration.id !== attempt.integrationId) throw new AppError('unknown_provider_config');
   try {
-    const gain = await exchange(deps, { attempt, integration, params, state });
-    const saved = await saveConnection(deps, { session, key: integration.key, gain });
-    return { ...saved, integration };
+    return await whileExchanging(db, { integration, now: now() }, () =>
+      settle(deps, { attempt, target, params, state, browser }),
+    );
   } catch (error) {
+    await tellFailure(deps, { attempt, target, error });
     throw asAppError(error);
   }
 }
 
+async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Promise<Finished> {
+  const { attempt, target } = trip;
+  const { integration, session } = target;
+  const gain = await exchange(deps, trip);
+  try {
+    checkAccount(target, gain);
+    if (lacksRefreshToken(gain, trip)) {
+      const { connectionConfig, scopes: asked, scopesRequested: requested } = attempt;
+      const next = { target, plan: { asked, requested }, connectionConfig, browser: trip.browser };
+      return { kind: 'again', location: await beginAgain(deps, next, gain.grant.account) };
+    }
+    const saved = await saveConnection(deps, { session, key: integration.key, gain });
+    return { ...saved, kind: 'saved', integration };
+  } catch (error) {
+    if (gain.isRefreshable) await noteUnkept(deps, { target, gain });
+    throw error;
+  }
+}
+
+/** The stored refresh token serves where none came, unless it is known to be dead. */
+function lacksRefreshToken(gain: Gain, { attempt, target: { integration, current } }: Trip): boolean {
+  if (gain.isRefreshable || attempt.isRepeated) return false;
+  if (integration.provider.authorization?.refresh_token_params === undefined) return false;
+  const isSame = current?.account === undefined || current.account.id === gain.grant.account?.id;
+  const kept = isSame && current?.status === 'active' ? current.credentials : undefined;
+  return kept?.type !== 'OAUTH2' || kept.refresh_token === undefined;
+}
+
+/** A token that nobody keeps is alive at the provider all the same. Never throws. */
+async function noteUnkept(
+  { db, log, now }: ConnectDeps,
+  { target: { integration }, gain }: { target: Target; gain: Gain },
+): Promise<void> {
+  const { account } = gain.grant;
+  const token = { integration, account, connection: undefined, wasDead: false, at: now() };
+  await db
+    .transaction((tx) => noteIssuedToken(tx, token))
+    .catch((err: unknown) => log.warn({ err }, 'a token that was not kept was not counted'));
+}
+
+/** Never throws: what failed before is what matters. */
+async function tellFailure(
+  { db, log }: ConnectDeps,
+  { attempt, target, error }: { attempt: Attempt; target: Target; error: unknown },
+): Promise<void> {
+  const failure = failureOf(error);
+  if (failure === undefined) return;
+  const { session, integration } = target;
+  const { environmentId, settings } = session;
+  const about = { key: integration.key, providerName: integration.provider.name, isTest: integration.isTest };
+  const facts = { environmentId, settings, integration: about, begunAt: attempt.begunAt, ...failure };
+  await queueFailure(db, 'connection.connect_failed', facts).catch((err: unknown) =>
+    log.warn({ err }, 'a failed connect was not told'),
+  );
+}
+
 async function exchange(
   deps: ConnectDeps,
-  {
-    attempt,
-    integration,
-    params,
-    state,
-  }: { attempt: Attempt; integration: Integration; params: URLSearchParams; state: string },
+  { attempt, target: { integration, current }, params, state }: Trip,
 ): Promise<Gain> {
+  const isAddition = attempt.scopes.length < attempt.scopesRequested.length;
   const context: OAuthContext = {
     definition: integration.provider,
-    client: { ...clientOf(integration), scopes: attempt.scopes },
+    // What a silent answer grants (RFC 6749 §5.1): what was asked for, beside what an addition adds to.
+    client: {
+      ...clientOf(integration),
+      scopes: [...attempt.scopes, ...((isAddition && current?.scopesGranted) || [])],
+    },
     values: templateValues({ connectionConfig: attempt.connectionConfig, integration }),
   };
   const fetch = deps.fetchFor(integration);
@@ -76,6 +146,7 @@ async function exchange(
     redirectUri: redirectUriOf(deps),
     expectedState: state,
     codeVerifier: attempt.codeVerifier,
+    now: deps.now(),
   });
   if (!outcome.ok) {
     note(deps, { integration, fault: outcome.fault, step: 'exchange' });
@@ -89,19 +160,15 @@ async function exchange(
     credentials: (previous) => credentialsFrom(tokens, previous?.type === 'OAUTH2' ? previous : undefined),
     grant: {
       account: account.subject === undefined ? undefined : { id: account.subject, email: account.email },
-      scopesRequested: attempt.scopes,
-      scopesGranted: grantedScopes(tokens, attempt),
+      scopesRequested: attempt.scopesRequested,
+      scopesGranted: [...(tokens.scopes ?? context.client.scopes)],
       accessExpiresAt: tokens.expiresAt,
       refreshExpiresAt: tokens.refreshExpiresAt,
     },
+    isRefreshable: tokens.refreshToken !== undefined,
     isEmailUnproven: account.isEmailVerified !== true,
     connectionConfig: attempt.connectionConfig,
   };
-}
-
-/** RFC 6749 §5.1: an answer that names no scope grants what was asked for. */
-function grantedScopes(tokens: Tokens, attempt: Attempt): string[] {
-  return [...(tokens.scopes ?? attempt.scopes)];
 }
 
 /** The provider's code alone: its text may hold anything. */

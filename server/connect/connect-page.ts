@@ -3,10 +3,10 @@ import { type Html, html } from '../http/html.ts';
 import { notice, type Page, page } from '../http/page.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { FormField } from '../providers/definition.ts';
-import { scopesOf } from './begin.ts';
 import { connectScript } from './page-scripts.ts';
 import { connectedNotice, type MissingScopes } from './pages.ts';
 import { masked } from './save.ts';
+import { allowsOtherAccount, planScopes } from './scopes.ts';
 import { fixedConfig } from './session-input.ts';
 import type { Session } from './sessions.ts';
 import type { Target } from './target.ts';
@@ -28,7 +28,7 @@ export function choicePage(
   const title = 'What would you like to connect?';
   const main = html`<main>
 <h1>${title}</h1>
-${audience(session, settings)}
+${audience({ session, current: undefined }, settings)}
 <div class="choices">${choices.map(
     (
       integration,
@@ -41,23 +41,29 @@ ${choices.length === 0 && html`<p class="notice bad">The application has nothing
 }
 
 /** One integration: what is asked for, and the way to begin. */
-export function beginPage(target: Target, settings: ConnectPageSettings & { canChooseAgain: boolean }): Page {
+export function beginPage(
+  target: Target,
+  settings: ConnectPageSettings & {
+    canChooseAgain: boolean;
+    /** Whether a trip of this session was begun and has not come back. */
+    isUnderWay: boolean;
+  },
+): Page {
   const { session, integration, current } = target;
+  const { provider } = integration;
   const { baseUrl, token, brand } = settings;
   const docs = session.settings.overrides?.[integration.key]?.docs_connect;
   const title = `${current ? 'Reconnect' : 'Connect'} ${integration.displayName}`;
   const main = html`<main>
 <div class="head">${logo(integration, settings)}<h1>${title} ${badge(integration)}</h1></div>
-${audience(session, settings)}
-${
-  current?.account?.email !== undefined &&
-  html`<p>Choose the same account as before: <strong>${masked(current.account.email)}</strong>.</p>`
-}
+${audience(target, settings)}
+${expected(target)}
+${settings.isUnderWay && provider.auth_mode === 'OAUTH2' && silence(provider.display_name)}
 ${asked(target)}
 ${wayIn(target, settings)}
 <p class="notice bad" id="fault" role="alert" hidden></p>
-<p class="notice wait" id="waiting" role="status" hidden>Waiting for ${integration.provider.display_name}. Go on in the other window; this page notices when it is done.</p>
-${integration.provider.auth_mode === 'OAUTH2' && hints(integration, settings)}
+<p class="notice wait" id="waiting" role="status" hidden>Waiting for ${provider.display_name}. Go on in the other window; this page notices when it is done.</p>
+${provider.auth_mode === 'OAUTH2' && hints(integration, settings)}
 ${docs !== undefined && html`<p class="foot"><a href="${docs}" target="_blank" rel="noopener">How to do this</a></p>`}
 ${settings.canChooseAgain && html`<p class="foot"><a href="${pageUrl(settings)}">Connect something else</a></p>`}
 </main>`;
@@ -105,8 +111,12 @@ export function endedPage(why: 'expired' | 'unknown' | 'incomplete'): Page {
   return page({ status: 400, title, main: notice('error', { title, body }) });
 }
 
-function audience(session: Session, { baseUrl }: ConnectPageSettings): Html {
-  const { end_user: endUser } = session.settings;
+/** Whom it is for: the user that the session names, or the one of the connection that is renewed. */
+function audience(
+  { session, current }: Pick<Target, 'session' | 'current'>,
+  { baseUrl }: ConnectPageSettings,
+): Html {
+  const endUser = session.settings.end_user ?? current?.endUser;
   const name = endUser?.display_name || endUser?.email || endUser?.id;
   const email = endUser?.email && endUser.email !== name ? ` (${endUser.email})` : '';
   const organization = endUser?.organization?.display_name;
@@ -117,12 +127,32 @@ ${name !== undefined && html`<dt>For</dt><dd>${name}${email}${organization ? `, 
 </dl>`;
 }
 
-function asked({ session, integration }: Target): Html | false {
-  const { provider } = integration;
+/** Which account to choose, as far as the session says. */
+function expected(target: Target): Html | false {
+  const { session, current } = target;
+  const { require_same_account: isFixed, end_user: endUser } = session.settings;
+  const before = current?.account?.email;
+  if (before !== undefined && allowsOtherAccount(target)) {
+    return html`<p>So far <strong>${masked(before)}</strong> is connected. If you choose another account, it takes its place.</p>`;
+  }
+  if (before !== undefined) {
+    return html`<p>Choose the same account as before: <strong>${masked(before)}</strong>.</p>`;
+  }
+  if (!isFixed || !endUser?.email) return false;
+  return html`<p>Choose the account <strong>${endUser.email}</strong>: no other one is accepted.</p>`;
+}
+
+function silence(provider: string): Html {
+  return html`<p class="notice wait" role="status">You went to ${provider}, and nothing has come back yet. If it showed an error, look below; otherwise begin again.</p>`;
+}
+
+function asked(target: Target): Html | false {
+  const { provider } = target.integration;
   if (provider.auth_mode !== 'OAUTH2') return false;
-  const scopes = scopesOf(integration, { session, wishes: { scopes: undefined } });
+  const { asked: scopes, requested } = planScopes(target, undefined);
   if (scopes.length === 0) return false;
-  return html`<h2>${provider.display_name} will ask you to allow</h2>
+  const isAddition = scopes.length < requested.length;
+  return html`<h2>${provider.display_name} will ask you to allow${isAddition && ', besides what you have allowed already'}</h2>
 <ul class="scopes">${scopes.map((scope) => html`<li>${provider.scopes.catalogue[scope]?.description ?? scope}</li>`)}</ul>`;
 }
 
@@ -194,7 +224,10 @@ ${field.description !== '' && html`<span class="soft">${field.description}</span
 }
 
 /** Most refusals are shown on the provider's own page and never come back to us. */
-function hints(integration: Integration, { baseUrl }: ConnectPageSettings): Html {
+function hints(
+  integration: Integration,
+  { baseUrl, isUnderWay }: ConnectPageSettings & { isUnderWay: boolean },
+): Html {
   const { display_name: provider } = integration.provider;
   const cases = [
     [
@@ -212,7 +245,7 @@ function hints(integration: Integration, { baseUrl }: ConnectPageSettings): Html
     ['disallowed_useragent', 'Open this link in an ordinary browser instead of inside another application.'],
     ['rate_limit_exceeded', 'Too many people are signing in at the moment. Try again later.'],
   ] as const;
-  return html`<details id="hints"><summary>Did nothing come back, or did ${provider} show an error?</summary>
+  return html`<details id="hints"${isUnderWay && html` open`}><summary>Did nothing come back, or did ${provider} show an error?</summary>
 <ul>${cases.map(([seen, meaning]) => html`<li><strong>${seen}.</strong> ${meaning}</li>`)}
 <li><strong>Nothing at all.</strong> Close the other window and press the button again: it can be pressed as often as needed.</li></ul>
 </details>`;

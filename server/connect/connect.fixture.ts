@@ -23,6 +23,7 @@ import { providerRoutes } from '../providers/routes.ts';
 import { openVault } from '../vault.ts';
 import { connectRoutes } from './routes.ts';
 import { createSessionReader } from './sessions.ts';
+import { sweepConnect } from './sweep.ts';
 
 export const sheetsScope = 'https://www.googleapis.com/auth/spreadsheets';
 const providersDirectory = join(import.meta.dirname, '../../providers');
@@ -73,18 +74,20 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   allow.addSubnet('127.0.0.0', 8, 'ipv4');
   allow.addSubnet('::1', 128, 'ipv6');
   const outbound = createOutbound({ allow, sandbox: { origin: sandbox.url } });
+  let aheadMs = 0;
+  const now = () => new Date(Date.now() + aheadMs);
   const logged: string[] = [];
   const log = pino({ level: 'trace' }, { write: (line) => void logged.push(line) });
   const app = await createHttp({
     config: { brand, trustedProxies: [], baseUrl },
     log,
-    authenticate: { key: createKeyReader(db), session: createSessionReader({ db, brand }) },
+    authenticate: { key: createKeyReader(db), session: createSessionReader({ db, brand, now }) },
     isRootAlias: () => false,
   });
   const reader = createConnectionReader({ db, reading });
   const fetchFor = ({ isTest }: { isTest: boolean }) => outbound.fetchFor({ isTest });
   providerRoutes(app, { catalog, baseUrl, directory: definitions });
-  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log });
+  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, now });
   await app.listen({ host: 'localhost', port });
 
   const { environment } = await ensureEnvironment(db, { name: 'dev', vault });
@@ -122,6 +125,14 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
     reading,
     addIntegration,
     control,
+    now,
+    /** Moves the clocks of the service and of the sandbox. */
+    async advance(seconds: number): Promise<void> {
+      aheadMs += seconds * 1000;
+      await control('POST /clock', { advance_s: seconds });
+    },
+    /** What the job does each minute. */
+    sweep: () => sweepConnect({ db, vault, now }),
     /** Any route with the key of the environment. */
     async call(route: string, body?: unknown, headers: Record<string, string> = {}) {
       const [method = '', path = ''] = route.split(' ');

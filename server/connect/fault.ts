@@ -15,10 +15,13 @@ export type Explanation = {
 /** A step of the dance that failed, in words for the person who was dancing. */
 export class ConnectFault extends Error {
   readonly explanation: Explanation;
-  constructor({ cause, ...explanation }: Explanation & { cause?: unknown }) {
+  /** What the provider reported, where that is what failed. */
+  readonly fault: TokenFault | undefined;
+  constructor({ cause, fault, ...explanation }: Explanation & { cause?: unknown; fault?: TokenFault }) {
     super(explanation.message, { cause });
     this.name = 'ConnectFault';
     this.explanation = explanation;
+    this.fault = fault;
   }
 }
 
@@ -49,7 +52,7 @@ export function foreignBrowser(baseUrl: string): ConnectFault {
 export function providerFault(fault: TokenFault, provider: string): ConnectFault {
   const said = [fault.error, fault.subtype, fault.description].filter((part) => part !== undefined);
   const evidence = said.length > 0 ? said.join(': ') : undefined;
-  return new ConnectFault({ ...explain(fault, provider), evidence });
+  return new ConnectFault({ ...explain(fault, provider), evidence, fault });
 }
 
 function explain(fault: TokenFault, provider: string): Omit<Explanation, 'evidence'> {

@@ -6,6 +6,7 @@ import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { findIntegration, type Integration, listIntegrations } from '../integrations/store.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { hasAttempt } from './attempts.ts';
 import { begin } from './begin.ts';
 import { finish } from './callback.ts';
 import { beginPage, choicePage, endedPage, usedPage } from './connect-page.ts';
@@ -64,17 +65,21 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
     { exposeHeadRoute: false, config: { access: { by: 'anyone' } }, errorHandler, schema: { hide: true } },
     async (request, reply) => {
       const browser = request.cookies[cookie];
-      const saved = await finish(deps, { params: queryOf(request.originalUrl), browser }).catch((error) => {
-        throw asCallbackError(error);
-      });
-      const { provider } = saved.integration;
+      const finished = await finish(deps, { params: queryOf(request.originalUrl), browser }).catch(
+        (error) => {
+          throw asCallbackError(error);
+        },
+      );
+      if (finished.kind === 'again') return reply.headers(privateHeaders).redirect(finished.location, 302);
+      const { provider } = finished.integration;
       return sendPage(
         reply,
         donePage({
           brand,
           provider: provider.display_name,
-          account: saved.connection.account?.email,
-          missing: described(provider, saved.missingScopes),
+          account: finished.connection.account?.email,
+          isOtherAccount: finished.isOtherAccount,
+          missing: described(provider, finished.missingScopes),
         }),
       );
     },
@@ -102,7 +107,7 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
 }
 
 async function connectPage(
-  { db, reading, brand, baseUrl }: ConnectDeps,
+  { db, reading, brand, baseUrl, now }: ConnectDeps,
   { session, token, key }: { session: Session | undefined; token: string; key: string | undefined },
 ): Promise<Page> {
   if (session === undefined) return endedPage('unknown');
@@ -116,14 +121,15 @@ async function connectPage(
     if (made === undefined) return endedPage('unknown');
     return usedPage({ provider: made.provider.display_name, missing: described(made.provider, missing) });
   }
-  if (session.expiresAt.getTime() <= Date.now()) return endedPage('expired');
+  if (session.expiresAt <= now()) return endedPage('expired');
   const settings = { brand, baseUrl, token };
   const choices = await choicesOf(session, { db, reading });
   const [only] = choices;
   const chosen = key ?? (choices.length === 1 ? only?.key : undefined);
   if (chosen === undefined) return choicePage(session, choices, settings);
   const target = await getTarget(db, { reading, session, key: chosen });
-  return beginPage(target, { ...settings, canChooseAgain: choices.length > 1 });
+  const isUnderWay = await hasAttempt(db, { sessionId: session.id, environmentId: session.environmentId });
+  return beginPage(target, { ...settings, canChooseAgain: choices.length > 1, isUnderWay });
 }
 
 function described({ scopes }: ProviderDefinition, missing: readonly string[]): MissingScopes {

@@ -98,6 +98,8 @@ const post = async (form) => {
   }
   button.disabled = false;
 };
+// Who comes back without an answer sees the page as it was left, unless it is asked for again.
+window.addEventListener('pageshow', ({ persisted }) => { if (persisted) location.reload(); });
 const link = document.getElementById('go');
 if (link) link.addEventListener('click', (event) => { event.preventDefault(); travel(link.href); });
 const form = document.querySelector('form');

@@ -48,14 +48,16 @@ export function donePage({
   brand,
   provider,
   account,
+  isOtherAccount,
   missing,
 }: {
   brand: Brand;
   provider: string;
   account: string | undefined;
+  isOtherAccount: boolean;
   missing: MissingScopes;
 }): Page {
-  const { title, main } = connectedNotice({ provider, account, missing });
+  const { title, main } = connectedNotice({ provider, account, isOtherAccount, missing });
   return page({
     status: 200,
     title,
@@ -74,10 +76,12 @@ export function donePage({
 export function connectedNotice({
   provider,
   account,
+  isOtherAccount = false,
   missing,
 }: {
   provider: string;
   account?: string | undefined;
+  isOtherAccount?: boolean;
   missing: MissingScopes;
 }): { title: string; main: Html } {
   const isWhole = missing.length === 0;
@@ -87,7 +91,7 @@ export function connectedNotice({
     ({ scope, description }) =>
       html`<li>${description ?? scope}${description !== undefined && html` <span class="soft">${scope}</span>`}</li>`,
   );
-  const body = html`${account !== undefined && html`<p>The account is <strong>${account}</strong>.</p>`}
+  const body = html`${account !== undefined && html`<p>The account is <strong>${account}</strong>${isOtherAccount && ', in place of the one that was connected before'}.</p>`}
 ${
   !isWhole &&
   html`<p>${boxes} on the provider's page, so the application may not do everything it is meant to:</p>

@@ -5,6 +5,7 @@ import { AppError, fieldError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
 import { privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
+import { getIntegration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { pageRoutes } from './page-routes.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
@@ -58,7 +59,7 @@ export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> 
 }
 
 function sessionRoutes(app: App, deps: ConnectDeps): void {
-  const { db, reading, brand } = deps;
+  const { db, reading, brand, now } = deps;
   const access = { by: 'key', scope: 'connect:write' } as const;
 
   app.post(
@@ -85,7 +86,9 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       config: { access },
       schema: {
         summary: 'Let an end user renew a connection',
-        description: 'The connection keeps its ID, metadata and tags, and stays with the account it has.',
+        description:
+          'The connection keeps its ID, metadata and tags, and stays with the account it has unless ' +
+          '`require_same_account` is false. `scopes` asks for what is missing, or for what it lists, alone.',
         body: reconnectInput,
         response: created,
       },
@@ -106,9 +109,10 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
         );
       }
       const settings = await readSettings(db, { body, environmentId, reading });
+      const integration = await getIntegration(db, { ...reading, environmentId, key: body.integration_id });
       const session = await create(deps, {
         caller,
-        settings: reconnectSettings(settings, connection),
+        settings: reconnectSettings(settings, { connection, integration, scopes: body.scopes }),
         allowedIntegrations: [connection.integrationKey],
         connectionRow: connection.id,
       });
@@ -137,7 +141,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     },
   );
 
-  const authenticate = createSessionReader({ db, brand });
+  const authenticate = createSessionReader({ db, brand, now });
   app.post(
     '/connect/telemetry',
     {
@@ -155,7 +159,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     },
     async ({ body }, reply) => {
       await authenticate(body.token);
-      if (Math.abs(Date.now() - body.timestamp.getTime()) > clockToleranceMs) {
+      if (Math.abs(now().getTime() - body.timestamp.getTime()) > clockToleranceMs) {
         throw fieldError('invalid_body', ['timestamp'], 'must be within two hours of now');
       }
       return reply.headers(privateHeaders).code(204).send();
@@ -193,7 +197,7 @@ function formRoute(
 }
 
 async function create(
-  { db, reading, brand, baseUrl }: ConnectDeps,
+  { db, reading, brand, baseUrl, now }: ConnectDeps,
   {
     caller,
     ...given
@@ -206,7 +210,13 @@ async function create(
 ): Promise<{ data: { token: string; connect_link: string; expires_at: string } }> {
   const { environmentId } = caller;
   const { token, expiresAt } = await db.transaction(async (tx) => {
-    const session = await createSession(tx, { ...given, environmentId, brand, vault: reading.vault });
+    const session = await createSession(tx, {
+      ...given,
+      environmentId,
+      brand,
+      vault: reading.vault,
+      now: now(),
+    });
     await writeAudit(tx, {
       environmentId,
       actor: actorOf(caller),

@@ -1,6 +1,9 @@
 import { writeAudit } from '../activity/audit.ts';
 import type { Credentials } from '../auth-modes/mode.ts';
 import { connectionEvent } from '../connections/event.ts';
+import { warnOfExpiry } from '../connections/expiry.ts';
+import { noteIssuedToken } from '../connections/grants.ts';
+import { missingScopesOf } from '../connections/health.ts';
 import { placeOf } from '../connections/reader.ts';
 import { type GrantFacts, insertConnection, replaceCredentials } from '../connections/save.ts';
 import type { Connection } from '../connections/store.ts';
@@ -8,6 +11,7 @@ import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { missingScopes } from '../providers/scopes.ts';
+import { allowsOtherAccount } from './scopes.ts';
 import { type Session, useSession } from './sessions.ts';
 import { type ConnectDeps, getTarget, type Target } from './target.ts';
 
@@ -16,12 +20,19 @@ export type Gain = {
   /** Given the credentials that are replaced, so that a refresh token which did not come again is kept. */
   credentials: (previous: Credentials | undefined) => Credentials;
   grant: GrantFacts;
+  /** Whether the provider issued a refresh token with it. */
+  isRefreshable?: boolean;
   /** Whether the provider says that the account's e-mail address is not proven. */
   isEmailUnproven?: boolean;
   connectionConfig: Record<string, string>;
 };
 
-export type Saved = { connection: Connection; isReconnect: boolean; missingScopes: string[] };
+export type Saved = {
+  connection: Connection;
+  missingScopes: string[];
+  /** Whether another account took the place of the one that was connected. */
+  isOtherAccount: boolean;
+};
 
 /**
  * Makes the session's connection, or renews the one it names: connection, event, audit entry and the end of the
@@ -34,21 +45,24 @@ export async function saveConnection(
   deps: ConnectDeps,
   { session, key, gain }: { session: Session; key: string; gain: Gain },
 ): Promise<Saved> {
-  const { db, reading, reader } = deps;
+  const { db, reading, reader, now } = deps;
   const { vault } = reading;
+  const at = now();
   const saved = await db.transaction(async (tx) => {
     const target = await getTarget(tx, { reading, session, key });
     const { integration, current } = target;
     checkAccount(target, gain);
     const { settings } = session;
+    const isOtherAccount = differs(current?.account, gain.grant.account);
     const missing = missingScopes(integration.provider, {
       wanted: gain.grant.scopesRequested ?? [],
       granted: gain.grant.scopesGranted ?? [],
     });
     const given = {
       vault,
-      credentials: gain.credentials(current?.credentials),
-      grant: gain.grant,
+      // A token of one account must not come to stand for another.
+      credentials: gain.credentials(isOtherAccount ? undefined : current?.credentials),
+      grant: { ...gain.grant, grantedAt: at },
       connectionConfig: { ...current?.connectionConfig, ...gain.connectionConfig },
       ...(settings.tags && { tags: { ...current?.tags, ...settings.tags } }),
       endUser: settings.end_user,
@@ -60,8 +74,15 @@ export async function saveConnection(
     const connection = current
       ? await replaceCredentials(tx, { ...given, current })
       : await insertConnection(tx, { ...given, integration });
-    await note(tx, { connection, session, isReconnect: current !== undefined, missing });
-    return { connection, isReconnect: current !== undefined, missingScopes: missing };
+    const before = current ? missingScopesOf(current, integration.provider) : [];
+    const lost = missing.filter((scope) => !before.includes(scope));
+    await note(tx, { connection, session, isReconnect: current !== undefined, missing, lost });
+    await warnOfExpiry(tx, { connection, provider: integration.provider, at });
+    if (gain.isRefreshable) {
+      const wasDead = current?.status === 'needs_reauth';
+      await noteIssuedToken(tx, { integration, account: connection.account, connection, wasDead, at });
+    }
+    return { connection, missingScopes: missing, isOtherAccount };
   });
   reader.forget(placeOf(saved.connection));
   return saved;
@@ -74,7 +95,15 @@ async function note(
     session,
     isReconnect,
     missing,
-  }: { connection: Connection; session: Session; isReconnect: boolean; missing: string[] },
+    lost,
+  }: {
+    connection: Connection;
+    session: Session;
+    isReconnect: boolean;
+    missing: string[];
+    /** Those of the missing ones that were not missing before. */
+    lost: string[];
+  },
 ): Promise<void> {
   const { environmentId } = connection;
   const type = isReconnect ? 'connection.reconnected' : 'connection.created';
@@ -83,6 +112,13 @@ async function note(
     type,
     data: { ...connectionEvent(connection), missing_scopes: missing },
   });
+  if (lost.length > 0) {
+    await queueEvent(tx, {
+      environmentId,
+      type: 'connection.scopes_reduced',
+      data: { ...connectionEvent(connection), lost_scopes: lost },
+    });
+  }
   await writeAudit(tx, {
     environmentId,
     actor: `session:${session.id}`,
@@ -92,27 +128,34 @@ async function note(
   });
 }
 
-/** Refuses an account that is not the one expected, and one that cannot be told from it. */
-function checkAccount({ session, integration, current }: Target, { grant, isEmailUnproven }: Gain): void {
+/**
+ * Refuses an account that is not the one expected, and one that cannot be told from it: `another_account`,
+ * `connection_validation_failed`. Expected is the one that was connected before, unless the session says
+ * `require_same_account: false`, and the end user's where it says `true`.
+ */
+export function checkAccount(target: Target, { grant, isEmailUnproven }: Gain): void {
+  const { session, integration, current } = target;
+  const { settings } = session;
   const { display_name: provider } = integration.provider;
-  const before = current?.account;
+  const before = allowsOtherAccount(target) ? undefined : current?.account;
   const now = grant.account;
-  if (before !== undefined && now !== undefined) {
-    if (before.id === now.id) return;
-    const known = before.email === undefined ? 'another one' : masked(before.email);
-    throw new AppError(
-      'another_account',
-      `The connected account is ${known}, and ${now.email ?? 'another one'} was chosen now. Nothing was changed.`,
-    );
-  }
-  if (before !== undefined) {
+  if (before !== undefined && now === undefined) {
     throw new AppError(
       'connection_validation_failed',
       `${provider} did not say which account this is, so it cannot be compared with the one connected before.`,
     );
   }
-  if (!session.settings.require_same_account) return;
-  const expected = session.settings.end_user?.email ?? current?.endUser?.email ?? undefined;
+  if (differs(before, now)) {
+    const known = before?.email === undefined ? 'another one' : masked(before.email);
+    throw new AppError(
+      'another_account',
+      `The connected account is ${known}, and ${now?.email ?? 'another one'} was chosen now. Nothing was changed.`,
+    );
+  }
+  if (!settings.require_same_account) return;
+  const named = settings.end_user?.email;
+  if (before !== undefined && !named) return;
+  const expected = named ?? current?.endUser?.email ?? undefined;
   if (expected === undefined || now?.email === undefined || isEmailUnproven) {
     throw new AppError(
       'connection_validation_failed',
@@ -122,9 +165,13 @@ function checkAccount({ session, integration, current }: Target, { grant, isEmai
   if (now.email.toLowerCase() !== expected.toLowerCase()) {
     throw new AppError(
       'another_account',
-      `The account must be ${expected}, and ${now.email} was chosen. Nothing was connected.`,
+      `The account must be ${expected}, and ${now.email} was chosen. Nothing was ${current ? 'changed' : 'connected'}.`,
     );
   }
+}
+
+function differs(one: { id: string } | undefined, other: { id: string } | undefined): boolean {
+  return one !== undefined && other !== undefined && one.id !== other.id;
 }
 
 /** `a…@example.com`: enough for whoever owns it. */

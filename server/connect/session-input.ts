@@ -66,6 +66,15 @@ export const reconnectInput = z.strictObject({
   ...common,
   connection_id: connectionId,
   integration_id: integrationKey,
+  scopes: z
+    .union([
+      z.literal('missing'),
+      z
+        .array(text({ max: 8192 }))
+        .min(1)
+        .max(100),
+    ])
+    .optional(),
 });
 
 type Input = z.output<typeof sessionInput> | z.output<typeof reconnectInput>;
@@ -106,10 +115,44 @@ export async function readSettings(
   };
 }
 
-/** The settings of a session that renews `connection`. */
-export function reconnectSettings(settings: SessionSettings, connection: Connection): SessionSettings {
-  const reconnect = { integration: connection.integrationKey, connection: connection.connectionId };
-  return { ...settings, reconnect };
+/**
+ * The settings of a session that renews `connection`. Throws `invalid_body` where the scopes to add are none, or are
+ * fixed in another place, too.
+ */
+export function reconnectSettings(
+  settings: SessionSettings,
+  { connection, integration, scopes }: ReconnectOf,
+): SessionSettings {
+  const { integrationKey: key, connectionId: id } = connection;
+  if (scopes !== undefined) {
+    const faults = addedScopeFaults(settings, { integration, scopes });
+    if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults });
+  }
+  return { ...settings, scopes, reconnect: { integration: key, connection: id } };
+}
+
+type ReconnectOf = {
+  connection: Connection;
+  integration: Integration;
+  scopes: 'missing' | string[] | undefined;
+};
+
+function addedScopeFaults(
+  { integrations_config_defaults: defaults }: SessionSettings,
+  { integration, scopes }: { integration: Integration; scopes: 'missing' | string[] },
+): FieldError[] {
+  const fault = (message: string, ...at: string[]) => ({
+    code: 'custom',
+    message,
+    path: ['scopes', ...at],
+  });
+  if (integration.provider.auth_mode !== 'OAUTH2') return [fault('the provider has no scopes')];
+  if (fixedScopes(defaults?.[integration.key]) !== undefined)
+    return [fault('stands beside scopes in integrations_config_defaults')];
+  if (scopes === 'missing') return [];
+  return scopes.flatMap((scope, index) =>
+    scopeToken.test(scope) ? [] : [fault('is no scope (RFC 6749 §3.3)', String(index))],
+  );
 }
 
 /** The scopes that an application fixed for one integration; undefined where it fixed none. */

@@ -32,6 +32,8 @@ export type SessionSettings = {
   require_same_account?: boolean | undefined;
   /** The connection that the session renews. */
   reconnect?: { integration: string; connection: string } | undefined;
+  /** What a renewal is to add to the scopes that the connection has; without it all are asked for again. */
+  scopes?: 'missing' | string[] | undefined;
 };
 
 /** What a used session has made. */
@@ -60,10 +62,11 @@ export async function createSession(
     settings: SessionSettings;
     brand: Brand;
     vault: Vault;
+    now: Date;
   },
 ): Promise<{ id: number; token: string; expiresAt: Date }> {
   const token = given.brand.sessionTokenPrefix + randomBytes(32).toString('hex');
-  const expiresAt = new Date(Date.now() + sessionLifeMs);
+  const expiresAt = new Date(given.now.getTime() + sessionLifeMs);
   const key = await environmentKey(tx, given);
   const [row] = await tx.run(
     tables
@@ -88,9 +91,11 @@ export async function createSession(
 export function createSessionReader({
   db,
   brand,
+  now = () => new Date(),
 }: {
   db: Db;
   brand: Brand;
+  now?: () => Date;
 }): (token: string) => Promise<Caller> {
   return async (token) => {
     if (!isToken(token, brand)) throw new AppError('invalid_connect_session_token_format');
@@ -102,7 +107,7 @@ export function createSessionReader({
           .select(['connect_session.id', 'environment_id', 'environment.name', 'allowed_integrations'])
           .where('token_hash', '=', hashOf(token))
           .where('used_at', 'is', null)
-          .where('expires_at', '>', new Date()),
+          .where('expires_at', '>', now()),
       ),
     );
     if (row === undefined) throw new AppError('unknown_connect_session_token');
@@ -182,16 +187,6 @@ export async function deleteSession(
   await db.run(
     tables.deleteFrom('connect_session').where('id', '=', id).where('environment_id', '=', environmentId),
   );
-}
-
-/**
- * Deletes what has expired. A session is kept for as long again as it lived: whoever was at the provider when it
- * ended may still come back, and its page can say that it has expired.
- */
-export async function sweepConnect(db: Queryable): Promise<void> {
-  const now = Date.now();
-  await db.run(tables.deleteFrom('auth_attempt').where('expires_at', '<', new Date(now)));
-  await db.run(tables.deleteFrom('connect_session').where('expires_at', '<', new Date(now - sessionLifeMs)));
 }
 
 /** What is stored of a token, a state or a cookie. */

@@ -23,6 +23,7 @@ export type ConnectDeps = {
   brand: Brand;
   baseUrl: string;
   log: Logger;
+  now: () => Date;
 };
 
 /** What a session makes a connection to, and which connection it renews. */

@@ -1,34 +1,26 @@
 import type { Credentials } from '../auth-modes/mode.ts';
-import { refreshToken, type TokenOutcome } from '../auth-modes/oauth2.ts';
-import { credentialsFrom, type OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
-import type { TokenFault } from '../auth-modes/token-fault.ts';
-import type { Fetch } from '../auth-modes/token-response.ts';
-import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { queueEvent } from '../events/outbox.ts';
-import { clientOf, type Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
-import { missingScopes } from '../providers/scopes.ts';
-import { TemplateError } from '../providers/template-grammar.ts';
-import { connectionEvent } from './event.ts';
-import { diagnose, lacksRefreshToken } from './health.ts';
+import { isRefusal, refusalOf } from './health.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
-import { setFault, swapCredentials } from './save.ts';
-import { templateValues } from './values.ts';
+import { createRefresh, failed, type RefreshDeps } from './refresh.ts';
+import { isDue, isExpired, isUsable } from './refresh-due.ts';
 
 /**
  * Credentials that work, refreshed when they must be.
  *
- * Owns: when a token is refreshed, that callers share one refresh, what its outcome does to the connection. Does
- * not own: the protocol (`auth-modes/`), the table (`store.ts`), what a fault means (`health.ts`).
+ * Owns: who waits for a refresh and who does not, that callers of one node share one. Does not own: the refresh itself
+ * (`refresh.ts`), when a token is due (`refresh-due.ts`), connections that nobody calls (`keepalive.ts`), the table
+ * (`store.ts`).
  */
 export type CredentialSource = {
   /**
-   * Credentials good for at least the next minute.
+   * Credentials that are good for a call now. Where they soon are not, a refresh goes on in the background; only where
+   * they are not good any more does the caller wait for it.
    *
-   * Callers racing for one connection share one refresh: many providers revoke the whole grant when a refresh token
-   * is used twice (RFC 9700 §4.14.2). Throws `connection_needs_reauth` when the provider refuses, and
-   * `connection_refresh_failed` when it gives no answer and the token has expired.
+   * Callers racing for one connection share one refresh, on all nodes: many providers revoke the whole grant when a
+   * refresh token is used twice (RFC 9700 §4.14.2). Throws `connection_needs_reauth` and `connection_blocked` when the
+   * provider refuses, and `connection_refresh_failed` when it gives no answer and the token has expired.
    */
   fresh(connection: LiveConnection): Promise<Credentials>;
   /**
@@ -37,37 +29,38 @@ export type CredentialSource = {
    * that the grant is dead.
    */
   renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined>;
-  /** Refreshes whether or not it is time. Throws as `fresh` does. */
+  /** Refreshes whether or not it is time, and whether or not the connection is dead. Throws as `fresh` does. */
   refreshed(connection: LiveConnection): Promise<LiveConnection>;
+  /** Resolves once no refresh is under way, so that no answer is lost; after 3 s at the latest. */
+  settled(): Promise<void>;
 };
 
-/** Refresh when less than this, or a tenth of the token's life, remains. */
-const marginMs = 5 * 60_000;
-
-type Deps = {
-  db: Db;
-  reader: ConnectionReader;
-  /** The guarded way to the network; test integrations alone may reach the sandbox. */
-  fetchFor: (integration: Integration) => Fetch;
-  log: Logger;
-  now?: () => Date;
-};
+/** How long a failure in the background keeps this node from the next one, where the database does not say. */
+const quietMs = 5_000;
+const mostRemembered = 10_000;
+const settleMs = 3_000;
 
 export function createCredentialSource({
-  db,
-  reader,
-  fetchFor,
   log,
-  now = () => new Date(),
-}: Deps): CredentialSource {
+  ...deps
+}: RefreshDeps & { reader: ConnectionReader; log: Logger }): CredentialSource {
+  const { reader, now = () => new Date() } = deps;
+  const refresh = createRefresh(deps);
   const running = new Map<number, Promise<LiveConnection>>();
+  /** Connections whose last refresh in the background failed, and until when they are left alone. */
+  const quietUntil = new Map<number, number>();
 
   async function fresh(connection: LiveConnection): Promise<Credentials> {
     const { credentials } = connection;
     if (credentials.type !== 'OAUTH2') return credentials;
     refuseDead(connection);
     if (!isDue(credentials, now())) return credentials;
+    if (isUsable(credentials, now())) {
+      refreshBehind(connection);
+      return credentials;
+    }
     try {
+      refuseEarly(connection);
       return (await refreshed(connection)).credentials;
     } catch (error) {
       const isTransient = error instanceof AppError && error.code === 'connection_refresh_failed';
@@ -82,10 +75,11 @@ export function createCredentialSource({
       const current = await reader.reread(connection);
       refuseDead(current);
       if (accessTokenOf(current.credentials) !== used.access_token) return current.credentials;
+      refuseEarly(current);
       return (await refreshed(current)).credentials;
     } catch (error) {
       // A grant that has turned out to be dead is told as such; for any other reason the 401 is the answer.
-      if (error instanceof AppError && error.code !== 'connection_needs_reauth') return undefined;
+      if (error instanceof AppError && !isRefusal(error)) return undefined;
       throw error;
     }
   }
@@ -93,146 +87,54 @@ export function createCredentialSource({
   function refreshed(connection: LiveConnection): Promise<LiveConnection> {
     const known = running.get(connection.id);
     if (known !== undefined) return known;
-    const refresh = refreshOnce(connection).finally(() => running.delete(connection.id));
-    running.set(connection.id, refresh);
-    return refresh;
+    const one = refresh(connection).finally(() => running.delete(connection.id));
+    running.set(connection.id, one);
+    return one;
   }
 
-  async function refreshOnce(seen: LiveConnection): Promise<LiveConnection> {
-    const connection = await reader.reread(seen);
-    const { credentials, integration } = connection;
-    if (credentials.type !== 'OAUTH2') return connection;
-    // Another node, or the caller before this one, may have refreshed already.
-    if (connection.credentialsVersion !== seen.credentialsVersion && connection.status === 'active')
-      return connection;
-    refuseDead(connection);
-    if (credentials.refresh_token === undefined) {
-      if (!isExpired(credentials, now())) throw failed(connection);
-      return settleDead(connection, lacksRefreshToken(now()));
-    }
-    const outcome = await refreshToken({
-      definition: integration.provider,
-      client: { ...clientOf(integration), scopes: connection.scopesRequested ?? [] },
-      values: templateValues(connection),
-      refreshToken: credentials.refresh_token,
-      fetch: fetchFor(integration),
-      now: now(),
-    }).catch((error: unknown) => {
-      throw error instanceof TemplateError ? misconfigured(error) : error;
-    });
-    return outcome.ok
-      ? store(connection, { tokens: outcome.tokens, previous: credentials })
-      : judge(connection, outcome.fault);
-  }
-
-  async function store(
-    connection: LiveConnection,
-    {
-      tokens,
-      previous,
-    }: { tokens: Extract<TokenOutcome, { ok: true }>['tokens']; previous: OAuth2Credentials },
-  ): Promise<LiveConnection> {
-    const credentials = credentialsFrom(tokens, previous);
-    const granted = tokens.scopes && [...tokens.scopes];
-    await db.transaction(async (tx) => {
-      const isOurs = await swapCredentials(tx, {
-        current: connection,
-        credentials,
-        grant: {
-          accessExpiresAt: tokens.expiresAt,
-          refreshExpiresAt: tokens.refreshExpiresAt,
-          scopesGranted: granted,
-        },
-      });
-      if (!isOurs) return;
-      const before = connection.scopesGranted;
-      const lost =
-        granted && before ? missingScopes(connection.integration.provider, { wanted: before, granted }) : [];
-      if (lost.length > 0) {
-        const data = { ...connectionEvent(connection), lost_scopes: lost };
-        await queueEvent(tx, {
-          environmentId: connection.environmentId,
-          type: 'connection.scopes_reduced',
-          data,
-        });
-      }
-    });
-    return reader.reread(connection);
-  }
-
-  async function judge(connection: LiveConnection, fault: TokenFault): Promise<LiveConnection> {
-    // Another node may have used the refresh token first and stored its successor.
-    const current = await reader.reread(connection);
-    if (current.credentialsVersion !== connection.credentialsVersion) return current;
-    const diagnosis = diagnose(fault, { connection, at: now() });
-    if (diagnosis !== undefined) return settleDead(connection, diagnosis);
-    log.warn(
-      {
-        connection: connection.connectionId,
-        integration: connection.integrationKey,
-        fault: fault.error,
-        kind: fault.kind,
+  function refreshBehind(connection: LiveConnection): void {
+    const { id } = connection;
+    const at = now().getTime();
+    if (running.has(id) || isEarly(connection) || (quietUntil.get(id) ?? 0) > at) return;
+    refreshed(connection).then(
+      () => quietUntil.delete(id),
+      (error: unknown) => {
+        if (quietUntil.size >= mostRemembered) quietUntil.clear();
+        quietUntil.set(id, at + quietMs);
+        if (!(error instanceof AppError)) log.error({ err: error }, 'a refresh in the background failed');
       },
-      'refresh failed',
     );
-    if (fault.kind === 'client_misconfigured') {
-      throw new AppError('integration_misconfigured', undefined, { payload: { error: fault.error } });
+  }
+
+  /** Throws `connection_refresh_failed` while the pause after a failure lasts, on whichever node that was. */
+  function refuseEarly(connection: LiveConnection): void {
+    const until = connection.refreshNotBefore;
+    if (until !== undefined && isEarly(connection)) {
+      throw failed(connection, until.getTime() - now().getTime());
     }
-    throw failed(connection, fault.retryAfterMs);
   }
 
-  /** Notes the state and its event together, once, and tells the caller. */
-  async function settleDead(
-    connection: LiveConnection,
-    { status, fault }: NonNullable<ReturnType<typeof diagnose>>,
-  ): Promise<never> {
-    await db.transaction(async (tx) => {
-      const isNews = await setFault(tx, { current: connection, status, fault });
-      if (!isNews) return;
-      await queueEvent(tx, {
-        environmentId: connection.environmentId,
-        type: status === 'blocked' ? 'connection.blocked' : 'connection.needs_reauth',
-        data: { ...connectionEvent(connection), ...fault },
-      });
-    });
-    refuseDead(await reader.reread(connection));
-    throw failed(connection);
+  function isEarly({ refreshNotBefore }: LiveConnection): boolean {
+    return refreshNotBefore !== undefined && refreshNotBefore > now();
   }
 
-  return { fresh, renewed, refreshed };
+  async function settled(): Promise<void> {
+    const giveUp = new AbortController();
+    const timer = setTimeout(() => giveUp.abort(), settleMs);
+    const ended = new Promise((resolve) => giveUp.signal.addEventListener('abort', resolve));
+    while (running.size > 0 && !giveUp.signal.aborted) {
+      await Promise.race([Promise.allSettled(running.values()), ended]);
+    }
+    clearTimeout(timer);
+  }
+
+  return { fresh, renewed, refreshed, settled };
 }
 
-/** Throws `connection_needs_reauth` where the connection is known to be dead. */
+/** Throws `connection_needs_reauth` or `connection_blocked` where the connection is known to be dead. */
 function refuseDead(connection: LiveConnection): void {
-  if (connection.status === 'active') return;
-  throw new AppError('connection_needs_reauth', connection.fault?.next_step, {
-    payload: { status: connection.status, ...connection.fault },
-  });
-}
-
-function failed(connection: LiveConnection, retryAfterMs = 30_000): AppError {
-  return new AppError('connection_refresh_failed', undefined, {
-    retryAfterS: retryAfterMs / 1000,
-    payload: { connection_id: connection.connectionId },
-  });
-}
-
-/** A setting of the integration or the connection does not fit into the provider's address. */
-function misconfigured(error: TemplateError): AppError {
-  const message = `The provider's address cannot be built: ${error.message}`;
-  return new AppError('integration_misconfigured', message, { cause: error });
-}
-
-function isDue(credentials: OAuth2Credentials, now: Date): boolean {
-  if (credentials.expires_at === undefined || credentials.refresh_token === undefined)
-    return isExpired(credentials, now);
-  const lifeMs = Number(credentials.raw.expires_in) * 1000;
-  const margin = Number.isFinite(lifeMs) && lifeMs > 0 ? Math.min(marginMs, lifeMs / 10) : marginMs;
-  return Date.parse(credentials.expires_at) - now.getTime() < margin;
-}
-
-function isExpired(credentials: OAuth2Credentials, now: Date): boolean {
-  return credentials.expires_at !== undefined && Date.parse(credentials.expires_at) <= now.getTime();
+  const refusal = refusalOf(connection, connection.integration.provider);
+  if (refusal !== undefined) throw refusal;
 }
 
 function accessTokenOf(credentials: Credentials): string | undefined {

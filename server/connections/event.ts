@@ -1,7 +1,7 @@
-import type { Connection } from './store.ts';
+import type { ConnectionHead } from './store.ts';
 
 /** What every event about a connection says of it. */
-export function connectionEvent(connection: Connection): Record<string, unknown> {
+export function connectionEvent(connection: ConnectionHead): Record<string, unknown> {
   return {
     connection_id: connection.connectionId,
     provider_config_key: connection.integrationKey,

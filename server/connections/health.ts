@@ -1,104 +1,252 @@
 import type { TokenFault } from '../auth-modes/token-fault.ts';
-import type { Connection, ConnectionStatus } from './store.ts';
+import { AppError } from '../errors.ts';
+import { type IntegrationFault, keepsFromRefresh } from '../integrations/fault.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { missingScopes } from '../providers/scopes.ts';
+import { expiryOf } from './expiry.ts';
+import type { ConnectionHead, ConnectionStatus } from './store.ts';
+import { slotsNextStep } from './token-slots.ts';
 
 /**
- * What ails a connection, in types.
+ * What ails a connection, in types. Pure.
  *
- * Owns: causes, what each does to the status, the sentence that says what to do. Does not own: how a token answer
- * is judged (`auth-modes/token-fault.ts`), when a connection is tried (`credentials.ts`).
+ * Owns: causes, what each does to the status, the sentence that says what to do, the wire form. Does not own: how a
+ * token answer is judged (`auth-modes/token-fault.ts`), faults of an integration (`integrations/fault.ts`), when a
+ * change is written (`states.ts`).
  */
 export type Cause =
   | 'grant_dead'
   | 'testing_expired'
+  | 'access_time_ended'
   | 'session_policy'
   | 'no_refresh_token'
+  | 'refresh_reply_lost'
+  | 'security_event'
+  | 'revoked_by_disconnect'
   | 'blocked_by_admin';
+
+/** The part of a provider's definition that health is told by. */
+type HealthRules = Pick<ProviderDefinition, 'scopes' | 'refresh_token_lifetime'>;
+
+/** What the provider said: its codes and its status, never a token and never its text. */
+export type Evidence = Record<string, string | number>;
 
 export type Fault = {
   cause: Cause;
-  /** What the provider said: its code and subtype, its status, never a token. */
-  evidence: { error?: string; subtype?: string; http_status?: number };
+  evidence: Evidence;
   /** ISO 8601. */
   since: string;
   next_step: string;
 };
+
+/** Refreshes that got no judgement, one after the other. */
+export type Outage = Omit<Fault, 'cause'> & { cause: 'provider_not_answering'; attempts: number };
 
 const nextSteps: Record<Cause, string> = {
   grant_dead:
     'The user revoked the access, or the provider ended it (unused for long, password changed, too many grants). Ask the user to connect again.',
   testing_expired:
     'The provider counts the application as under test, and such grants end after some days. Ask the user to connect again, and publish the application.',
+  access_time_ended: 'The user gave access for a time only, and it is over. Ask the user to connect again.',
   session_policy:
     "The account's administrator limits how long a sign-in lasts. Ask the user to connect again.",
   no_refresh_token:
     'The access token has expired and there is no refresh token. Ask the user to connect again and to consent.',
+  refresh_reply_lost:
+    "The provider's answer to a refresh was lost on its way, and with it the only token it would take. Ask the user to connect again.",
+  security_event:
+    'The provider reported that the account was disabled, signed out or had its tokens revoked. Ask the user to secure the account, then to connect again.',
+  revoked_by_disconnect:
+    'Another connection of the same account was disconnected, and the provider ended all of them with it. Ask the user to connect again.',
   blocked_by_admin:
-    "The account's administrator does not allow this application. Ask the administrator to trust it.",
+    "The account's administrator does not allow this application. Ask the administrator to trust it; it is tried again every day.",
+};
+const waitItOut =
+  'The provider does not answer refreshes. Nothing needs to be done: it is tried again with growing pauses.';
+const widen =
+  'The connection lacks scopes that the application asks for. Ask the user to connect again and to allow all of them.';
+
+/** Something that will matter later. */
+export type Warning = { code: string; at: string | null; evidence: Evidence; next_step: string };
+
+/** The call that makes a link by which the user connects again; it needs the scope `connect:write`. */
+export type ReconnectCall = {
+  method: 'POST';
+  path: '/connect/sessions/reconnect';
+  /** `scopes` where the rest of the grant is well: only those that are missing are asked for. */
+  body: { integration_id: string; connection_id: string; scopes?: 'missing' };
 };
 
-/** The wire form of a connection's health. */
+/** The wire form of a connection's health, the same wherever it is shown. */
 export type HealthWire = {
   status: ConnectionStatus;
-  cause: Cause | null;
-  evidence: Fault['evidence'] | null;
+  /** Whose fault it is; null where there is none. */
+  kind: 'connection' | 'integration' | 'transient' | null;
+  cause: string | null;
+  evidence: Evidence | null;
   since: string | null;
   next_step: string | null;
+  /** Null where connecting again would not help. */
+  reconnect: ReconnectCall | null;
   missing_scopes: string[];
+  warnings: Warning[];
 };
 
-/** What a refused refresh does to the connection; undefined where it says nothing about the connection. */
-export function diagnose(
+/** The state that a cause leads to. */
+export function statusOf(cause: Cause): Exclude<ConnectionStatus, 'active'> {
+  return cause === 'blocked_by_admin' ? 'blocked' : 'needs_reauth';
+}
+
+/** A fault as it is stored. */
+export function faultFrom(cause: Cause, { evidence, at }: { evidence: Evidence; at: Date }): Fault {
+  return { cause, evidence, since: at.toISOString(), next_step: nextSteps[cause] };
+}
+
+/** A spell of silence as it begins. */
+export function outageFrom({ evidence, at }: { evidence: Evidence; at: Date }): Omit<Outage, 'attempts'> {
+  return { cause: 'provider_not_answering', evidence, since: at.toISOString(), next_step: waitItOut };
+}
+
+/** What a token fault says about the connection; undefined where it says nothing about it. */
+export function causeOf(
   fault: TokenFault,
-  { connection, at }: { connection: Connection; at: Date },
-): { status: ConnectionStatus; fault: Fault } | undefined {
-  const cause = causeOf(fault, { connection, at });
-  if (cause === undefined) return undefined;
+  {
+    connection,
+    provider,
+    at,
+  }: {
+    connection: Pick<ConnectionHead, 'refreshExpiresAt' | 'grantedAt'>;
+    provider: HealthRules | undefined;
+    at: Date;
+  },
+): Cause | undefined {
+  switch (fault.kind) {
+    case 'dead_grant': {
+      const expiry = expiryOf(connection, provider);
+      if (expiry === undefined || expiry.at > at) return 'grant_dead';
+      return expiry.cause === 'testing_expiry' ? 'testing_expired' : 'access_time_ended';
+    }
+    case 'session_policy':
+      return 'session_policy';
+    case 'blocked_by_admin':
+      return 'blocked_by_admin';
+  }
+  return undefined;
+}
+
+/** The codes of a token fault, without the provider's text. */
+export function evidenceOf(fault: TokenFault): Evidence {
   return {
-    status: cause === 'blocked_by_admin' ? 'blocked' : 'needs_reauth',
-    fault: {
-      cause,
-      evidence: {
-        ...(fault.error !== undefined && { error: fault.error }),
-        ...(fault.subtype !== undefined && { subtype: fault.subtype }),
-        ...(fault.httpStatus !== undefined && { http_status: fault.httpStatus }),
-      },
-      since: at.toISOString(),
-      next_step: nextSteps[cause],
+    ...(fault.error !== undefined && { error: fault.error }),
+    ...(fault.subtype !== undefined && { subtype: fault.subtype }),
+    ...(fault.httpStatus !== undefined && { http_status: fault.httpStatus }),
+  };
+}
+
+/** Scopes that were asked for and not granted, and those that an API has missed since. */
+export function missingScopesOf(
+  connection: Pick<ConnectionHead, 'scopesRequested' | 'scopesGranted' | 'scopesLacking'>,
+  provider: Pick<ProviderDefinition, 'scopes'> | undefined,
+): string[] {
+  const { scopesRequested: wanted, scopesGranted: granted, scopesLacking: lacking = [] } = connection;
+  const missing = provider && wanted && granted ? missingScopes(provider, { wanted, granted }) : [];
+  return [...new Set([...missing, ...lacking])];
+}
+
+/** What will matter later: the day on which the grant ends, and that the provider will soon drop the oldest. */
+function warningsOf(connection: ConnectionHead, provider: HealthRules | undefined): Warning[] {
+  if (connection.status !== 'active') return [];
+  const expiry = expiryOf(connection, provider);
+  const { tokenSlots: slots } = connection;
+  return [
+    ...(expiry
+      ? [{ code: expiry.cause, at: expiry.at.toISOString(), next_step: expiry.next_step, evidence: {} }]
+      : []),
+    ...(slots ? [{ code: 'token_slots', at: null, next_step: slotsNextStep(slots), evidence: slots }] : []),
+  ];
+}
+
+/** Health as callers see it: the fault that matters most, the connection's own first. */
+export function healthToWire(connection: ConnectionHead, provider: HealthRules | undefined): HealthWire {
+  const { status, fault, outage, integrationFault } = connection;
+  const missing = missingScopesOf(connection, provider);
+  const reconnect: ReconnectCall = {
+    method: 'POST',
+    path: '/connect/sessions/reconnect',
+    body: {
+      integration_id: connection.integrationKey,
+      connection_id: connection.connectionId,
+      ...(status === 'active' && { scopes: 'missing' }),
     },
   };
-}
-
-/** The fault of a connection whose token has expired and cannot be refreshed. */
-export function lacksRefreshToken(at: Date): { status: ConnectionStatus; fault: Fault } {
-  const cause = 'no_refresh_token';
-  return {
-    status: 'needs_reauth',
-    fault: { cause, evidence: {}, since: at.toISOString(), next_step: nextSteps[cause] },
-  };
-}
-
-/** Health as callers see it. */
-export function healthToWire(connection: Connection, missingScopes: string[]): HealthWire {
-  const { status, fault } = connection;
+  const found = worst({ fault, integrationFault, outage, missing });
   return {
     status,
-    cause: fault?.cause ?? null,
-    evidence: fault?.evidence ?? null,
-    since: fault?.since ?? null,
-    next_step: fault?.next_step ?? null,
-    missing_scopes: missingScopes,
+    kind: found?.kind ?? null,
+    cause: found?.cause ?? null,
+    evidence: found?.evidence ?? null,
+    since: found?.since ?? null,
+    next_step: found?.next_step ?? null,
+    reconnect: status === 'needs_reauth' || missing.length > 0 ? reconnect : null,
+    missing_scopes: missing,
+    warnings: warningsOf(connection, provider),
   };
 }
 
-function causeOf(
-  fault: TokenFault,
-  { connection, at }: { connection: Connection; at: Date },
-): Cause | undefined {
-  const { refreshExpiresAt } = connection;
-  if (fault.kind === 'dead_grant') {
-    return refreshExpiresAt !== undefined && refreshExpiresAt <= at ? 'testing_expired' : 'grant_dead';
+/** What a call on behalf of a dead connection is told; undefined where it is not known to be dead. */
+export function refusalOf(
+  connection: ConnectionHead,
+  provider: HealthRules | undefined,
+): AppError | undefined {
+  if (connection.status === 'active') return undefined;
+  const code = connection.status === 'blocked' ? 'connection_blocked' : 'connection_needs_reauth';
+  return new AppError(code, connection.fault?.next_step, { payload: healthToWire(connection, provider) });
+}
+
+/** What a call is told where there are no credentials for now, but may be after `retryAfterMs`. */
+export function delayOf(
+  connection: ConnectionHead,
+  { provider, retryAfterMs = 30_000 }: { provider: HealthRules; retryAfterMs?: number | undefined },
+): AppError {
+  const { integrationFault: fault, connectionId } = connection;
+  const isIntegrations = fault !== undefined && keepsFromRefresh(fault, connectionId);
+  return new AppError(
+    isIntegrations ? 'integration_misconfigured' : 'connection_refresh_failed',
+    isIntegrations ? fault.next_step : undefined,
+    {
+      retryAfterS: Math.max(1, Math.ceil(retryAfterMs / 1000)),
+      payload: isIntegrations ? healthToWire(connection, provider) : { connection_id: connectionId },
+    },
+  );
+}
+
+/** Whether an error says that the connection itself is dead, not that this is a bad moment. */
+export function isRefusal(error: unknown): error is AppError {
+  return (
+    error instanceof AppError &&
+    (error.code === 'connection_needs_reauth' || error.code === 'connection_blocked')
+  );
+}
+
+type Found = Pick<HealthWire, 'kind' | 'cause' | 'evidence' | 'since' | 'next_step'>;
+
+function worst({
+  fault,
+  integrationFault,
+  outage,
+  missing,
+}: {
+  fault: Fault | undefined;
+  integrationFault: IntegrationFault | undefined;
+  outage: Outage | undefined;
+  missing: string[];
+}): Found | undefined {
+  if (fault) return { kind: 'connection', ...fault };
+  if (integrationFault) return { kind: 'integration', ...integrationFault };
+  if (outage) {
+    const { attempts, evidence, ...rest } = outage;
+    return { kind: 'transient', ...rest, evidence: { ...evidence, attempts } };
   }
-  if (fault.kind === 'session_policy') return 'session_policy';
-  if (fault.kind === 'blocked_by_admin') return 'blocked_by_admin';
-  return undefined;
+  if (missing.length === 0) return undefined;
+  return { kind: 'connection', cause: 'scopes_missing', evidence: {}, since: null, next_step: widen };
 }

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { type Db, retryOnViolation } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { queueEvent } from '../events/outbox.ts';
 import { type Caller, hasScope } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
@@ -9,27 +8,18 @@ import { getIntegration, type IntegrationReading } from '../integrations/store.t
 import { integrationKey } from '../integrations/wire.ts';
 import { auditConnection } from './audit.ts';
 import type { CredentialSource } from './credentials.ts';
-import { connectionEvent } from './event.ts';
-import { healthToWire } from './health.ts';
+import { healthToWire, isRefusal } from './health.ts';
 import { importConnection, readCredentials } from './import.ts';
 import { metadataRoutes } from './metadata-routes.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
-import {
-  type Connection,
-  destroyConnection,
-  findConnection,
-  getConnection,
-  listConnections,
-  noteFetched,
-  updateConnection,
-} from './store.ts';
+import { type Connection, findConnection, listConnections, noteFetched, updateConnection } from './store.ts';
 import { endUserInput, tagsInput, tagsOf } from './tags.ts';
 import {
   connectionId,
   connectionSummary,
   connectionWire,
   credentialsToWire,
-  missingScopesOf,
+  healthWire,
   renewableCredentialsToWire,
   toSummary,
   toWire,
@@ -40,8 +30,6 @@ type Deps = {
   reading: IntegrationReading;
   reader: ConnectionReader;
   credentials: CredentialSource;
-  /** What must happen once a connection is gone. Never awaited. */
-  afterDelete: () => void;
 };
 
 const flag = z.enum(['true', 'false']).default('false');
@@ -55,8 +43,8 @@ const settings = {
   webhook_url_override: z.union([z.literal(''), z.url({ protocol: /^https?$/ })]).optional(),
 };
 
-/** CRUD of connections, import of existing tokens, metadata, health. */
-export function connectionRoutes(app: App, { db, reading, reader, credentials, afterDelete }: Deps): void {
+/** Connections, but for their end (`disconnect-routes.ts`): list, read, change, import of tokens, metadata, health. */
+export function connectionRoutes(app: App, { db, reading, reader, credentials }: Deps): void {
   const { vault, catalog } = reading;
   metadataRoutes(app, { db, vault, reader });
   const at = (caller: Caller, id: string, key: string) => ({
@@ -213,12 +201,12 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, a
         summary: 'Why a connection works or not',
         params,
         querystring: ofIntegration,
-        response: { 200: json },
+        response: { 200: healthWire },
       },
     },
     async ({ params: { id }, query, caller }) => {
       const connection = await getLive(reader, at(caller, id, query.provider_config_key));
-      return healthToWire(connection, missingScopesOf(connection, { catalog }));
+      return healthToWire(connection, connection.integration.provider);
     },
   );
 
@@ -230,14 +218,14 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, a
         summary: 'Refresh the credentials now',
         params,
         querystring: ofIntegration,
-        response: { 200: json },
+        response: { 200: healthWire },
       },
     },
     async ({ params: { id }, query, caller }) => {
       const refreshed = await credentials.refreshed(
         await getLive(reader, at(caller, id, query.provider_config_key)),
       );
-      return healthToWire(refreshed, missingScopesOf(refreshed, { catalog }));
+      return healthToWire(refreshed, refreshed.integration.provider);
     },
   );
 
@@ -271,47 +259,18 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, a
     },
   );
 
-  app.delete(
-    '/connections/:id',
-    {
-      config: { access: { by: 'key', scope: 'connections:write' } },
-      schema: {
-        summary: 'Delete a connection and destroy its data key',
-        params,
-        querystring: ofIntegration,
-        response: { 200: success },
-      },
-    },
-    async ({ params: { id }, query, caller }) => {
-      const place = at(caller, id, query.provider_config_key);
-      await db.transaction(async (tx) => {
-        const connection = await getConnection(tx, { ...place, vault });
-        await destroyConnection(tx, connection.id);
-        await queueEvent(tx, {
-          environmentId: caller.environmentId,
-          type: 'connection.deleted',
-          data: connectionEvent(connection),
-        });
-        await auditConnection(tx, { caller, connection, action: 'connection.deleted' });
-      });
-      reader.forget(place);
-      afterDelete();
-      return { success: true as const };
-    },
-  );
-
   async function withFreshCredentials(live: LiveConnection, isForced: boolean): Promise<Connection> {
     try {
       if (isForced) return await credentials.refreshed(live);
       return { ...live, credentials: await credentials.fresh(live) };
     } catch (error) {
-      if (!(error instanceof AppError) || error.code !== 'connection_needs_reauth') throw error;
+      if (!isRefusal(error)) throw error;
       const dead = await reader.reread(live);
       throw new AppError('invalid_credentials', dead.fault?.next_step, {
         cause: error,
         payload: {
           connection: toWire(dead, { catalog }),
-          health: healthToWire(dead, missingScopesOf(dead, { catalog })),
+          health: healthToWire(dead, dead.integration.provider),
         },
       });
     }

@@ -4,8 +4,7 @@ import { isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { DataKey, Vault } from '../vault.ts';
-import type { Fault } from './health.ts';
-import { type Connection, type ConnectionStatus, type EndUser, getById } from './store.ts';
+import { type Connection, type EndUser, getById } from './store.ts';
 
 /** How credentials get into a connection, or out of favour: each in the transaction of its event. */
 
@@ -16,6 +15,8 @@ export type GrantFacts = {
   scopesGranted?: string[] | undefined;
   accessExpiresAt?: Date | undefined;
   refreshExpiresAt?: Date | undefined;
+  /** Now, where absent. */
+  grantedAt?: Date | undefined;
 };
 
 export type NewConnection = {
@@ -53,6 +54,7 @@ export async function insertConnection(
           webhook_url_override: given.webhookUrlOverride ?? null,
           ...credentialColumns(key, given),
           refresh_expires_at: given.grant.refreshExpiresAt ?? null,
+          granted_at: given.grant.grantedAt ?? new Date(),
         })
         .returning('id'),
     )
@@ -92,12 +94,20 @@ export async function replaceCredentials(
           webhook_url_override: given.webhookUrlOverride || null,
         }),
         // What was known of an old grant says nothing of a new one.
-        ...(!isSameGrant(current.credentials, given.credentials) && unknownGrant),
+        ...(!isSameGrant(current.credentials, given.credentials) && {
+          ...newGrant,
+          granted_at: given.grant.grantedAt ?? new Date(),
+        }),
         ...credentialColumns(dataKey, given),
         ...(given.grant.refreshExpiresAt && { refresh_expires_at: given.grant.refreshExpiresAt }),
         credentials_version: sql`credentials_version + 1`,
         status: 'active',
         fault: null,
+        outage: null,
+        scopes_lacking: null,
+        refresh_failures: 0,
+        refresh_not_before: null,
+        refreshed_at: new Date(),
         updated_at: new Date(),
       })
       .where('id', '=', current.id)
@@ -108,7 +118,7 @@ export async function replaceCredentials(
 
 /**
  * Stores refreshed tokens if the credentials are still those that were refreshed; false where another writer was
- * first.
+ * first. What that means for the status is written by `recovered` of `states.ts`, in the same transaction.
  */
 export async function swapCredentials(
   tx: Queryable,
@@ -121,8 +131,6 @@ export async function swapCredentials(
         ...credentialColumns(current.dataKey, { credentials, grant }),
         ...(grant.refreshExpiresAt && { refresh_expires_at: grant.refreshExpiresAt }),
         credentials_version: sql`credentials_version + 1`,
-        status: 'active',
-        fault: null,
         updated_at: new Date(),
       })
       .where('id', '=', current.id)
@@ -131,24 +139,6 @@ export async function swapCredentials(
       .returning('id'),
   );
   return swapped.length === 1;
-}
-
-/** Notes why a connection no longer works, if its credentials are still those that failed; tells if that is news. */
-export async function setFault(
-  tx: Queryable,
-  { current, status, fault }: { current: Connection; status: ConnectionStatus; fault: Fault },
-): Promise<boolean> {
-  const changed = await tx.run(
-    tables
-      .updateTable('connection')
-      .set({ status, fault: JSON.stringify(fault), updated_at: new Date() })
-      .where('id', '=', current.id)
-      .where('credentials_version', '=', current.credentialsVersion)
-      .where('status', '<>', status)
-      .where('deleted_at', 'is', null)
-      .returning('id'),
-  );
-  return changed.length === 1;
 }
 
 function credentialColumns(
@@ -164,12 +154,17 @@ function credentialColumns(
   };
 }
 
-const unknownGrant = {
+/** Nobody refreshes it yet, and there is no other token of it. */
+const newGrant = {
   account_id: null,
   account_email: null,
   scopes_requested: null,
   scopes_granted: null,
   refresh_expires_at: null,
+  refresh_owner: null,
+  refresh_until: null,
+  refresh_sent_at: null,
+  kept_tokens: null,
 };
 
 function isSameGrant(one: Credentials, other: Credentials): boolean {

@@ -1,17 +1,25 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
-import { providersDirectory } from '../app.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
-import { insertConnection, replaceCredentials, setFault, swapCredentials } from './save.ts';
-import { changeMetadata, destroyConnection, findConnection, getConnection, holdConnection } from './store.ts';
+import { insertConnection, replaceCredentials, swapCredentials } from './save.ts';
+import { endConnection } from './states.ts';
+import {
+  changeMetadata,
+  destroyConnection,
+  findConnection,
+  getConnection,
+  holdConnection,
+  listConnections,
+} from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(providersDirectory);
+const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
 let database: TestDatabase;
 let integration: Integration;
 before(async () => {
@@ -96,13 +104,8 @@ test('of twenty writers that swap the same credentials, one wins', async () => {
 
 test('a fault counts only for the credentials that failed, and is news once', async () => {
   const current = await makeConnection();
-  const fault = {
-    cause: 'grant_dead',
-    evidence: {},
-    since: new Date().toISOString(),
-    next_step: 'x',
-  } as const;
-  const note = () => setFault(database.db, { current, status: 'needs_reauth', fault });
+  const note = () =>
+    endConnection(database.db, { connection: current, cause: 'grant_dead', evidence: {}, at: new Date() });
   assert.deepEqual([await note(), await note()], [true, false]);
   await replaceCredentials(database.db, {
     vault,
@@ -159,4 +162,22 @@ test('what is sealed stands nowhere in plain text', async () => {
     (await findConnection(database.db, placeOf(connection)))?.connectionConfig.shop,
     'very-secret-shop',
   );
+});
+
+test('a list shows metadata and never opens credentials', async () => {
+  const { id, environmentId, connectionId } = await makeConnection();
+  // Nothing could open these.
+  await database.db.query(
+    `update connection set credentials = '\\x00', connection_config = '\\x00' where id = $1`,
+    [id],
+  );
+  const [listed] = await listConnections(database.db, {
+    vault,
+    environmentId,
+    connectionId,
+    limit: 10,
+    page: 0,
+  });
+  assert.deepEqual(listed?.metadata, { kept: true });
+  await assert.rejects(getConnection(database.db, placeOf({ connectionId })));
 });

@@ -2,15 +2,25 @@ import { sql } from 'kysely';
 import type { Credentials } from '../auth-modes/mode.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import type { IntegrationFault } from '../integrations/fault.ts';
 import type { DataKey, Vault } from '../vault.ts';
-import type { Fault } from './health.ts';
+import type { Fault, Outage } from './health.ts';
+import {
+  fromRow,
+  headFrom,
+  listedFrom,
+  openRecord,
+  selectConnections,
+  selectHeads,
+  selectListed,
+} from './rows.ts';
 
 /**
  * Connections: one authorized account each.
  *
  * Owns: the table `connection`, the data key of each and what it seals, and what happens in the transaction of a
- * change. Does not own: getting or refreshing tokens (`credentials.ts`), what a fault means (`health.ts`), the
- * dance that makes a connection (`connect/`).
+ * change. Does not own: how a row is read (`rows.ts`), getting or refreshing tokens (`credentials.ts`), what a fault
+ * means (`health.ts`), the dance that makes a connection (`connect/`).
  */
 export type ConnectionStatus = 'active' | 'needs_reauth' | 'blocked';
 
@@ -22,7 +32,11 @@ export type EndUser = {
   organization?: { id: string; display_name?: string | null | undefined } | null | undefined;
 };
 
-export type Connection = {
+/** Live refresh tokens of an account with one OAuth client, and how many the provider lets live. */
+export type TokenSlots = { used: number; limit: number };
+
+/** A connection without what its data key seals. */
+export type ConnectionHead = {
   id: number;
   environmentId: number;
   integrationId: number;
@@ -30,18 +44,24 @@ export type Connection = {
   providerName: string;
   isTest: boolean;
   connectionId: string;
-  dataKey: DataKey;
-  credentials: Credentials;
   credentialsVersion: number;
-  metadata: Record<string, unknown>;
-  connectionConfig: Record<string, unknown>;
   account: { id: string; email: string | undefined } | undefined;
   scopesRequested: string[] | undefined;
   scopesGranted: string[] | undefined;
   accessExpiresAt: Date | undefined;
   refreshExpiresAt: Date | undefined;
+  grantedAt: Date;
+  /** Set while the account's live tokens come near to what the provider lets live. */
+  tokenSlots: TokenSlots | undefined;
+  /** Set after a refresh that did not succeed: when the next may be tried. */
+  refreshNotBefore: Date | undefined;
   status: ConnectionStatus;
   fault: Fault | undefined;
+  /** Set while the provider gives no judgement on refreshes. */
+  outage: Outage | undefined;
+  /** Scopes that an API has missed, whatever was granted by our books. */
+  scopesLacking: string[] | undefined;
+  integrationFault: IntegrationFault | undefined;
   tags: Record<string, string>;
   endUser: EndUser | undefined;
   webhookUrlOverride: string | undefined;
@@ -50,17 +70,16 @@ export type Connection = {
   lastFetchedAt: Date | undefined;
 };
 
-type At = { environmentId: number; integrationKey: string; connectionId: string };
+/** A connection as lists show it: metadata is the one sealed thing in it. */
+export type ListedConnection = ConnectionHead & { metadata: Record<string, unknown> };
 
-const selectConnections = () =>
-  tables
-    .selectFrom('connection')
-    .innerJoin('integration', 'integration.id', 'connection.integration_id')
-    .selectAll('connection')
-    .select(['integration.key as integration_key', 'integration.provider', 'integration.is_test'])
-    .where('connection.deleted_at', 'is', null);
-type Row =
-  ReturnType<typeof selectConnections> extends { executeTakeFirstOrThrow(): Promise<infer R> } ? R : never;
+export type Connection = ListedConnection & {
+  dataKey: DataKey;
+  credentials: Credentials;
+  connectionConfig: Record<string, unknown>;
+};
+
+type At = { environmentId: number; integrationKey: string; connectionId: string };
 
 /** Undefined where the environment has no such connection. */
 export async function findConnection(
@@ -105,12 +124,12 @@ export type ConnectionFilter = {
   page: number;
 };
 
-/** Connections of an environment, newest first. */
+/** Connections of an environment, newest first; credentials are neither read nor opened. */
 export async function listConnections(
   db: Queryable,
   { vault, ...filter }: ConnectionFilter & { vault: Vault },
-): Promise<Connection[]> {
-  let query = selectConnections()
+): Promise<ListedConnection[]> {
+  let query = selectListed()
     .where('connection.environment_id', '=', filter.environmentId)
     .orderBy('connection.created_at', 'desc')
     .orderBy('connection.id', 'desc')
@@ -134,7 +153,7 @@ export async function listConnections(
       ]),
     );
   }
-  return (await db.run(query)).map((row) => fromRow(row, vault));
+  return (await db.run(query)).map((row) => listedFrom(row, vault));
 }
 
 /** Changes what is given; an empty `webhookUrlOverride` clears it. Throws `unknown_connection` where it is deleted. */
@@ -209,6 +228,7 @@ export async function destroyConnection(tx: Queryable, id: number): Promise<void
       .set({
         data_key: null,
         credentials: null,
+        kept_tokens: null,
         metadata: null,
         connection_config: null,
         account_id: null,
@@ -216,6 +236,7 @@ export async function destroyConnection(tx: Queryable, id: number): Promise<void
         tags: '{}',
         end_user: null,
         fault: null,
+        outage: null,
         webhook_url_override: null,
         deleted_at: new Date(),
       })
@@ -252,39 +273,34 @@ export async function getById(
   return fromRow(row, vault);
 }
 
-function fromRow(row: Row, vault: Vault): Connection {
-  if (row.data_key === null || row.credentials === null) throw new AppError('unknown_connection');
-  const dataKey = vault.unwrap(row.data_key);
-  return {
-    id: row.id,
-    environmentId: row.environment_id,
-    integrationId: row.integration_id,
-    integrationKey: row.integration_key,
-    providerName: row.provider,
-    isTest: row.is_test,
-    connectionId: row.connection_id,
-    dataKey,
-    credentials: dataKey.openJson(row.credentials, 'credentials') as Credentials,
-    credentialsVersion: row.credentials_version,
-    metadata: openRecord(dataKey, row.metadata, 'metadata'),
-    connectionConfig: openRecord(dataKey, row.connection_config, 'connection config'),
-    account:
-      row.account_id !== null ? { id: row.account_id, email: row.account_email ?? undefined } : undefined,
-    scopesRequested: row.scopes_requested ?? undefined,
-    scopesGranted: row.scopes_granted ?? undefined,
-    accessExpiresAt: row.access_expires_at ?? undefined,
-    refreshExpiresAt: row.refresh_expires_at ?? undefined,
-    status: row.status as ConnectionStatus,
-    fault: (row.fault as Fault | null) ?? undefined,
-    tags: row.tags as Record<string, string>,
-    endUser: (row.end_user as EndUser | null) ?? undefined,
-    webhookUrlOverride: row.webhook_url_override ?? undefined,
-    createdAt: row.created_at,
-    updatedAt: row.updated_at,
-    lastFetchedAt: row.last_fetched_at ?? undefined,
-  };
+/** What is in plain text of a connection; undefined where it is gone. */
+export async function findHead(
+  db: Queryable,
+  { id, environmentId }: { id: number; environmentId: number },
+): Promise<ConnectionHead | undefined> {
+  const row = first(
+    await db.run(
+      selectHeads().where('connection.id', '=', id).where('connection.environment_id', '=', environmentId),
+    ),
+  );
+  return row && headFrom(row);
 }
 
-function openRecord(key: DataKey, sealed: Buffer | null, context: string): Record<string, unknown> {
-  return sealed === null ? {} : (key.openJson(sealed, context) as Record<string, unknown>);
+/**
+ * What is in plain text of a connection, locked until the transaction ends; undefined where it is gone. For a change
+ * of state that no opened credentials take part in.
+ */
+export async function findHeadForUpdate(
+  tx: Queryable,
+  { id, environmentId }: { id: number; environmentId: number },
+): Promise<ConnectionHead | undefined> {
+  const row = first(
+    await tx.run(
+      selectHeads()
+        .where('connection.id', '=', id)
+        .where('connection.environment_id', '=', environmentId)
+        .forUpdate('connection'),
+    ),
+  );
+  return row && headFrom(row);
 }

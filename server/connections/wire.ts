@@ -2,9 +2,8 @@ import { z } from 'zod';
 import { modeOf } from '../auth-modes/mode.ts';
 import { toWireWithRefreshToken } from '../auth-modes/oauth2-credentials.ts';
 import type { Catalog } from '../providers/catalog.ts';
-import { missingScopes } from '../providers/scopes.ts';
 import { healthToWire } from './health.ts';
-import type { Connection, EndUser } from './store.ts';
+import type { Connection, EndUser, ListedConnection } from './store.ts';
 
 /** A connection ID, and what official clients accept as one. */
 export const connectionId = z
@@ -14,6 +13,37 @@ export const connectionId = z
   .regex(/^[a-zA-Z0-9,.;:=+~[\]|@${}"'\\/_ -]+$/, 'holds a character that an ID may not have');
 
 const json = z.record(z.string(), z.unknown());
+
+/** The same object wherever health is shown. */
+export const healthWire = z.object({
+  status: z.enum(['active', 'needs_reauth', 'blocked']),
+  kind: z.enum(['connection', 'integration', 'transient']).nullable(),
+  cause: z.string().nullable(),
+  evidence: z.record(z.string(), z.union([z.string(), z.number()])).nullable(),
+  since: z.string().nullable(),
+  next_step: z.string().nullable(),
+  reconnect: z
+    .object({
+      method: z.literal('POST'),
+      path: z.literal('/connect/sessions/reconnect'),
+      body: z.object({
+        integration_id: z.string(),
+        connection_id: z.string(),
+        scopes: z.literal('missing').optional(),
+      }),
+    })
+    .nullable(),
+  missing_scopes: z.array(z.string()),
+  warnings: z.array(
+    z.object({
+      code: z.string(),
+      at: z.string().nullable(),
+      evidence: z.record(z.string(), z.union([z.string(), z.number()])),
+      next_step: z.string(),
+    }),
+  ),
+});
+
 const wireFields = {
   id: z.number(),
   connection_id: z.string(),
@@ -26,7 +56,7 @@ const wireFields = {
   metadata: json,
   account: z.object({ id: z.string(), email: z.string().nullable() }).nullable(),
   scopes: z.object({ requested: z.array(z.string()), granted: z.array(z.string()) }).nullable(),
-  health: json,
+  health: healthWire,
 };
 export const connectionSummary = z.object({ ...wireFields, created: z.string() });
 export const connectionWire = z.object({
@@ -41,7 +71,7 @@ export const connectionWire = z.object({
 
 /** A connection as lists show it: never with credentials. */
 export function toSummary(
-  connection: Connection,
+  connection: ListedConnection,
   { catalog }: { catalog: Catalog },
 ): z.input<typeof connectionSummary> {
   return { ...commonFields(connection, catalog), created: connection.createdAt.toISOString() };
@@ -74,14 +104,7 @@ export function renewableCredentialsToWire({ credentials }: Connection): Record<
     : modeOf(credentials).toWire(credentials);
 }
 
-/** Scopes that were asked for and not granted. */
-export function missingScopesOf(connection: Connection, { catalog }: { catalog: Catalog }): string[] {
-  const provider = catalog.find(connection.providerName);
-  const { scopesRequested: wanted, scopesGranted: granted } = connection;
-  return provider && wanted && granted ? missingScopes(provider, { wanted, granted }) : [];
-}
-
-function commonFields(connection: Connection, catalog: Catalog) {
+function commonFields(connection: ListedConnection, catalog: Catalog) {
   const { account, scopesRequested, scopesGranted } = connection;
   return {
     id: connection.id,
@@ -95,7 +118,7 @@ function commonFields(connection: Connection, catalog: Catalog) {
     metadata: connection.metadata,
     account: account ? { id: account.id, email: account.email ?? null } : null,
     scopes: scopesGranted ? { requested: scopesRequested ?? [], granted: scopesGranted } : null,
-    health: healthToWire(connection, missingScopesOf(connection, { catalog })),
+    health: healthToWire(connection, catalog.find(connection.providerName)),
   };
 }
 

@@ -36,6 +36,7 @@ export interface ApiKey {
   hint: string;
   id: Generated<number>;
   name: string;
+  proxy_rules: Generated<Json>;
   revoked_at: Timestamp | null;
   scopes: string[];
 }
@@ -76,16 +77,29 @@ export interface Connection {
   deleted_at: Timestamp | null;
   end_user: Json | null;
   environment_id: number;
+  expiry_told_for: Timestamp | null;
   fault: Json | null;
+  granted_at: Generated<Timestamp>;
   id: Generated<number>;
   integration_id: number;
+  kept_tokens: Buffer | null;
   last_fetched_at: Timestamp | null;
   metadata: Buffer | null;
+  outage: Json | null;
+  rate_limited_at: Timestamp | null;
   refresh_expires_at: Timestamp | null;
+  refresh_failures: Generated<number>;
+  refresh_not_before: Timestamp | null;
+  refresh_owner: string | null;
+  refresh_sent_at: Timestamp | null;
+  refresh_until: Timestamp | null;
+  refreshed_at: Generated<Timestamp>;
   scopes_granted: string[] | null;
+  scopes_lacking: string[] | null;
   scopes_requested: string[] | null;
   status: Generated<string>;
   tags: Generated<Json>;
+  token_slots: Json | null;
   updated_at: Generated<Timestamp>;
   webhook_url_override: string | null;
 }
@@ -151,21 +165,42 @@ export interface Event {
   type: string;
 }
 
+export interface Exchange {
+  expires_at: Timestamp;
+  id: Generated<number>;
+  unit: string;
+}
+
 export interface Integration {
   client_id: string | null;
   created_at: Generated<Timestamp>;
   custom: Json | null;
   display_name: string;
   environment_id: number;
+  fault: Json | null;
   forward_webhooks: Generated<boolean>;
   id: Generated<number>;
   integration_config: Generated<Json>;
   is_test: Generated<boolean>;
   key: string;
+  probe_at: Timestamp | null;
+  probes: Generated<number>;
   provider: string;
+  proxy_rules: Generated<Json>;
+  rate_limited_at: Timestamp | null;
   scopes: string[] | null;
   secrets: Buffer | null;
   updated_at: Generated<Timestamp>;
+}
+
+export interface IssuedToken {
+  connection: number | null;
+  holder: Buffer;
+  id: Generated<number>;
+  issued_at: Timestamp;
+  superseded_at: Timestamp | null;
+  told_at: Timestamp | null;
+  unit_holder: Buffer | null;
 }
 
 export interface MasterKey {
@@ -177,6 +212,39 @@ export interface MasterKey {
 export interface Migration {
   applied_at: Generated<Timestamp>;
   name: string;
+}
+
+export interface Operation {
+  actor: string | null;
+  answer_bytes: number | null;
+  connection: string | null;
+  created_at: Timestamp;
+  credentials_ms: number | null;
+  details: Generated<Json>;
+  duration_ms: number | null;
+  environment_id: number;
+  error_code: string | null;
+  first_byte_ms: number | null;
+  http_status: number | null;
+  id: string;
+  integration: string | null;
+  method: string | null;
+  path: string | null;
+  quota_ms: number | null;
+  request_bytes: number | null;
+  request_id: string | null;
+  requests: number | null;
+  status: string;
+  type: string;
+}
+
+export interface OperationMessage {
+  created_at: Timestamp;
+  details: Json;
+  level: string;
+  message: string;
+  operation_id: string;
+  position: number;
 }
 
 export interface Payload {
@@ -194,6 +262,13 @@ export interface Prune {
   seqs: string;
 }
 
+export interface QuotaBook {
+  bucket: string;
+  pages: Json;
+  version: string;
+  written_at: Generated<Timestamp>;
+}
+
 export interface Record {
   dataset_id: number;
   deleted_at: Timestamp | null;
@@ -207,6 +282,14 @@ export interface Record {
   size: number;
 }
 
+export interface Retained {
+  bytes: number;
+  dataset_id: number;
+  environment_id: number;
+  payloads: number;
+  tombstones: number;
+}
+
 export interface Retention {
   environment_id: number;
   id: Generated<number>;
@@ -215,6 +298,26 @@ export interface Retention {
   remove_tombstones_after_days: number | null;
   updated_at: Generated<Timestamp>;
   wait_for_consumers: boolean;
+}
+
+export interface Revocation {
+  account_id: string | null;
+  attempts: Generated<number>;
+  created_at: Timestamp;
+  environment_id: number;
+  evidence: Json | null;
+  id: Generated<number>;
+  is_forced: boolean;
+  next_at: Timestamp;
+  secrets: Buffer;
+  sending_until: Timestamp | null;
+  unit: string | null;
+}
+
+export interface SecurityEvent {
+  issuer: string;
+  jti: string;
+  received_at: Timestamp;
 }
 
 export interface Sequencer {
@@ -238,13 +341,21 @@ export interface DB {
   dataset: Dataset;
   environment: Environment;
   event: Event;
+  exchange: Exchange;
   integration: Integration;
+  issued_token: IssuedToken;
   master_key: MasterKey;
   migration: Migration;
+  operation: Operation;
+  operation_message: OperationMessage;
   payload: Payload;
   prune: Prune;
+  quota_book: QuotaBook;
   record: Record;
+  retained: Retained;
   retention: Retention;
+  revocation: Revocation;
+  security_event: SecurityEvent;
   sequencer: Sequencer;
   tracked: Tracked;
 }

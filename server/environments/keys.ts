@@ -1,9 +1,10 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { hash as digest, randomBytes, timingSafeEqual } from 'node:crypto';
 import { sql } from 'kysely';
 import { ConfigError, isSecretKey } from '../config.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
+import type { ProxyRule } from '../http/proxy-rule.ts';
 
 /** How long a node may go on believing a key that another node revoked. */
 const beliefMs = 1_000;
@@ -18,6 +19,7 @@ export async function createKey(
     environment: { id: number; name: string };
     name: string;
     scopes: readonly string[];
+    proxyRules?: readonly ProxyRule[];
     secret?: string;
   },
 ): Promise<{ secret: string; isNew: boolean }> {
@@ -31,6 +33,7 @@ export async function createKey(
         hash: hashOf(secret),
         hint: secret.slice(-4),
         scopes: [...given.scopes],
+        proxy_rules: JSON.stringify(given.proxyRules ?? []),
       })
       // A key that the operator chose is the same key at every start, also after another was chosen in between.
       .onConflict((conflict) =>
@@ -76,12 +79,11 @@ export function createKeyReader(
   const believed = new Map<string, { caller: Caller; until: number }>();
   return async (secret) => {
     if (!isSecretKey(secret)) throw new AppError('invalid_secret_key_format');
-    const hash = hashOf(secret);
-    const cacheKey = hash.toString('base64');
+    const cacheKey = digest('sha256', secret, 'base64');
     const known = believed.get(cacheKey);
     if (known !== undefined && known.until > now()) return known.caller;
     believed.delete(cacheKey);
-    const caller = await findCaller(db, hash);
+    const caller = await findCaller(db, hashOf(secret));
     if (caller === undefined) throw new AppError('unknown_account');
     if (believed.size >= 10_000) believed.clear();
     believed.set(cacheKey, { caller, until: now() + beliefMs });
@@ -99,6 +101,7 @@ async function findCaller(db: Queryable, hash: Buffer): Promise<Caller | undefin
           'api_key.id',
           'api_key.hash',
           'api_key.scopes',
+          'api_key.proxy_rules',
           'environment.id as environment_id',
           'environment.name',
         ])
@@ -113,9 +116,10 @@ async function findCaller(db: Queryable, hash: Buffer): Promise<Caller | undefin
     environment: row.name,
     keyId: row.id,
     scopes: new Set(row.scopes),
+    proxyRules: row.proxy_rules as unknown as ProxyRule[],
   };
 }
 
 function hashOf(secret: string): Buffer {
-  return createHash('sha256').update(secret).digest();
+  return digest('sha256', secret, 'buffer');
 }

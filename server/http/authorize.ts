@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
+import type { FastifyInstance, FastifyRequest, onRequestHookHandler, RouteOptions } from 'fastify';
 import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { type Access, type Caller, requireScope } from './caller.ts';
@@ -27,8 +27,17 @@ export function authorizeRoutes(
 ): void {
   app.decorateRequest<Caller | null>('caller', null);
   const routes: RouteOptions[] = [];
+  const establishers = new WeakSet<object>();
   app.addHook('onRoute', (route) => {
     routes.push(route);
+    const access = route.config?.access;
+    if (access === undefined || access.by === 'anyone') return;
+    const hooks = [route.onRequest ?? []].flat();
+    // Fastify derives the HEAD route from its GET, hooks included.
+    if (hooks.some((hook) => establishers.has(hook))) return;
+    const establish = establishing(access, by);
+    establishers.add(establish);
+    route.onRequest = [...hooks, establish];
   });
   app.addHook('onReady', async () => {
     const silent = routes.filter((route) => route.config?.access === undefined);
@@ -37,13 +46,21 @@ export function authorizeRoutes(
       `These do not say whom they serve: ${silent.map((route) => `${route.method} ${route.url}`).join(', ')}`,
     );
   });
-  app.addHook('onRequest', async (request, reply) => {
-    const access = request.routeOptions.config?.access;
-    if (access === undefined || access.by === 'anyone') return;
+}
+
+/** A hook for one route: nothing of it runs for a caller who is not established. */
+function establishing(
+  access: Access,
+  by: { authenticate: Authenticate; brand: Brand },
+): onRequestHookHandler {
+  return (request, reply, done) => {
     // The address itself holds a right: neither it nor the answer is anybody else's to keep, a refusal included.
     if (access.by === 'session in query') reply.headers(privateHeaders);
-    request.caller = await callerOf(request, { ...by, access });
-  });
+    callerOf(request, { ...by, access }).then((caller) => {
+      request.caller = caller;
+      done();
+    }, done);
+  };
 }
 
 async function callerOf(

@@ -1,4 +1,5 @@
 import { AppError } from '../errors.ts';
+import type { ProxyRule } from './proxy-rule.ts';
 
 /** Scopes of a key: what it may call. `*` stands for all of them. */
 export const scopes = [
@@ -16,6 +17,7 @@ export const scopes = [
   'records:prune',
   'proxy',
   'events:read',
+  'activity:read',
   'environment:read',
   'environment:write',
   'audit:read',
@@ -31,6 +33,8 @@ export type Caller =
       environment: string;
       keyId: number;
       scopes: ReadonlySet<string>;
+      /** What it may call through the proxy; absent: everything. */
+      proxyRules?: readonly ProxyRule[];
     }
   | {
       kind: 'session';

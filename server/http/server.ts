@@ -80,7 +80,7 @@ export async function createHttp({ config, log, authenticate, isRootAlias }: Htt
   app.setSerializerCompiler(serializerCompiler);
   parseJsonOnly(app);
   writeErrors(app, isRootAlias);
-  logRequests(app);
+  logRequests(app, log);
   answerAnyOrigin(app, config.brand);
   authorizeRoutes(app, { authenticate, brand: config.brand });
   await app.register(cookie);
@@ -99,11 +99,14 @@ function parseJsonOnly(app: FastifyInstance): void {
 }
 
 /** One line a request, by route and never by query, so that no code, token or cursor is logged. */
-function logRequests(app: FastifyInstance): void {
-  app.addHook('onSend', async (request, reply) => {
+function logRequests(app: FastifyInstance, log: Logger): void {
+  app.addHook('onSend', (request, reply, payload, done) => {
     reply.header('x-request-id', request.id);
+    done(null, payload);
   });
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
+    done();
+    if (reply.statusCode < 500 && !log.isLevelEnabled('debug')) return;
     const line = {
       method: request.method,
       route: request.routeOptions.url ?? 'none',

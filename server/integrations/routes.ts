@@ -3,9 +3,11 @@ import { actorOf, writeAudit } from '../activity/audit.ts';
 import { type Db, retryOnViolation, type Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { type Caller, hasScope, requireScope } from '../http/caller.ts';
+import type { ProxyRule } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
+import { quotaWith } from '../providers/quota-setting.ts';
 import {
   asTaken,
   createIntegration,
@@ -41,6 +43,7 @@ type Settings = {
   forward_webhooks?: boolean | undefined;
   integration_config?: Record<string, string> | undefined;
   custom?: Record<string, string> | undefined;
+  proxy_rules?: ProxyRule[] | undefined;
   credentials?: z.output<typeof integrationCredentials> | undefined;
 };
 
@@ -54,7 +57,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, afterChange 
   /** An end user's browser is told nothing that the application keeps with the integration. */
   const wireFor = (caller: Caller, integration: Integration) => ({
     ...toWire(integration, wire),
-    ...(caller.kind === 'session' && { integration_config: {}, custom: null }),
+    ...(caller.kind === 'session' && { integration_config: {}, custom: null, proxy_rules: [], fault: null }),
   });
 
   app.get(
@@ -329,6 +332,7 @@ function readSettings(
     ...(body.display_name !== undefined && { displayName: body.display_name }),
     ...(body.forward_webhooks !== undefined && { forwardWebhooks: body.forward_webhooks }),
     ...(body.custom && { custom: body.custom }),
+    ...(body.proxy_rules && { proxyRules: body.proxy_rules }),
     integrationConfig: readIntegrationConfig(provider, { ...before, ...body.integration_config }),
     ...(isTest && { isTest: true }),
     ...(scopes && { scopes }),
@@ -339,12 +343,12 @@ function readSettings(
   };
 }
 
-/** The definition's own fields, and `allowed_base_urls`, which every provider has. */
+/** The definition's own fields, and `allowed_base_urls` and `quota`, which every provider has. */
 function readIntegrationConfig(
   provider: ProviderDefinition,
   given: Record<string, string>,
 ): Record<string, string> {
-  const { allowed_base_urls: allowed, ...others } = given;
+  const { allowed_base_urls: allowed, quota, ...others } = given;
   const read = readFields(provider.integration_config, others);
   if (!read.ok) {
     throw new AppError('invalid_body', undefined, {
@@ -362,5 +366,14 @@ function readIntegrationConfig(
       throw fieldError('invalid_body', ['integration_config', 'allowed_base_urls'], message);
     }
   }
-  return { ...read.values, ...(allowed !== undefined && { allowed_base_urls: allowed }) };
+  try {
+    quotaWith(provider.api.quota, { setting: quota, isTest: false });
+  } catch (error) {
+    throw fieldError('invalid_body', ['integration_config', 'quota'], (error as RangeError).message);
+  }
+  return {
+    ...read.values,
+    ...(allowed !== undefined && { allowed_base_urls: allowed }),
+    ...(quota !== undefined && { quota }),
+  };
 }

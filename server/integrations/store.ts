@@ -1,10 +1,12 @@
 import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError, fieldError } from '../errors.ts';
+import type { ProxyRule } from '../http/proxy-rule.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { withSandbox } from '../providers/sandbox.ts';
 import type { DataKey, Vault } from '../vault.ts';
+import type { IntegrationFault } from './fault.ts';
 
 /**
  * Integrations: a provider plus our client for it, one row each.
@@ -31,6 +33,8 @@ export type Integration = {
   integrationConfig: Record<string, string>;
   custom: Record<string, string> | undefined;
   forwardWebhooks: boolean;
+  proxyRules: readonly ProxyRule[];
+  fault: IntegrationFault | undefined;
   createdAt: Date;
   updatedAt: Date;
 };
@@ -51,6 +55,7 @@ export type IntegrationChange = {
   integrationConfig?: Record<string, string>;
   custom?: Record<string, string>;
   forwardWebhooks?: boolean;
+  proxyRules?: readonly ProxyRule[];
 };
 
 type At = { environmentId: number; key: string };
@@ -69,6 +74,8 @@ const columns = [
   'integration_config',
   'custom',
   'forward_webhooks',
+  'proxy_rules',
+  'fault',
   'created_at',
   'updated_at',
 ] as const;
@@ -85,6 +92,8 @@ type Row = {
   integration_config: unknown;
   custom: unknown;
   forward_webhooks: boolean;
+  proxy_rules: unknown;
+  fault: unknown;
   created_at: Date;
   updated_at: Date;
 };
@@ -174,6 +183,7 @@ export async function createIntegration(
     integration_config: JSON.stringify(given.integrationConfig ?? {}),
     custom: given.custom ? JSON.stringify(given.custom) : null,
     forward_webhooks: given.forwardWebhooks ?? true,
+    proxy_rules: JSON.stringify(given.proxyRules ?? []),
   };
   const [row] = await tx.run(tables.insertInto('integration').values(values).returning(columns));
   return fromRow(row!, key, reading);
@@ -213,7 +223,10 @@ export async function updateIntegration(
         ? JSON.stringify(current.custom)
         : null,
     forward_webhooks: change.forwardWebhooks ?? current.forwardWebhooks,
+    proxy_rules: JSON.stringify(change.proxyRules ?? current.proxyRules),
     updated_at: new Date(),
+    // What was wrong may be right now: the next refresh finds out. Until one has, the fault stands.
+    ...(current.fault && current.fault.cause !== 'api_disabled' && { probes: 0, probe_at: new Date() }),
   };
   const [row] = await tx.run(
     tables.updateTable('integration').set(values).where('id', '=', current.id).returning(columns),
@@ -278,6 +291,8 @@ function fromRow(row: Row, key: DataKey, { catalog, testClient }: IntegrationRea
     integrationConfig: row.integration_config as Record<string, string>,
     custom: (row.custom as Record<string, string> | null) ?? undefined,
     forwardWebhooks: row.forward_webhooks,
+    proxyRules: row.proxy_rules as ProxyRule[],
+    fault: (row.fault as IntegrationFault | null) ?? undefined,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import { text } from '../http/text.ts';
 import type { Integration } from './store.ts';
 
@@ -31,6 +32,8 @@ export const integrationSettings = {
   forward_webhooks: z.boolean().optional(),
   integration_config: z.record(text({ max: 255 }), configValue).optional(),
   custom: z.record(text({ max: 255 }), configValue).optional(),
+  /** Takes the place of all that there were. */
+  proxy_rules: proxyRules.optional(),
 };
 
 export const integrationWire = z.object({
@@ -42,6 +45,16 @@ export const integrationWire = z.object({
   forward_webhooks: z.boolean(),
   integration_config: z.record(z.string(), z.string()),
   custom: z.record(z.string(), z.string()).nullable(),
+  proxy_rules: z.array(proxyRule),
+  /** What ails the integration itself; null where nothing is known to. */
+  fault: z
+    .object({
+      cause: z.string(),
+      evidence: z.record(z.string(), z.union([z.string(), z.number()])),
+      since: z.string(),
+      next_step: z.string(),
+    })
+    .nullable(),
   created_at: z.string(),
   updated_at: z.string(),
   webhook_url: z.string().optional(),
@@ -71,6 +84,8 @@ export function toWire(
     forward_webhooks: integration.forwardWebhooks,
     integration_config: integration.integrationConfig,
     custom: integration.custom ?? null,
+    proxy_rules: [...integration.proxyRules],
+    fault: integration.fault ?? null,
     created_at: integration.createdAt.toISOString(),
     updated_at: integration.updatedAt.toISOString(),
   };

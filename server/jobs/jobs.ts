@@ -35,10 +35,16 @@ export type Jobs = {
   stop(): Promise<void>;
 };
 
-/** How often an idle node looks into each queue. What somebody waits for must not go through a queue. */
-const pollS = 5;
-/** A job whose node gave no sign of life for so long is taken to be lost, and another may start. */
-const heartbeatS = 30;
+/** In seconds. With the ordinary one a killed node's job is given up within 45 s, and the next one of its name starts. */
+export type Rhythm = {
+  /** How often an idle node looks into each queue. What somebody waits for must not go through a queue. */
+  pollS: number;
+  /** A job whose node gave no sign of life for so long is lost, and another may start; at least 10. */
+  heartbeatS: number;
+  /** How often the nodes look for lost jobs. */
+  superviseS: number;
+};
+const ordinary: Rhythm = { pollS: 5, heartbeatS: 30, superviseS: 15 };
 /** How long a job may take, and how long it is remembered. */
 const longestS = 900;
 const rememberedS = 3600;
@@ -51,7 +57,11 @@ const schema = 'pgboss';
  * Makes the queues' schema where there is none (about 50 ms; 5 ms later on) and begins to look after schedules.
  * `onError` is told of the first failure in a row. Throws where the schema is missing and may not be made.
  */
-export async function startJobs(db: Db, { onError }: { onError: (error: unknown) => void }): Promise<Jobs> {
+export async function startJobs(
+  db: Db,
+  { onError, rhythm = ordinary }: { onError: (error: unknown) => void; rhythm?: Rhythm },
+): Promise<Jobs> {
+  const { pollS, heartbeatS, superviseS } = rhythm;
   let isFailing = false;
   const report = (error: unknown) => {
     if (!isFailing) onError(error);
@@ -64,6 +74,8 @@ export async function startJobs(db: Db, { onError }: { onError: (error: unknown)
     schema,
     createSchema: await isSchemaMissing(db),
     cronWorkerIntervalSeconds: pollS,
+    superviseIntervalSeconds: superviseS,
+    monitorIntervalSeconds: superviseS,
     // No job waits for another one here.
     flowIntervalSeconds: 3600,
   });

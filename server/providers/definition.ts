@@ -59,6 +59,12 @@ export const FAULT_KINDS = [
   'protocol',
 ] as const;
 
+/** What the reason of an API's error may say beyond its status; see `connections/api-faults.ts`. */
+export const API_REASONS = ['scope_missing', 'api_disabled', 'rate_limited'] as const;
+
+/** `ends`: the user has to connect again; `restores`: what a notice ended is tried again; `none`: a test. */
+export const SECURITY_EFFECTS = ['ends', 'restores', 'none'] as const;
+
 const scopeToken = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'is no scope token (RFC 6749 §3.3)');
 const scope = z.strictObject({
   sensitivity: z.enum(['non_sensitive', 'sensitive', 'restricted']),
@@ -92,6 +98,30 @@ const token = z.strictObject({
   errors: z.record(z.string(), z.enum(FAULT_KINDS)).default({}),
 });
 
+/** How many calls the provider takes, and whose they count as. */
+const quota = z.strictObject({
+  /** The API that counts: definitions that name the same share its budgets. */
+  service: z.string().min(1),
+  /** Its first group is the owner of the budgets in a client ID; else each client is an owner of its own. */
+  owner_pattern: pattern.optional(),
+  /** Which calls are reads, as `METHOD /path`; all others are writes. */
+  reads: pattern.default('^(GET|HEAD|OPTIONS) '),
+  limits: z
+    .array(
+      z.strictObject({
+        name: z.string().regex(/^[A-Za-z0-9._-]+$/),
+        /** All calls of the owner, or those of one account with this owner. */
+        per: z.enum(['owner', 'account']),
+        counts: z.enum(['read', 'write', 'all']),
+        count: z.int().positive(),
+        window_s: z.number().positive(),
+        /** How many may go at once where many share the limit; beyond them calls are spread evenly. */
+        burst: z.int().positive().optional(),
+      }),
+    )
+    .min(1),
+});
+
 const api = z.strictObject({
   base_url: z.string(),
   /** Sent with each call; values may hold placeholders. */
@@ -107,7 +137,18 @@ const api = z.strictObject({
     .prefault({}),
   /** Path prefixes that also count at our root, for clients that keep no path prefix. */
   root_aliases: z.array(z.string().regex(/^\/[A-Za-z0-9/._-]+$/)).default([]),
+  /** How the API writes its errors, and how ours are written on the proxy. */
   error_format: z.enum(['google']).optional(),
+  errors: z
+    .strictObject({
+      /** What an error says, by the reason that it names. */
+      reasons: z.record(z.string(), z.enum(API_REASONS)).default({}),
+      /** A quota whose name matches is one account's; any other is the whole client's. */
+      account_quota: pattern.optional(),
+      /** Whether an HTML page with 403 or 429 is the provider's guard against robots. */
+      guard_pages: z.boolean().default(false),
+    })
+    .prefault({}),
   /** `relay` hands a redirect to the caller; `same_origin` follows it where it stays at the API's origin. */
   redirects: z.enum(['relay', 'same_origin']).default('relay'),
   timeouts: z
@@ -115,20 +156,11 @@ const api = z.strictObject({
       connect_ms: z.int().positive().default(10_000),
       headers_ms: z.int().positive().default(300_000),
       body_idle_ms: z.int().positive().default(300_000),
+      /** Of the whole call, attempts and waits included; without it there is no such limit. */
+      total_ms: z.int().positive().optional(),
     })
     .prefault({}),
-  quotas: z
-    .array(
-      z.strictObject({
-        name: z.string(),
-        /** Whose budget it is: the whole client's, or one account's with this client. */
-        per: z.enum(['client', 'account']),
-        counts: z.enum(['read', 'write', 'all']),
-        limit: z.int().positive(),
-        window_s: seconds,
-      }),
-    )
-    .default([]),
+  quota: quota.optional(),
   /** Shortest waits that the provider asks for before a retry when it names none. */
   retry_wait_ms: z.strictObject({ too_many: z.int().positive(), unavailable: z.int().positive() }).optional(),
 });
@@ -167,6 +199,8 @@ const fields = z.strictObject({
           z.strictObject({ pattern }),
         )
         .default({}),
+      /** What makes the provider give a refresh token to an account that it has given one before. */
+      refresh_token_params: params.optional(),
       pkce: z.enum(['S256', 'none']).default('S256'),
     })
     .optional(),
@@ -193,11 +227,26 @@ const fields = z.strictObject({
   revocation: z
     .strictObject({
       url: z.string(),
-      /** `project`: ends every grant of the account to the client's project; `token`: only what it names. */
-      unit: z.enum(['project', 'token']),
+      /** What ends: every grant of the account to the client's project, to the client, or only what the token names. */
+      unit: z.enum(['project', 'client', 'token']),
+      /** Its first group is the project in a client ID; a client ID that does not match is a project of its own. */
+      project_pattern: pattern.optional(),
       client_auth: z.enum(['none', 'token']).default('token'),
       /** Errors that say the token is dead already. */
       done_errors: z.array(z.string()).default([]),
+    })
+    .optional(),
+  /** Signed notices of what happens to accounts (RFC 8417, RFC 8935, OpenID RISC), sent to an integration's webhook. */
+  security_events: z
+    .strictObject({
+      /** Every spelling of `iss`. */
+      issuers: z.array(z.string()).min(1),
+      jwks_url: z.string(),
+      /**
+       * What an event type, named below https://schemas.openid.net/secevent/, does to the account's connections. Types
+       * not named are accepted and change nothing.
+       */
+      types: z.record(z.string(), z.enum(SECURITY_EFFECTS)),
     })
     .optional(),
   userinfo: z
@@ -212,6 +261,8 @@ const fields = z.strictObject({
   scopes: z
     .strictObject({
       separator: z.string().default(' '),
+      /** Whether a request for further scopes alone adds to what the account has granted, and loses none of it. */
+      incremental: z.boolean().default(false),
       default: z.array(scopeToken).default([]),
       catalogue: z.record(scopeToken, scope).default({}),
     })
@@ -269,6 +320,7 @@ export const definitionSchema = fields.superRefine((definition, context) => {
 export type DefinitionFields = z.output<typeof fields>;
 /** A definition of the catalogue; `name` is that of its file. */
 export type ProviderDefinition = DefinitionFields & { readonly name: string };
+export type ProviderQuota = z.output<typeof quota>;
 export type FormField = z.output<typeof formField>;
 export type AuthModeName = ProviderDefinition['auth_mode'];
 export type FaultKind = (typeof FAULT_KINDS)[number];
@@ -294,6 +346,7 @@ function addressesOf(definition: DefinitionFields): [string[], string][] {
     [['token', 'url'], definition.token?.url],
     [['refresh', 'url'], definition.refresh.url],
     [['revocation', 'url'], definition.revocation?.url],
+    [['security_events', 'jwks_url'], definition.security_events?.jwks_url],
     [['userinfo', 'url'], definition.userinfo?.url],
     [['api', 'base_url'], definition.api.base_url],
   ];

@@ -17,7 +17,16 @@ export function withSandbox(definition: ProviderDefinition, sandboxUrl: string):
   const { sandbox } = definition;
   if (sandbox === undefined) throw new NoSandboxError(definition.name);
   const origin = new URL(sandboxUrl).origin;
-  const { issuer, authorization, token, revocation, userinfo, refresh, ...others } = definition;
+  const {
+    issuer,
+    authorization,
+    token,
+    revocation,
+    userinfo,
+    refresh,
+    security_events: events,
+    ...others
+  } = definition;
   const { url: _refreshUrl, ...refreshAtTokenEndpoint } = refresh;
   const { jwks_url: _jwksUrl, ...issuerFacts } = issuer ?? { url: '', iss_in_callback: 'optional' as const };
   return {
@@ -35,6 +44,10 @@ export function withSandbox(definition: ProviderDefinition, sandboxUrl: string):
     ...(revocation &&
       sandbox.revocation !== undefined && {
         revocation: { ...revocation, url: origin + sandbox.revocation },
+      }),
+    ...(events &&
+      sandbox.jwks !== undefined && {
+        security_events: { ...events, issuers: [origin, `${origin}/`], jwks_url: origin + sandbox.jwks },
       }),
     ...(userinfo &&
       sandbox.userinfo !== undefined && { userinfo: { ...userinfo, url: origin + sandbox.userinfo } }),

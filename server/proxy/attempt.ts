@@ -1,3 +1,7 @@
+/**
+ * Where a call of a connection goes, and what goes along. What is the same for all calls of a connection as it was last
+ * read is worked out once: most come within that second.
+ */
 import type { Credentials } from '../auth-modes/mode.ts';
 import { apiBase, type Placed, placeCredentials, withQuery } from '../auth-modes/place.ts';
 import type { Brand } from '../brand.ts';
@@ -6,13 +10,17 @@ import { templateValues } from '../connections/values.ts';
 import { AppError } from '../errors.ts';
 import type { OutboundCall } from '../outbound.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
-import { requestHeaders } from './headers.ts';
-import { originsOf, proxyTarget } from './target.ts';
+import { RequestRules, requestHeaders } from './headers.ts';
+import { isPermitted, type RuleList, requirePermission } from './rules.ts';
+import { type Base, baseOf, originsOf, overrideOf, targetAt } from './target.ts';
 
 /** What a caller of the proxy asked for. */
 export type Ask = {
   readonly connection: LiveConnection;
   readonly brand: Brand;
+  readonly method: string;
+  /** Whoever has a say in what is called. */
+  readonly rules: readonly RuleList[];
   /** Path and query as they came in, undecoded. */
   readonly rawUrl: string;
   /** Names and values in turn. */
@@ -21,55 +29,69 @@ export type Ask = {
   readonly override: string | undefined;
 };
 
+/** One request to the provider, without its method and body. */
+export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'>;
+
 /**
- * Where the request goes with these credentials, and with which headers. Throws what `proxyTarget` throws, and
- * `integration_misconfigured` (424) where a setting that the provider's address needs is missing.
+ * Where the request goes with these credentials, and with which headers. Throws what `targetAt` throws,
+ * `proxy_rule_denied` (403), and `integration_misconfigured` (424) where a setting that the provider's address needs is
+ * missing.
  */
-export function attemptWith(
-  credentials: Credentials,
-  { connection, brand, rawUrl, rawHeaders, override }: Ask,
-): Pick<OutboundCall, 'origin' | 'path' | 'headers'> {
-  const { provider: definition } = connection.integration;
-  const { placed, base, placedNames, allowedOrigins } = addressOf(connection, credentials);
-  const target = proxyTarget({
-    rawUrl,
-    baseUrl: override ? '' : base(),
-    forbidQuery: [...definition.api.forbid.query, ...placedNames],
-    override,
-    allowedOrigins,
-  });
-  return {
-    origin: target.origin,
-    path: withQuery(target.path, placed.query),
-    headers: requestHeaders(rawHeaders, { brand, definition, placed: placed.headers }),
-  };
+export function attemptWith(credentials: Credentials, ask: Ask): Attempt {
+  const address = addressOf(ask, credentials);
+  const base = ask.override ? overrideOf(ask.override, address.allowedOrigins) : address.base();
+  const { origin, path } = targetAt(base, { rawUrl: ask.rawUrl, forbidQuery: address.forbidQuery });
+  const headers = requestHeaders(ask.rawHeaders, address.rules);
+  requirePermission(ask.rules, { method: ask.method, target: path, headers });
+  return { origin, path: withQuery(path, address.placed.query), headers };
+}
+
+/**
+ * The request that a redirect asks for, where it stays at the origin of the one before; undefined: it leads elsewhere,
+ * nowhere, or where the rules let nobody go. Credentials in the query are put there anew.
+ */
+export function attemptAfterRedirect(
+  location: string,
+  { before, credentials, ask }: { before: Attempt; credentials: Credentials; ask: Ask },
+): Attempt | undefined {
+  const url = URL.parse(location, before.origin + before.path);
+  if (url === null || url.origin !== before.origin || url.username !== '' || url.password !== '') {
+    return undefined;
+  }
+  const { placed, forbidQuery } = addressOf(ask, credentials);
+  const base = { text: '', origin: before.origin, prefix: '' };
+  const { path } = targetAt(base, { rawUrl: url.pathname + url.search, forbidQuery });
+  if (!isPermitted(ask.rules, { method: ask.method, target: path, headers: before.headers }))
+    return undefined;
+  return { ...before, path: withQuery(path, placed.query) };
 }
 
 type Address = {
   credentials: Credentials;
   placed: Placed;
+  rules: RequestRules;
   /** The provider's base address. Throws where a setting that it needs is missing, which an override does not. */
-  base: () => string;
-  /** Query parameters that the credentials take up. */
-  placedNames: string[];
+  base: () => Base;
+  /** Query parameters that the credentials take up, and those that compete with them. */
+  forbidQuery: string[];
   allowedOrigins: Set<string>;
 };
 
-/** What is the same for all calls of a connection as it was last read: most come within that second. */
 const addresses = new WeakMap<LiveConnection, Address>();
 
-function addressOf(connection: LiveConnection, credentials: Credentials): Address {
+function addressOf({ connection, brand }: Ask, credentials: Credentials): Address {
   const known = addresses.get(connection);
   if (known?.credentials === credentials) return known;
   const { provider: definition, integrationConfig } = connection.integration;
   const subject = { definition, credentials, values: templateValues(connection) };
   const placed = filled(() => placeCredentials(subject));
-  let base: string | undefined;
+  let base: Base | undefined;
   const address = {
     credentials,
     placed,
-    base: () => (base ??= filled(() => apiBase(subject))),
-    placedNames: [...new URLSearchParams(placed.query).keys()],
+    rules: new RequestRules({ brand, definition, placed: placed.headers }),
+    base: () => (base ??= baseOf(filled(() => apiBase(subject)))),
+    forbidQuery: [...definition.api.forbid.query, ...new URLSearchParams(placed.query).keys()],
     allowedOrigins: originsOf(integrationConfig.allowed_base_urls),
   };
   addresses.set(connection, address);

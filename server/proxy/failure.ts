@@ -1,37 +1,28 @@
 import { AppError } from '../errors.ts';
 
-/** Methods that a repetition does not make worse (RFC 9110 §9.2.2). */
-const idempotent = new Set([
-  'GET',
-  'HEAD',
-  'OPTIONS',
-  'PUT',
-  'DELETE',
-  'PROPFIND',
-  'REPORT',
-  'SEARCH',
-  'QUERY',
-]);
+/** A phase of a call took longer than it may. */
+export class PhaseTimeout extends Error {
+  readonly code = 'PHASE_TIMEOUT';
+}
 
 /**
- * What a caller is told of an attempt that got no answer, with what is known of its outcome: `upstream_unreachable`
- * where nothing was sent or the method may be repeated, `upstream_unknown_outcome`, `upstream_timeout`. An AppError
- * stays what it is.
+ * What a caller is told of a call that got no answer, with what is known of its outcome: `upstream_unreachable` where
+ * nothing was sent or the request may be repeated, `upstream_unknown_outcome`, `upstream_timeout`. An AppError stays
+ * what it is.
  */
-export function failureOf(error: Error, { isSent, method }: { isSent: boolean; method: string }): AppError {
+export function failureOf(
+  error: Error,
+  { isSent, isRepeatable }: { isSent: boolean; isRepeatable: boolean },
+): AppError {
   if (error instanceof AppError) return error;
   const cause = error;
-  const isRepeatable = !isSent || idempotent.has(method);
-  switch ((error as NodeJS.ErrnoException).code) {
-    case 'UND_ERR_CONNECT_TIMEOUT':
-    case 'UND_ERR_HEADERS_TIMEOUT':
-    case 'UND_ERR_BODY_TIMEOUT':
-      if (isRepeatable) return new AppError('upstream_timeout', undefined, { cause });
-      return new AppError(
-        'upstream_timeout',
-        'The provider did not answer in time. The request was sent: its outcome is unknown.',
-        { cause },
-      );
+  if (isTimeout(error)) {
+    if (!isSent || isRepeatable) return new AppError('upstream_timeout', undefined, { cause });
+    return new AppError(
+      'upstream_timeout',
+      'The provider did not answer in time. The request was sent: its outcome is unknown.',
+      { cause },
+    );
   }
   if (!isSent) {
     const code = (error as NodeJS.ErrnoException).code ?? error.name;
@@ -43,5 +34,15 @@ export function failureOf(error: Error, { isSent, method }: { isSent: boolean; m
     'upstream_unreachable',
     'The connection to the provider broke before it answered. The request can be sent again safely.',
     { cause },
+  );
+}
+
+function isTimeout(error: Error): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return (
+    code === 'PHASE_TIMEOUT' ||
+    code === 'UND_ERR_CONNECT_TIMEOUT' ||
+    code === 'UND_ERR_HEADERS_TIMEOUT' ||
+    code === 'UND_ERR_BODY_TIMEOUT'
   );
 }

@@ -1,33 +1,73 @@
 /**
- * Streams one request to the provider and its answer back.
+ * Carries one call to the provider and its answer back.
  *
- * Owns: bytes on their way, back-pressure in both directions, what happens when one side breaks off, the one replay
- * after a 401. Does not own: where a request goes (`target.ts`), which headers go along (`headers.ts`), how an error
- * is written (`error-dialect.ts`). Nothing is buffered but a small body's copy for the replay (`upload.ts`).
+ * Owns: the attempts that a call takes (a replay after a 401, retries, redirects), their time limits, what happens when
+ * one side breaks off. Does not own: where a request goes (`attempt.ts`), which headers go along (`headers.ts`), how an
+ * answer's bytes are written (`relay.ts`), how an error is told (`error-dialect.ts`). Nothing is buffered but a small
+ * body's copy for another attempt (`upload.ts`).
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AnswerController, AnswerHandler, Outbound, OutboundCall } from '../outbound.ts';
-import { failureOf } from './failure.ts';
-import { hasBody, Upload } from './upload.ts';
+import { AppError } from '../errors.ts';
+import type { Outbound, OutboundCall } from '../outbound.ts';
+import type { Attempt } from './attempt.ts';
+import type { Timeouts } from './call.ts';
+import type { CallTrace } from './call-log.ts';
+import { decoderOf, withoutEncoding } from './decompress.ts';
+import { failureOf, PhaseTimeout } from './failure.ts';
+import { firstValue } from './headers.ts';
+import { type Head, Relay, type RelayEnds } from './relay.ts';
+import { isIdempotent, isRetried, type RetryRules, retryWaitMs } from './retry.ts';
+import { hasBody, readWhole, Upload } from './upload.ts';
 
+/** One call: what its caller wants, and what the rooms around know. */
 export type Exchange = {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly outbound: Outbound;
-  readonly call: Omit<OutboundCall, 'body'>;
-  /** The provider's headers as the caller gets them, ours included. */
-  answerHeaders(rawHeaders: string[]): string[];
+  readonly method: string;
+  readonly isTest: boolean;
+  /** Whether a second request does no more than the first: the only ones that are tried again. */
+  readonly isRepeatable: boolean;
+  readonly first: Attempt;
+  readonly timeouts: Timeouts;
+  readonly retry: RetryRules;
+  readonly isDecoded: boolean;
+  /** Is told how the call goes. */
+  readonly trace: Pick<CallTrace, 'queued' | 'sent' | 'answered' | 'ended'>;
+  /** Ours, for every answer. */
+  readonly ownHeaders: readonly string[];
+  /** The provider's headers as the caller gets them. */
+  answerHeaders(rawHeaders: readonly string[], from: Attempt): string[];
   /** What to try once more after a 401 from the provider; undefined: the 401 is the answer. */
-  renew(): Promise<Pick<OutboundCall, 'path' | 'headers'> | undefined>;
+  renew(): Promise<Attempt | undefined>;
+  /** Where a redirect leads; undefined: it is the caller's to follow. */
+  follow(location: string, from: Attempt): Attempt | undefined;
+  /** The provider's quota for one request there; undefined: nothing limits it. */
+  admit(attempt: Attempt): Admission | undefined;
+  /** Who wants to see an answer's body, as the provider sent it. Never slows it. */
+  watch(head: Head): ((part: Buffer) => void) | undefined;
   /** Called when the response is ours alone from here on. */
   takeOver(): void;
+};
+
+/** The right to send one request; see `quota/quota.ts`. */
+export type Admission = {
+  /** Undefined: at once. Rejects with what the caller is told. */
+  readonly ready: Promise<void> | undefined;
+  sent(): void;
+  /** The request was answered, failed, or will not be made. May be called more than once. */
+  end(): void;
+  /** The provider refused, and nobody will read why. */
+  discarded(head: Head): void;
+  /** Seconds to say where a refusal names none. */
+  retryAfterS(head: Head): number | undefined;
 };
 
 /** How an exchange ended after its first byte; `client_gone` also before it. */
 export type Outcome = 'answered' | 'broken_off' | 'client_gone';
 
-/** More of a refused answer is not read just to keep its connection. */
-const mostDiscardedBytes = 256 * 1024;
+const redirects = new Set([301, 302, 303, 307, 308]);
+const mostRedirects = 5;
 
 /**
  * Resolves when the answer has been written or can no longer be. Throws only while nothing has been written:
@@ -35,211 +75,271 @@ const mostDiscardedBytes = 256 * 1024;
  * throws. A caller who hangs up ends the call to the provider; a provider that breaks off breaks the answer off.
  */
 export function forward(exchange: Exchange): Promise<Outcome> {
-  const { request, response, outbound, call } = exchange;
-  return new Promise((resolve, reject) => {
-    const upload = hasBody(request) ? new Upload(request) : undefined;
-    let isBrokenOff = false;
-    let relay: Relay;
-
-    const send = (
-      attempt: Pick<OutboundCall, 'path' | 'headers' | 'body'>,
-      onUnauthorized: Renewal,
-    ): void => {
-      relay = new Relay(exchange, {
-        onUnauthorized,
-        onFailure(error) {
-          if (response.headersSent) {
-            isBrokenOff = true;
-            breakOff(exchange);
-          } else if (response.destroyed || isCallersFault(request)) {
-            finish();
-          } else {
-            response.off('close', finish);
-            reject(failureOf(error, { isSent: relay.isSent, method: call.method }));
-          }
-        },
-      });
-      outbound.dispatch({ ...call, ...attempt }, relay);
-    };
-    const finish = (): void => {
-      response.off('close', finish);
-      relay.abandon();
-      if (!response.headersSent) exchange.takeOver();
-      resolve(isBrokenOff ? 'broken_off' : response.writableFinished ? 'answered' : 'client_gone');
-    };
-
-    response.on('close', finish);
-    send({ path: call.path, headers: call.headers, body: upload ?? null }, async () => {
-      const body = upload === undefined ? null : upload.copy();
-      if (body === undefined) return undefined;
-      const renewed = await exchange.renew();
-      return renewed && (() => send({ ...renewed, body }, undefined));
-    });
-  });
+  return new Promise((resolve, reject) => new Forwarding(exchange, { resolve, reject }).start());
 }
 
-/** Asked once when the provider says 401; answers how to try again, if there is a way. */
-type Renewal = (() => Promise<(() => void) | undefined>) | undefined;
+type Settle = { resolve: (outcome: Outcome) => void; reject: (error: Error) => void };
 
-type RelayEnds = { onUnauthorized: Renewal; onFailure: (error: Error) => void };
-
-/** A 401 that waits until it is known whether it is the answer. */
-type Held = {
-  status: number;
-  statusText: string;
-  rawHeaders: string[];
-  chunks: Buffer[];
-  /** Whether nothing more comes: the answer is whole, or broke off with this error. */
-  isEnded: boolean;
-  error?: Error;
-};
-
-/** One attempt: takes what the provider sends and hands it to the caller. */
-class Relay implements AnswerHandler {
-  /** Whether any byte may have reached the provider. */
-  isSent = false;
+class Forwarding implements RelayEnds {
+  readonly response: ServerResponse;
   readonly #exchange: Exchange;
-  readonly #ends: RelayEnds;
-  #controller: AnswerController | undefined;
-  #held: Held | undefined;
-  #discardedBytes: number | undefined;
-  #isAbandoned = false;
-  #isComplete = false;
+  readonly #settle: Settle;
+  #attempt: Attempt;
+  #body: Buffer | Upload | null = null;
+  #relay: Relay | undefined;
+  #admission: Admission | undefined;
+  #retried = 0;
+  #redirected = 0;
+  #isRenewed = false;
+  #isBrokenOff = false;
+  #isOver = false;
+  #connectTimer: NodeJS.Timeout | undefined;
+  #totalTimer: NodeJS.Timeout | undefined;
+  #waitTimer: NodeJS.Timeout | undefined;
 
-  constructor(exchange: Exchange, ends: RelayEnds) {
+  constructor(exchange: Exchange, settle: Settle) {
+    this.response = exchange.response;
     this.#exchange = exchange;
-    this.#ends = ends;
+    this.#settle = settle;
+    this.#attempt = exchange.first;
   }
 
-  /** Nobody waits for the answer any more. Harmless once it is complete. */
-  abandon(): void {
-    this.#isAbandoned = true;
-    if (!this.#isComplete) this.#controller?.abort(new Error('the caller hung up'));
+  start(): void {
+    const { request, timeouts, retry, isRepeatable } = this.#exchange;
+    this.response.on('close', this.#onClose);
+    if (timeouts.totalMs !== undefined) {
+      this.#totalTimer = setTimeout(() => this.#expire(), timeouts.totalMs);
+    }
+    if (!hasBody(request)) {
+      this.#send();
+    } else if (retry.times > 0 && isRepeatable) {
+      // What may have to be sent again must be known whole; a longer body goes by and is sent once.
+      readWhole(request).then((body) => {
+        this.#body = body ?? new Upload(request);
+        if (!this.#isOver) this.#send();
+      }, this.#onClose);
+    } else {
+      this.#body = new Upload(request);
+      this.#send();
+    }
   }
 
-  onRequestStart(controller: AnswerController): void {
-    this.#controller = controller;
-    if (this.#isAbandoned) controller.abort(new Error('the caller hung up'));
-    else this.isSent = true;
-  }
-
-  onResponseStart(controller: AnswerController, status: number, _headers: unknown, statusText = ''): void {
-    if (status < 200) return;
-    const rawHeaders = latin1(controller.rawHeaders);
-    if (status !== 401 || this.#ends.onUnauthorized === undefined) {
-      this.#begin(controller, { status, statusText, rawHeaders });
+  #send(): void {
+    const admission = this.#exchange.admit(this.#attempt);
+    this.#admission = admission;
+    if (admission?.ready === undefined) {
+      this.#dispatch();
       return;
     }
-    controller.pause();
-    this.#held = { status, statusText, rawHeaders, chunks: [], isEnded: false };
-    this.#ends.onUnauthorized().then(
-      (again) => this.#decide(controller, again),
+    this.#exchange.trace.queued();
+    admission.ready.then(() => this.#isOver || this.#dispatch(), this.#fail);
+  }
+
+  #dispatch(): void {
+    this.#admission?.sent();
+    const { outbound, method, isTest, timeouts, trace } = this.#exchange;
+    trace.sent();
+    const relay = new Relay(this);
+    this.#relay = relay;
+    this.#connectTimer = setTimeout(onConnectTimeout, timeouts.connectMs, this);
+    const call: OutboundCall = {
+      origin: this.#attempt.origin,
+      path: this.#attempt.path,
+      headers: this.#attempt.headers,
+      method,
+      body: this.#body,
+      isTest,
+      headersTimeoutMs: timeouts.headersMs,
+      bodyIdleTimeoutMs: timeouts.bodyIdleMs,
+    };
+    outbound.dispatch(call, relay);
+  }
+
+  onStart(): void {
+    clearTimeout(this.#connectTimer);
+  }
+
+  onInformation(status: number, rawHeaders: string[]): void {
+    const { request, response } = this.#exchange;
+    // A caller of HTTP/1.0 knows no interim answers (RFC 9110 §15.2); 100 and 102 are between us and the provider.
+    if (status !== 103 || response.headersSent || request.httpVersion === '1.0') return;
+    response.writeInformation(status, this.#exchange.answerHeaders(rawHeaders, this.#attempt));
+  }
+
+  onHead(relay: Relay, head: Head): void {
+    this.#admission?.end();
+    if (head.status === 401 && !this.#isRenewed && this.#canRepeatBody()) {
+      relay.hold();
+      this.#renew(relay, head);
+      return;
+    }
+    if (head.status >= 300 && this.#follows(relay, head)) return;
+    if (this.#retriesAfter(head, relay)) return;
+    this.#begin(relay, head);
+  }
+
+  onFailure(relay: Relay, error: Error): void {
+    if (this.#isOver || relay !== this.#relay) return;
+    clearTimeout(this.#connectTimer);
+    this.#admission?.end();
+    const { response, request } = this.#exchange;
+    if (response.headersSent) this.#breakOff();
+    else if (response.destroyed || isCallersFault(request)) this.#onClose();
+    else if (error instanceof AppError || !this.#retriesAfter(undefined, relay)) this.#failWith(error);
+  }
+
+  /** Asks once for other credentials, while the 401 waits: it may be the answer after all. */
+  #renew(relay: Relay, head: Head): void {
+    this.#isRenewed = true;
+    this.#exchange.renew().then(
+      (renewed) => {
+        if (this.#isOver) return;
+        if (renewed !== undefined) this.#again(relay, renewed);
+        else if (relay.failure !== undefined) this.onFailure(relay, relay.failure);
+        else this.#begin(relay, head);
+      },
       (error: Error) => {
-        this.#discard(controller);
-        this.#ends.onFailure(error);
+        relay.discard();
+        this.#fail(error);
       },
     );
   }
 
-  onResponseData(controller: AnswerController, chunk: Buffer): void {
-    const { response } = this.#exchange;
-    if (this.#discardedBytes !== undefined) {
-      this.#discardedBytes += chunk.length;
-      if (this.#discardedBytes > mostDiscardedBytes) controller.abort(new Error('not needed'));
-    } else if (this.#held !== undefined) {
-      // What had been read before the pause took hold.
-      this.#held.chunks.push(chunk);
-    } else if (!response.destroyed && !response.write(chunk)) {
-      controller.pause();
-    }
+  #follows(relay: Relay, { status, rawHeaders }: Head): boolean {
+    const { method } = this.#exchange;
+    if (!redirects.has(status) || (method !== 'GET' && method !== 'HEAD')) return false;
+    const location = firstValue(rawHeaders, 'location');
+    if (location === undefined || this.#redirected >= mostRedirects || !this.#canRepeatBody()) return false;
+    const next = this.#exchange.follow(location, this.#attempt);
+    if (next === undefined) return false;
+    this.#redirected += 1;
+    this.#again(relay, next);
+    return true;
   }
 
-  onResponseEnd(controller: AnswerController): void {
-    this.#isComplete = true;
-    if (this.#discardedBytes !== undefined) return;
-    if (this.#held !== undefined) this.#held.isEnded = true;
-    else this.#end(latin1(controller.rawTrailers));
+  /** Sends what was sent before, to there. */
+  #again(relay: Relay, attempt: Attempt): void {
+    relay.discard();
+    this.#attempt = attempt;
+    if (this.#body instanceof Upload) this.#body = this.#body.copy() ?? null;
+    this.#send();
   }
 
-  onResponseError(_controller: AnswerController, error: Error): void {
-    if (this.#held !== undefined) Object.assign(this.#held, { isEnded: true, error });
-    else if (this.#discardedBytes === undefined && !this.#isAbandoned) this.#ends.onFailure(error);
+  /** Whether the call is tried once more after this answer, or after none. */
+  #retriesAfter(head: Head | undefined, relay: Relay): boolean {
+    const { retry, isRepeatable } = this.#exchange;
+    if (this.#retried >= retry.times || !isRepeatable || !this.#canRepeatBody()) return false;
+    if (head !== undefined && !isRetried(head.status, retry)) return false;
+    const waitMs = retryWaitMs({
+      status: head?.status,
+      retryAfter: head && firstValue(head.rawHeaders, 'retry-after'),
+      tried: this.#retried + 1,
+      rules: retry,
+      now: Date.now(),
+      random: Math.random(),
+    });
+    if (waitMs === undefined) return false;
+    this.#retried += 1;
+    if (head !== undefined) this.#admission?.discarded(head);
+    relay.discard();
+    this.#waitTimer = setTimeout(() => this.#again(relay, this.#attempt), waitMs);
+    return true;
   }
 
-  #decide(controller: AnswerController, again: (() => void) | undefined): void {
-    const held = this.#held;
-    if (held === undefined || this.#isAbandoned) return;
-    if (again !== undefined) {
-      this.#discard(controller);
-      again();
-      return;
-    }
-    this.#held = undefined;
-    if (held.error !== undefined) {
-      this.#ends.onFailure(held.error);
-      return;
-    }
+  #canRepeatBody(): boolean {
+    return !(this.#body instanceof Upload) || this.#body.isKept;
+  }
+
+  #begin(relay: Relay, head: Head): void {
+    const { isDecoded, method, ownHeaders, trace } = this.#exchange;
+    trace.answered(head.status);
+    const decoder = isDecoded ? decoderOf(head, method) : undefined;
+    const kept = decoder === undefined ? head.rawHeaders : withoutEncoding(head.rawHeaders);
+    const rawHeaders = this.#exchange.answerHeaders(kept, this.#attempt);
+    rawHeaders.push(...ownHeaders);
+    const retryAfterS = this.#admission?.retryAfterS(head);
+    if (retryAfterS !== undefined) rawHeaders.push('retry-after', String(retryAfterS));
     try {
-      this.#begin(controller, held);
+      this.response.writeHead(head.status, head.statusText, rawHeaders);
     } catch (error) {
-      controller.abort(error as Error);
+      // A header that may be received but not be sent.
+      relay.abandon();
+      this.#failWith(error as Error);
       return;
     }
-    for (const chunk of held.chunks) this.#exchange.response.write(chunk);
-    if (held.isEnded) this.#end([]);
-    else controller.resume();
-  }
-
-  /** Reads the rest of an answer that nobody gets, so that its connection can be used again. */
-  #discard(controller: AnswerController): void {
-    const isEnded = this.#held?.isEnded;
-    this.#held = undefined;
-    this.#discardedBytes = 0;
-    if (!isEnded) controller.resume();
-  }
-
-  #begin(
-    controller: AnswerController,
-    { status, statusText, rawHeaders }: Pick<Held, 'status' | 'statusText' | 'rawHeaders'>,
-  ): void {
-    const { response, answerHeaders, takeOver } = this.#exchange;
-    response.writeHead(status, statusText, answerHeaders(rawHeaders));
-    takeOver();
-    response.on('drain', () => controller.resume());
-    // Headers leave together with the first bytes of the body where both arrived together, else at once.
-    queueMicrotask(() => {
-      if (!response.writableEnded && !response.destroyed) response.flushHeaders();
+    this.#exchange.takeOver();
+    relay.begin({
+      isLengthKnown: decoder === undefined && firstValue(rawHeaders, 'content-length') !== undefined,
+      decoder,
+      watch: this.#exchange.watch(head),
     });
   }
 
-  #end(trailers: string[]): void {
-    const { response } = this.#exchange;
-    if (response.destroyed) return;
-    if (trailers.length > 0) response.addTrailers(inPairs(trailers));
-    response.end();
+  /** The time for the whole call is over: the caller is told, or cut off where the answer has begun. */
+  #expire(): void {
+    this.#relay?.abandon();
+    if (this.response.headersSent) this.#breakOff();
+    else this.#failWith(new PhaseTimeout('the whole call took too long'));
+  }
+
+  /** For `onConnectTimeout`: no connection came about in time, so nothing was sent. */
+  expireConnect(): void {
+    const relay = this.#relay as Relay;
+    relay.abandon();
+    this.onFailure(relay, new PhaseTimeout('no connection in time'));
+  }
+
+  /** Ends the caller's answer so that it cannot be taken for a whole one. */
+  #breakOff(): void {
+    this.#isBrokenOff = true;
+    const { request, response } = this.#exchange;
+    // Without chunks or a length the end of the connection is the end of the answer; only a reset says otherwise.
+    if (request.httpVersion === '1.0') request.socket.resetAndDestroy();
+    response.destroy();
+  }
+
+  #failWith(error: Error): void {
+    const isSent = this.#relay?.isSent === true;
+    this.#fail(failureOf(error, { isSent, isRepeatable: isIdempotent(this.#exchange.method) }));
+  }
+
+  readonly #fail = (error: Error): void => {
+    if (this.#isOver) return;
+    this.#end();
+    this.#settle.reject(error);
+  };
+
+  readonly #onClose = (): void => {
+    if (this.#isOver) return;
+    this.#end();
+    this.#relay?.abandon();
+    if (!this.response.headersSent) this.#exchange.takeOver();
+    this.#settle.resolve(
+      this.#isBrokenOff ? 'broken_off' : this.response.writableFinished ? 'answered' : 'client_gone',
+    );
+  };
+
+  #end(): void {
+    this.#isOver = true;
+    this.response.off('close', this.#onClose);
+    this.#admission?.end();
+    this.#exchange.trace.ended(sizeOf(this.#body), this.#relay?.bodyBytes ?? 0);
+    clearTimeout(this.#connectTimer);
+    clearTimeout(this.#totalTimer);
+    clearTimeout(this.#waitTimer);
   }
 }
 
-/** Ends the caller's answer so that it cannot be taken for a whole one. */
-function breakOff({ request, response }: Exchange): void {
-  // Without chunks or a length the end of the connection is the end of the answer; only a reset says otherwise.
-  if (request.httpVersion === '1.0') request.socket.resetAndDestroy();
-  response.destroy();
+/** One function for all calls, so that a timer costs no closure. */
+function onConnectTimeout(forwarding: Forwarding): void {
+  forwarding.expireConnect();
+}
+
+function sizeOf(body: Buffer | Upload | null): number {
+  return body === null ? 0 : body instanceof Upload ? body.sizeBytes : body.length;
 }
 
 /** Whether the body stopped coming before its end. */
 function isCallersFault(request: IncomingMessage): boolean {
   return request.destroyed && !request.complete;
-}
-
-function latin1(raw: AnswerController['rawHeaders']): string[] {
-  return Array.isArray(raw)
-    ? raw.map((part) => (typeof part === 'string' ? part : part.toString('latin1')))
-    : [];
-}
-
-function inPairs(flat: string[]): [string, string][] {
-  const pairs: [string, string][] = [];
-  for (let at = 0; at + 1 < flat.length; at += 2) pairs.push([flat[at] ?? '', flat[at + 1] ?? '']);
-  return pairs;
 }

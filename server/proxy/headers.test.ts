@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { brandNames } from '../brand.ts';
-import { requestHeaders, responseHeaders } from './headers.ts';
+import { AnswerRules, RequestRules, requestHeaders } from './headers.ts';
 import { definitionAt } from './proxy.fixture.ts';
 
 const brand = brandNames('trellis');
 const definition = definitionAt('https://api.example', { pass_headers: ['X-Api-Version'] });
 
 const sent = (raw: string[], placed: Record<string, string> = {}) =>
-  requestHeaders(raw, { brand, definition, placed });
+  requestHeaders(raw, new RequestRules({ brand, definition, placed }));
 const relayed = (raw: string[], path = '/v4/a/b?x=1') =>
-  responseHeaders(raw, { brand, origin: 'https://api.example', path });
+  new AnswerRules(brand).headers(raw, { origin: 'https://api.example', path });
 
 test('headers of the message go on, with their case, order and repetitions', () => {
   const raw = [
@@ -64,6 +64,7 @@ test("what is the caller's own business never reaches the provider, with or with
     'Base-Url-Override',
     'Decompress',
     'Quota-Wait',
+    'Timeouts',
     'X-Trellis-Environment',
     'Trellis-Is-Sync',
     'x-goog-user-project',

@@ -13,6 +13,7 @@ import type { Credentials } from '../auth-modes/mode.ts';
 import { brandNames } from '../brand.ts';
 import type { LiveConnection } from '../connections/reader.ts';
 import { AppError } from '../errors.ts';
+import type { ProxyRule } from '../http/proxy-rule.ts';
 import { createHttp } from '../http/server.ts';
 import type { Integration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
@@ -71,14 +72,18 @@ export type RunningProxy = {
 type ProxySettings = {
   definition: ProviderDefinition;
   integrationConfig?: Record<string, string>;
+  proxyRules?: readonly ProxyRule[];
+  keyRules?: readonly ProxyRule[];
   isTest?: boolean;
   outbound?: Outbound;
   fresh?: ProxyDeps['credentials']['fresh'];
+  observer?: ProxyDeps['observer'];
+  activity?: ProxyDeps['activity'];
 };
 
 /** The service's HTTP server with the proxy's routes alone, one integration `google` and one connection `alice`. */
 export async function startProxy(settings: ProxySettings): Promise<RunningProxy> {
-  const { definition, integrationConfig = {}, isTest = false } = settings;
+  const { definition, integrationConfig = {}, isTest = false, proxyRules = [] } = settings;
   const outbound = settings.outbound ?? createOutbound({ allow: loopbackRanges() });
   const app = await createHttp({
     config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
@@ -93,6 +98,7 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
           environment: 'dev',
           keyId: 1,
           scopes: new Set(['proxy']),
+          ...(settings.keyRules && { proxyRules: settings.keyRules }),
         };
       },
       session: async () => {
@@ -100,12 +106,20 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
       },
     },
   });
-  const integration = { key: 'google', provider: definition, isTest, integrationConfig } as Integration;
+  const integration = {
+    key: 'google',
+    provider: definition,
+    isTest,
+    integrationConfig,
+    proxyRules,
+  } as Integration;
   const renewals: RunningProxy['renewals'] = [];
   const renewedWith: Credentials[] = [];
   await proxyRoutes(app, {
     brand,
     outbound,
+    ...(settings.observer && { observer: settings.observer }),
+    ...(settings.activity && { activity: settings.activity }),
     connections: {
       get: async ({ connectionId, integrationKey }) => {
         if (connectionId !== 'alice' || integrationKey !== 'google') throw new AppError('unknown_connection');

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { sheets, type sheets_v4 } from '@googleapis/sheets';
 import { AppError } from '../errors.ts';
 import {
@@ -214,8 +215,23 @@ test('a 401 that breaks off is replayed all the same', async (t) => {
   const renewed = Promise.withResolvers<ReturnType<typeof bearer>>();
   proxy.renewals.push(renewed.promise);
   const answer = ask(`${proxy.url}/proxy/x`);
-  setTimeout(renewed.resolve, 50, bearer('token-2'));
+  void setTimeout(50).then(() => renewed.resolve(bearer('token-2')));
   assert.deepEqual([(await answer).status, count], [200, 2]);
+});
+
+test('a 401 that breaks off is no answer where nothing newer is to be had', async (t) => {
+  const broken = Promise.withResolvers<void>();
+  const upstream = await startTcp((socket) =>
+    socket.once('data', () => {
+      socket.on('close', () => broken.resolve());
+      socket.write('HTTP/1.1 401 No\r\nContent-Length: 100\r\n\r\nhalf', () => socket.resetAndDestroy());
+    }),
+  );
+  t.after(() => upstream.close());
+  const proxy = await startFor(t, upstream.url);
+  proxy.renewals.push(broken.promise.then(() => setTimeout(50)).then(() => undefined));
+  const answer = await ask(`${proxy.url}/proxy/x`);
+  assert.deepEqual([answer.status, answer.marker], [502, 'upstream_unreachable']);
 });
 
 test('a body too large to keep is not replayed: the 401 is relayed', async (t) => {

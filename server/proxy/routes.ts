@@ -7,45 +7,39 @@
  */
 import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
-import { z } from 'zod';
+import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
+import type { Observer } from '../connections/observe.ts';
 import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
 import { AppError } from '../errors.ts';
+import { anyOriginHeaders } from '../http/cors.ts';
+import { sendError } from '../http/error-writer.ts';
 import { type App, proxyRoute } from '../http/server.ts';
 import type { Outbound } from '../outbound.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { attemptWith } from './attempt.ts';
+import { type Call, readCall } from './call.ts';
+import { CallTrace } from './call-log.ts';
 import { inDialect } from './error-dialect.ts';
-import { forward } from './forward.ts';
-import { responseHeaders } from './headers.ts';
+import { forward, type Outcome } from './forward.ts';
+import { AnswerRules } from './headers.ts';
+import { ProxiedCall } from './proxied-call.ts';
+import type { Quota } from './quota/quota.ts';
+import { rulesOf } from './rules.ts';
 
 export type ProxyDeps = {
   brand: Brand;
   connections: Pick<ConnectionReader, 'get' | 'getIntegration'>;
   credentials: Pick<CredentialSource, 'fresh' | 'renewed'>;
   outbound: Outbound;
+  /** Is shown the provider's error answers, after the reply. */
+  observer?: Pick<Observer, 'wants' | 'observe'>;
+  /** Keeps calls within the providers' quotas. */
+  quota?: Pick<Quota, 'admit'>;
+  /** Is told of each call, after the reply. */
+  activity?: Pick<Activity, 'log'>;
 };
-
-const callHeaders = z.object({
-  'provider-config-key': z.string().min(1),
-  'connection-id': z.string().min(1),
-  retries: z
-    .string()
-    .regex(/^(\d|10)$/, 'must be a whole number from 0 to 10')
-    .optional(),
-  'retry-on': z
-    .string()
-    .regex(/^[1-5]\d\d(, ?[1-5]\d\d)*$/, 'must be HTTP statuses separated by commas')
-    .optional(),
-  'base-url-override': z.string().optional(),
-  decompress: z.enum(['true', 'false']).optional(),
-  'quota-wait': z
-    .string()
-    .regex(/^([0-5]?\d|60)$/, 'must be a whole number of seconds from 0 to 60')
-    .optional(),
-});
-type CallHeaders = z.output<typeof callHeaders>;
 
 /** RFC 9110 §9.3.6 and §9.3.8: one would make a tunnel of us, the other an echo of the credentials. */
 const refusedMethods = ['CONNECT', 'TRACE'];
@@ -61,24 +55,27 @@ export async function proxyRoutes(app: App, deps: ProxyDeps): Promise<void> {
   refuseTunnels(app, deps.brand);
   await app.register(async (scope) => {
     const definitions = new WeakMap<FastifyRequest, ProviderDefinition>();
+    // A logger of its own for each request costs more than all of its header rules.
+    scope.setChildLoggerFactory((logger) => logger);
     leaveBodiesAlone(scope);
     writeErrorsOfOurs(scope, { brand: deps.brand, definitions });
+    const room: Room = {
+      ...deps,
+      definitions,
+      answers: new AnswerRules(deps.brand),
+      ownHeaders: Object.entries(anyOriginHeaders(deps.brand)).flat(),
+    };
     const route = {
       url: proxyRoute,
       exposeHeadRoute: false,
-      config: { access: { by: 'key', scope: 'proxy' } },
-    } as const;
-    scope.route({
-      ...route,
-      method: methods,
+      config: { access: { by: 'key', scope: 'proxy' }, addsAnyOrigin: true },
       // OpenAPI has no words for a route that takes every method and path.
-      schema: { headers: callHeaders, hide: true },
-      handler: (request, reply) => proxy({ request, reply, deps, definitions }),
-    });
+      schema: { hide: true },
+    } as const;
+    scope.route({ ...route, method: methods, handler: (request, reply) => proxy(room, request, reply) });
     scope.route({
       ...route,
       method: 'TRACE',
-      schema: { hide: true },
       handler: (_request, reply) => {
         reply.header('allow', allow);
         throw new AppError('method_not_allowed');
@@ -87,89 +84,71 @@ export async function proxyRoutes(app: App, deps: ProxyDeps): Promise<void> {
   });
 }
 
-type Call = {
-  request: FastifyRequest;
-  reply: FastifyReply;
-  deps: ProxyDeps;
+type Room = ProxyDeps & {
   /** Filled in as soon as the provider of a request is known. */
-  definitions: WeakMap<FastifyRequest, ProviderDefinition>;
+  readonly definitions: WeakMap<FastifyRequest, ProviderDefinition>;
+  readonly answers: AnswerRules;
+  readonly ownHeaders: readonly string[];
 };
 
-async function proxy(call: Call): Promise<void> {
-  const { request, reply, deps, definitions } = call;
-  const { brand, credentials, outbound } = deps;
-  const connection = await connectionOf(call);
-  const { integration } = connection;
-  definitions.set(request, integration.provider);
-  const { timeouts } = integration.provider.api;
-  const used = await credentials.fresh(connection);
-  const ask = {
-    connection,
-    brand,
-    rawUrl: request.originalUrl,
-    rawHeaders: request.raw.rawHeaders,
-    override: (request.headers as CallHeaders)['base-url-override'],
-  };
-  const attempt = attemptWith(used, ask);
-  const outcome = await forward({
-    request: request.raw,
-    response: reply.raw,
-    outbound,
-    call: {
-      ...attempt,
-      method: request.method,
-      isTest: integration.isTest,
-      headersTimeoutMs: timeouts.headers_ms,
-      bodyIdleTimeoutMs: timeouts.body_idle_ms,
-    },
-    answerHeaders: (rawHeaders) => [
-      ...responseHeaders(rawHeaders, { brand, ...attempt }),
-      ...corsHeaders(reply),
-    ],
-    renew: async () => {
-      const renewed = await credentials.renewed(connection, used);
-      return renewed && attemptWith(renewed, ask);
-    },
-    takeOver: () => {
-      reply.hijack();
-    },
-  });
-  if (outcome !== 'answered') request.log.debug({ outcome }, 'the answer is not whole');
-}
-
-/** Throws `unknown_provider_config` (404) or `unknown_connection` (400). */
-async function connectionOf({ request, deps, definitions }: Call): Promise<LiveConnection> {
-  const headers = request.headers as CallHeaders;
-  const at = {
-    environmentId: request.caller.environmentId,
-    integrationKey: headers['provider-config-key'],
-    connectionId: headers['connection-id'],
-  };
+/** One call, and its line in the activity log once nothing more happens. */
+async function proxy(room: Room, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const trace = new CallTrace();
   try {
-    return await deps.connections.get(at);
+    const outcome = await carry(room, { request, reply, trace });
+    room.activity?.log(trace.operation(request, { outcome }));
   } catch (error) {
-    if (error instanceof AppError) {
-      const { provider } = await deps.connections.getIntegration(at);
-      definitions.set(request, provider);
-    }
+    room.activity?.log(trace.operation(request, { error }));
     throw error;
   }
 }
 
-/** What `http/cors.ts` has put on the reply, which is not sent by way of it. */
-function corsHeaders(reply: FastifyReply): string[] {
-  return Object.entries(reply.getHeaders()).flatMap(([name, value]) =>
-    name.startsWith('access-control-') ? [name, String(value)] : [],
-  );
+type Carried = { request: FastifyRequest; reply: FastifyReply; trace: CallTrace };
+
+async function carry(room: Room, { request, reply, trace }: Carried): Promise<Outcome> {
+  const call = readCall(request.headers);
+  const connection = await connectionOf(room, request, call);
+  room.definitions.set(request, connection.integration.provider);
+  const credentials = await room.credentials.fresh(connection);
+  trace.credentialed();
+  const ask = {
+    connection,
+    brand: room.brand,
+    method: request.method,
+    rules: rulesOf(request.caller, connection),
+    rawUrl: request.originalUrl,
+    rawHeaders: request.raw.rawHeaders,
+    override: call.override,
+  };
+  const first = attemptWith(credentials, ask);
+  const outcome = await forward(new ProxiedCall({ room, call, ask, credentials, first, reply, trace }));
+  if (outcome !== 'answered') request.log.debug({ reqId: request.id, outcome }, 'the answer is not whole');
+  return outcome;
+}
+
+/** Throws `unknown_provider_config` (404) or `unknown_connection` (400). */
+async function connectionOf(room: Room, request: FastifyRequest, call: Call): Promise<LiveConnection> {
+  const { integrationKey, connectionId } = call;
+  const at = { environmentId: request.caller.environmentId, integrationKey, connectionId };
+  try {
+    return await room.connections.get(at);
+  } catch (error) {
+    if (error instanceof AppError) {
+      const { provider } = await room.connections.getIntegration(at);
+      room.definitions.set(request, provider);
+    }
+    throw error;
+  }
 }
 
 /** Bodies are streamed as they come, whatever they say they are. */
 function leaveBodiesAlone(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers();
   scope.addContentTypeParser('*', (_request, _body, done) => done(null));
-  scope.addHook('onRequest', async ({ raw }) => {
+  scope.addHook('onRequest', ({ raw }, _reply, done) => {
     // A Content-Type that is none would be refused before the route; the provider gets it from `rawHeaders`.
     if (raw.headers['content-type'] !== undefined) raw.headers['content-type'] = 'application/octet-stream';
+    done();
   });
 }
 
@@ -178,31 +157,20 @@ function writeErrorsOfOurs(
   scope: FastifyInstance,
   { brand, definitions }: { brand: Brand; definitions: WeakMap<FastifyRequest, ProviderDefinition> },
 ): void {
+  const anyOrigin = anyOriginHeaders(brand);
   scope.setErrorHandler((thrown, request, reply) => {
     const definition = definitions.get(request);
     const error =
       thrown instanceof AppError ? thrown : new AppError('internal', undefined, { cause: thrown });
     const dialect = definition && inDialect(error, { definition, brand });
-    if (dialect === undefined) {
-      reply.header(brand.header('Error'), codeOf(thrown));
-      throw thrown;
-    }
-    if (error.code === 'internal') request.log.error({ err: thrown }, 'unexpected error');
-    else if (error.status >= 500) request.log.warn({ err: error }, 'proxied request failed');
+    const { id: reqId, log } = request;
+    if (error.code === 'internal') log.error({ reqId, err: thrown }, 'unexpected error');
+    else if (error.status >= 500) log.warn({ reqId, err: error }, 'proxied request failed');
+    reply.headers(anyOrigin).header(brand.header('Error'), error.code);
+    if (dialect === undefined) return sendError(reply, error, request);
     if (error.retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(error.retryAfterS)));
-    return reply
-      .code(error.status)
-      .header(brand.header('Error'), error.code)
-      .type('application/json; charset=utf-8')
-      .send(JSON.stringify(dialect));
+    return reply.code(error.status).type('application/json; charset=utf-8').send(JSON.stringify(dialect));
   });
-}
-
-/** A fault of the headers is the only one that a schema of this room can find. */
-function codeOf(thrown: unknown): string {
-  if (thrown instanceof AppError) return thrown.code;
-  const isOfHeaders = (thrown as { validationContext?: unknown }).validationContext === 'headers';
-  return isOfHeaders ? 'invalid_headers' : 'internal';
 }
 
 /** Node hands CONNECT to nobody unless asked. */

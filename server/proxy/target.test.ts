@@ -2,19 +2,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { AppError } from '../errors.ts';
-import { originsOf, proxyTarget, type TargetRequest } from './target.ts';
+import { baseOf, originsOf, overrideOf, targetAt } from './target.ts';
 
 const google = 'https://sheets.googleapis.com';
 
-function target(rawUrl: string, rest: Partial<TargetRequest> = {}): string {
-  const found = proxyTarget({
-    rawUrl,
-    baseUrl: google,
-    forbidQuery: ['key', 'access_token'],
-    override: undefined,
-    allowedOrigins: new Set(),
-    ...rest,
-  });
+type Rest = {
+  baseUrl?: string;
+  forbidQuery?: string[];
+  override?: string;
+  allowedOrigins?: Set<string>;
+};
+
+function target(rawUrl: string, rest: Rest = {}): string {
+  const { baseUrl = google, forbidQuery = ['key', 'access_token'], allowedOrigins = new Set() } = rest;
+  const base = rest.override ? overrideOf(rest.override, allowedOrigins) : baseOf(baseUrl);
+  const found = targetAt(base, { rawUrl, forbidQuery });
   return found.origin + found.path;
 }
 
@@ -72,6 +74,7 @@ test('a path that a server could resolve elsewhere is refused', () => {
     '/a/.%2E/b',
     '/a%2f..%2fb',
     '/a/..;x=1/b',
+    '/a/..%3bx/b',
     '/a/..%5cb',
     '/a b',
     '/a\u0000b',

@@ -11,52 +11,51 @@ export type Target = {
   readonly path: string;
 };
 
-export type TargetRequest = {
-  /** Path and query as they came in, undecoded, with `/proxy` in front or not. */
-  readonly rawUrl: string;
-  /** The provider's API address, filled in, without a trailing slash. */
-  readonly baseUrl: string;
-  /** Names of query parameters that never reach the provider. */
-  readonly forbidQuery: readonly string[];
-  /** The caller's Base-Url-Override; undefined or empty: none. */
-  readonly override: string | undefined;
-  /** Origins that an override may name. */
-  readonly allowedOrigins: ReadonlySet<string>;
+/** An API's address, taken apart. */
+export type Base = {
+  /** As it was given, without a trailing slash: a caller may repeat it. */
+  readonly text: string;
+  readonly origin: string;
+  /** Its path, without a trailing slash. */
+  readonly prefix: string;
 };
 
 /**
- * The provider's address for a request to the proxy. Throws `invalid_proxy_path`, `base_url_override_not_allowed`, or
- * `unsupported_provider` where the provider's own base address is none.
+ * The provider's address for a request to the proxy. `rawUrl` is path and query as they came in, undecoded, with
+ * `/proxy` in front or not; pairs of the names in `forbidQuery` are cut out. Throws `invalid_proxy_path`.
  */
-export function proxyTarget(request: TargetRequest): Target {
-  const base = baseOf(request);
-  const { path, query } = split(behindPrefix(request.rawUrl, base.text));
+export function targetAt(
+  base: Base,
+  { rawUrl, forbidQuery }: { rawUrl: string; forbidQuery: readonly string[] },
+): Target {
+  const { path, query } = split(behindPrefix(rawUrl, base.text));
   refuseUnsafePath(path);
-  const target = `${base.prefix}${path}${withoutPairs(query, request.forbidQuery)}`;
+  const target = `${base.prefix}${path}${withoutPairs(query, forbidQuery)}`;
   // What has been put together must still point where the base does, whoever parses it.
   if (URL.parse(base.origin + target)?.origin !== base.origin) throw invalidPath('leaves the provider');
   return { origin: base.origin, path: target };
+}
+
+/** The provider's API address, filled in. Throws `unsupported_provider` where it is none. */
+export function baseOf(address: string): Base {
+  const base = readBase(address);
+  if (base === undefined) throw new AppError('unsupported_provider');
+  return base;
+}
+
+/** The address that a caller chose. Throws `base_url_override_not_allowed` unless its origin is one of these. */
+export function overrideOf(address: string, allowedOrigins: ReadonlySet<string>): Base {
+  const base = readBase(address);
+  if (base === undefined || !allowedOrigins.has(base.origin)) {
+    throw new AppError('base_url_override_not_allowed');
+  }
+  return base;
 }
 
 /** The origins in `integration_config.allowed_base_urls`, a comma-separated list. */
 export function originsOf(list: string | undefined): Set<string> {
   const origins = (list ?? '').split(',').map((text) => URL.parse(text.trim())?.origin);
   return new Set(origins.filter((origin) => origin !== undefined && origin !== 'null') as string[]);
-}
-
-type Base = { text: string; origin: string; prefix: string };
-
-function baseOf({ baseUrl, override, allowedOrigins }: TargetRequest): Base {
-  if (override === undefined || override === '') {
-    const base = readBase(baseUrl);
-    if (base === undefined) throw new AppError('unsupported_provider');
-    return base;
-  }
-  const base = readBase(override);
-  if (base === undefined || !allowedOrigins.has(base.origin)) {
-    throw new AppError('base_url_override_not_allowed');
-  }
-  return base;
 }
 
 function readBase(address: string): Base | undefined {
@@ -90,9 +89,8 @@ function refuseUnsafePath(path: string): void {
   if (path.startsWith('//')) throw invalidPath('begins with two slashes');
   if (path.includes('\\')) throw invalidPath('holds a backslash');
   // Servers differ in what they decode before they resolve `..`, so escapes count as what they stand for.
-  for (const segment of path.replace(/%2e/gi, '.').split(/\/|%2f|%5c/i)) {
-    if (/^\.\.?(;|$)/.test(segment)) throw invalidPath('holds a dot segment');
-  }
+  if (/(?:\/|%2f|%5c)(?:\.|%2e){1,2}(?:\/|%2f|%5c|;|%3b|$)/i.test(path))
+    throw invalidPath('holds a dot segment');
 }
 
 /** Cuts `name=value` pairs out of a query; every other byte stays where it is. */
@@ -104,7 +102,8 @@ function withoutPairs(query: string, forbidden: readonly string[]): string {
   return kept.length === 0 ? '' : `?${kept.join('&')}`;
 }
 
-function decodedName(pair: string): string {
+/** The name of a query pair as a server would read it. */
+export function decodedName(pair: string): string {
   const name = pair.split('=', 1)[0] ?? '';
   if (!/[%+]/.test(name)) return name;
   return name

@@ -10,6 +10,18 @@ export function hasBody({ headers }: IncomingMessage): boolean {
 }
 
 /**
+ * A body that is announced to be small enough to be sent again, read to its end; undefined, and nothing read, where it is
+ * longer or of unknown length. Throws what the caller's connection ends with.
+ */
+export async function readWhole(request: IncomingMessage): Promise<Buffer | undefined> {
+  const { 'content-length': length } = request.headers;
+  if (length === undefined || Number(length) > replayLimitBytes) return undefined;
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+/**
  * The caller's body on its way to the provider, as fast as the slower of both.
  *
  * Stands between the two so that whoever sends it may destroy it without closing the caller's connection, which still
@@ -24,6 +36,16 @@ export class Upload extends Readable {
   constructor(source: IncomingMessage) {
     super({ highWaterMark: 64 * 1024 });
     this.#source = source;
+  }
+
+  /** What has gone by so far. */
+  get sizeBytes(): number {
+    return this.#sizeBytes;
+  }
+
+  /** Whether the whole body has gone by and can be sent again. */
+  get isKept(): boolean {
+    return this.#copy !== undefined && this.#isWhole();
   }
 
   /** The whole body, once it has all gone by and was small enough. */

@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
@@ -6,6 +5,7 @@ import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
 import { exportRecords } from './export.ts';
 import { connectionHeaders, datasetInput } from './input.ts';
+import { streamOf } from './stream.ts';
 
 /** A whole dataset as a stream. */
 export function exportRoutes(
@@ -39,19 +39,7 @@ export function exportRoutes(
         cursor: query.cursor,
         brand,
       });
-      // What is wrong with the request shows at the first page, before anything was answered.
-      const opening = await lines.next();
-      // One page waits for the socket at most; the next is read when that has gone.
-      const stream = Readable.from(withFirst(opening, lines), { objectMode: true, highWaterMark: 1 });
-      return reply.type('application/x-ndjson').send(stream);
+      return reply.type('application/x-ndjson').send(await streamOf(lines));
     },
   );
-}
-
-async function* withFirst(
-  opening: IteratorResult<Buffer, void>,
-  rest: AsyncGenerator<Buffer, void, undefined>,
-): AsyncGenerator<Buffer, void, undefined> {
-  if (!opening.done) yield opening.value;
-  yield* rest;
 }

@@ -4,8 +4,11 @@ import { get, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { after, before, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import type { WirePage } from '../../test/support/records.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
+import { portionRecords } from './page.ts';
 
 let trellis: TestTrellis;
 let given: Awaited<ReturnType<typeof connect>>;
@@ -103,10 +106,10 @@ test('what is wrong with the request is told as an error, not as a broken export
 
 test('a slow reader keeps the service from reading ahead: what is read and not yet taken stays bounded', async () => {
   await save('Large', 50_000, 'x'.repeat(900));
-  let pages = 0;
+  let portions = 0;
   const { transaction } = trellis.db;
   trellis.db.transaction = (work, mode) => {
-    pages += 1;
+    portions += 1;
     return transaction(work, mode);
   };
   try {
@@ -119,15 +122,38 @@ test('a slow reader keeps the service from reading ahead: what is read and not y
       tail = (tail + chunk.toString('latin1')).slice(-300);
       // A reader in no hurry: what does not wait for it runs ahead now.
       for (let turn = 0; turn < 20; turn++) await nextTurn();
-      mostAhead = Math.max(mostAhead, pages * 500 - received / 1150);
+      mostAhead = Math.max(mostAhead, portions * portionRecords - received / 1150);
     }
     assert.match(tail, /"_trellis_export":\{"count":50000,/);
-    assert.equal(pages, 100);
-    // In records: two pages, and what the kernel holds for a loopback socket, at most some 10 MB.
+    assert.equal(portions, 50_000 / portionRecords);
+    // In records: two portions, and what the kernel holds for a loopback socket, at most some 10 MB.
     assert.ok(mostAhead < 15_000, `read ${mostAhead} records ahead`);
   } finally {
     trellis.db.transaction = transaction;
   }
+});
+
+test('an export holds a few portions in memory, however large the dataset is', async () => {
+  // 50,000 records of 900 bytes, as the slow reader left them: some 50 MB.
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const held = () => {
+    collect();
+    const { heapUsed, external } = process.memoryUsage();
+    return (heapUsed + external) / 1024 / 1024;
+  };
+  const before = held();
+  let most = 0;
+  let received = 0;
+  let looked = 0;
+  for await (const chunk of (await open('model=Large')) as AsyncIterable<Buffer>) {
+    received += chunk.length;
+    if (received - looked < 5_000_000) continue;
+    looked = received;
+    most = Math.max(most, held() - before);
+  }
+  assert.ok(received > 50_000_000);
+  assert.ok(most < 32, `${most.toFixed(1)} MB`);
 });
 
 test('an export that breaks off half-way has no last line, and its answer is no whole one', async () => {

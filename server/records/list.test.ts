@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import type { Db } from '../db/pool.ts';
-import { pageBytes } from './list.ts';
+import { pageBytes, portionRecords } from './page.ts';
 
 let bench: RecordBench;
 before(async () => {
@@ -50,6 +50,48 @@ test('a page of large records ends at the page budget and says where to go on', 
     [...idsOf(first), ...idsOf(second)],
     Array.from({ length: 8 }, (_, n) => `r${n}`),
   );
+});
+
+test('what is pruned does not count towards the page budget', async () => {
+  const calls = await fresh();
+  const large = 'x'.repeat(3 * 1024 * 1024);
+  for (let n = 1; n <= 9; n += 1) await calls.save([{ id: `r${n}`, large }]);
+  await calls.prune(await calls.cursorOf(7));
+  // Above the floor too: the payload of r9 comes to stand between two that are gone.
+  await calls.delete('r2', 'r9', 'r3');
+  const page = await calls.list({ limit: 100 });
+  assert.deepEqual(
+    [idsOf(page), page.next_cursor],
+    [['r1', 'r4', 'r5', 'r6', 'r7', 'r8', 'r2', 'r9', 'r3'], null],
+  );
+  assert.deepEqual(
+    page.records.filter(({ _trellis_metadata: { pruned_at } }) => pruned_at === null).map(({ id }) => id),
+    ['r8', 'r9'],
+  );
+});
+
+test('a record that changes while its page is read comes once, with the page or behind it', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  const count = 2 * portionRecords + 10;
+  await calls.save(rows(1, count));
+  // Between the first portion and the second: one that was given out, one that was not yet.
+  let asked = 0;
+  const page = await calls.list({
+    limit: 10_000,
+    connection: async () => {
+      asked += 1;
+      if (asked === 2) await calls.save(rows(1, 1, 'second').concat(rows(count, count, 'second')));
+      return connection;
+    },
+  });
+  assert.ok(asked > 2);
+  assert.deepEqual(
+    idsOf(page),
+    rows(1, count - 1).map(({ id }) => id),
+  );
+  assert.ok(page.next_cursor !== null, 'there is more: the one that moved on');
+  assert.deepEqual(idsOf(await calls.list({ cursor: page.next_cursor })), ['r1', `r${count}`]);
 });
 
 test('a filter of several actions is their union', async () => {

@@ -2,7 +2,7 @@ import { type Db, first, type Tx } from '../db/pool.ts';
 import type { DataKey } from '../vault.ts';
 import { type Position, readFollowedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
-import { arrayText } from './payloads.ts';
+import { arrayText, findPruned } from './payloads.ts';
 import { findPruneTimes } from './prune-times.ts';
 import type { RecordOwner } from './save.ts';
 import { openPayload } from './seal.ts';
@@ -30,38 +30,52 @@ export type ListRequest = {
   variant: string;
   /** Records after this position; from the first one where absent. */
   cursor?: string | undefined;
-  /** 1 to 10000. */
+  /** At most so many records; at least 1. */
   limit: number;
+  /** Ends with the record that brings the sealed payloads to this size; payloads that are pruned count for nothing. */
+  maxBytes: number;
+  /** No record beyond this position, though whether there are more tells of those too; all where absent. */
+  until?: number | undefined;
   /** Records whose last action is one of these; all where absent. */
   actions?: readonly RecordAction[] | undefined;
   /** Records changed at or after this time; ISO 8601 as PostgreSQL reads it. */
   modifiedAfter?: string | undefined;
   /** Records with one of these ids; all where absent. */
   ids?: readonly string[] | undefined;
+  /** Where the payloads are laid, in place of those of the portion before: what was read there before is no more. */
+  room: Room;
 };
 
-/** `datasetId` is undefined where nothing was ever saved: the page is empty then. */
-export type RecordPage = {
+/** Memory that many portions use one after another: else each leaves as much to be collected. */
+export type Room = { bytes: Buffer };
+
+export function createRoom(): Room {
+  return { bytes: Buffer.alloc(0) };
+}
+
+/** `datasetId` is undefined where nothing was ever saved: there are no records then. */
+export type Portion = {
   datasetId: number | undefined;
-  /** For the cursors of this page: where the dataset stood when its reader began. */
+  /** The dataset's last position at the moment of the portion. */
+  lastSeq: number;
+  /** For the cursors of these records: where the dataset stood when their reader began. */
   since: number;
   records: StoredRecord[];
+  /** Sealed bytes of their payloads. */
+  bytes: number;
   hasMore: boolean;
 };
 
-/** A page ends with the record that brings its sealed payloads to this size. */
-export const pageBytes = 16 * 1024 * 1024;
-
 /**
- * A page of records after a cursor, in the order of their latest changes, as of one moment. `hasMore` is exact.
+ * Records after a cursor, in the order of their latest changes, as of one moment. `hasMore` is exact.
  *
- * Whoever follows the cursor of each page's last record sees the latest change of every record: positions become
- * visible in their order, and a record that changes again moves behind all. A page may hold fewer records than the
- * limit where they are large (`pageBytes`); it holds at least one unless there is none.
+ * Whoever follows the cursor of each portion's last record sees the latest change of every record: positions become
+ * visible in their order, and a record that changes again moves behind all. A portion holds at least one record unless
+ * there is none.
  * Throws `invalid_cursor` for a cursor that is malformed or of another dataset, and `cursor_expired` for one behind a
  * removed tombstone.
  */
-export async function listRecords(db: Db, request: ListRequest): Promise<RecordPage> {
+export async function listRecords(db: Db, request: ListRequest): Promise<Portion> {
   const { connection, model, variant } = request;
   const read = await db.transaction(async (tx) => {
     const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
@@ -69,12 +83,15 @@ export async function listRecords(db: Db, request: ListRequest): Promise<RecordP
       request.cursor === undefined ? beginning(dataset) : readFollowedCursor(request.cursor, dataset);
     if (dataset === undefined) return undefined;
     const rows = await readRows(tx, { dataset, after: from.seq, request });
-    const page = cutPage(rows, request.limit);
-    await openBodies(tx, { dataset, page, dataKey: connection.dataKey, isWhole: isWhole(request) });
-    await datePruned(tx, dataset, page);
-    return { datasetId: dataset.id, since: from.since, records: page, hasMore: page.length < rows.length };
+    const pruned = await findPrunedRows(tx, dataset, rows);
+    const { records, bytes } = cut(rows, { ...request, pruned });
+    await datePruned(tx, dataset, { records, pruned });
+    const room = roomFor(bytes, request.room);
+    await openBodies(tx, { dataset, records, room, dataKey: connection.dataKey, isWhole: isWhole(request) });
+    const { id: datasetId, lastSeq } = dataset;
+    return { datasetId, lastSeq, since: from.since, records, bytes, hasMore: records.length < rows.length };
   }, 'snapshot');
-  return read ?? { datasetId: undefined, since: 0, records: [], hasMore: false };
+  return read ?? { datasetId: undefined, lastSeq: 0, since: 0, records: [], bytes: 0, hasMore: false };
 }
 
 /**
@@ -88,7 +105,7 @@ function beginning(dataset: Dataset | undefined): Position {
 
 type Row = Omit<StoredRecord, 'fields'>;
 
-/** Whether the page is every record of its range, so that its payloads can be read as a range too. */
+/** Whether a portion is every record of its range, so that its payloads can be read as a range too. */
 function isWhole(request: ListRequest): boolean {
   return request.actions === undefined && request.ids === undefined;
 }
@@ -189,50 +206,80 @@ export async function findLastBefore(
   return first(rows)?.seq ?? 0;
 }
 
-function cutPage(rows: readonly Row[], limit: number): StoredRecord[] {
-  const page: StoredRecord[] = [];
+/** Positions of the rows whose payload is gone. */
+async function findPrunedRows(tx: Tx, dataset: Dataset, rows: readonly Row[]): Promise<ReadonlySet<number>> {
+  const seqs = rows.map(({ seq }) => seq);
+  if (dataset.pruned === 0 || seqs.length === 0) return new Set();
+  if ((seqs.at(-1) ?? 0) <= dataset.pruneFloor) return new Set(seqs);
+  return findPruned(tx, { datasetId: dataset.id, seqs });
+}
+
+function cut(
+  rows: readonly Row[],
+  by: Pick<ListRequest, 'limit' | 'maxBytes' | 'until'> & { pruned: ReadonlySet<number> },
+): { records: StoredRecord[]; bytes: number } {
+  const records: StoredRecord[] = [];
   let bytes = 0;
   for (const row of rows) {
-    if (page.length === limit || bytes >= pageBytes) break;
-    page.push(Object.assign(row, { fields: undefined }));
-    bytes += row.size;
+    if (records.length === by.limit || bytes >= by.maxBytes || row.seq > (by.until ?? row.seq)) break;
+    records.push(Object.assign(row, { fields: undefined }));
+    if (!by.pruned.has(row.seq)) bytes += row.size;
   }
-  return page;
+  return { records, bytes };
+}
+
+/** Room for payloads of so many sealed bytes, which are fewer when they are opened. */
+function roomFor(bytes: number, room: Room): Buffer {
+  if (room.bytes.length < bytes) room.bytes = Buffer.allocUnsafeSlow(bytes);
+  return room.bytes;
 }
 
 /**
- * Gives the records of a page their payloads, which are opened while the next ones arrive; `fields` stays undefined
- * where one is pruned.
+ * Gives records their payloads, which are opened while the next ones arrive; `fields` stays undefined where one is
+ * pruned.
  *
- * A whole page's payloads are the range between its first and last record: read so and zipped here, since the planner
- * joins the two tables by one index probe a row, which took 1.6 times as long.
+ * The payloads of a whole range are read as a range and zipped here, since the planner joins the two tables by one
+ * index probe a row, which took 1.6 times as long.
  */
 async function openBodies(
   tx: Tx,
-  by: { dataset: Dataset; page: readonly StoredRecord[]; dataKey: DataKey; isWhole: boolean },
+  by: {
+    dataset: Dataset;
+    records: readonly StoredRecord[];
+    room: Buffer;
+    dataKey: DataKey;
+    isWhole: boolean;
+  },
 ): Promise<void> {
-  const { dataset, page, dataKey } = by;
-  const [firstRow, lastRow] = [page[0], page.at(-1)];
+  const { dataset, records, dataKey } = by;
+  const [firstRow, lastRow] = [records[0], records.at(-1)];
   if (firstRow === undefined || lastRow === undefined || lastRow.seq <= dataset.pruneFloor) return;
   const seqs = by.isWhole
     ? `between ${firstRow.seq} and ${lastRow.seq}`
-    : `= any('${arrayText(page.map(({ seq }) => seq))}'::bigint[])`;
+    : `= any('${arrayText(records.map(({ seq }) => seq))}'::bigint[])`;
   let next = 0;
+  let end = 0;
   await tx.copyRows(
     `select seq, body from payload where dataset_id = ${dataset.id} and seq ${seqs} order by seq`,
     ([seqBytes, body]) => {
       const seq = Number(seqBytes?.readBigInt64BE());
-      while ((page[next]?.seq ?? seq) < seq) next += 1;
-      const record = page[next];
+      while ((records[next]?.seq ?? seq) < seq) next += 1;
+      const record = records[next];
       if (record?.seq !== seq || body === undefined) return;
-      record.fields = openPayload(body, { dataKey, datasetId: dataset.id, recordId: record.id });
+      const start = end;
+      end += openPayload(body, { dataKey, datasetId: dataset.id, recordId: record.id }).copy(by.room, start);
+      record.fields = by.room.subarray(start, end);
     },
   );
 }
 
-/** Tells of the pruned records of a page when they were pruned, where that is not written on them. */
-async function datePruned(tx: Tx, dataset: Dataset, page: readonly StoredRecord[]): Promise<void> {
-  const undated = page.filter(({ prunedAt, fields }) => prunedAt === null && fields === undefined);
+/** Tells of pruned records when they were pruned, where that is not written on them. */
+async function datePruned(
+  tx: Tx,
+  dataset: Dataset,
+  of: { records: readonly StoredRecord[]; pruned: ReadonlySet<number> },
+): Promise<void> {
+  const undated = of.records.filter(({ seq, prunedAt }) => prunedAt === null && of.pruned.has(seq));
   if (undated.length === 0) return;
   const times = await findPruneTimes(tx, { datasetId: dataset.id, seqs: undated.map(({ seq }) => seq) });
   for (const record of undated) record.prunedAt = times.get(record.seq) ?? null;

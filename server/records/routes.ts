@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
@@ -19,12 +18,13 @@ import {
   placeOf,
   timeInput,
 } from './input.ts';
-import { listRecords } from './list.ts';
+import { readPage } from './page.ts';
 import { defaultRestore } from './policy.ts';
 import { pruneRecords } from './prune.ts';
 import { removerOf } from './receipt.ts';
 import { retentionRoutes } from './retention-routes.ts';
 import { saveRecords } from './save.ts';
+import { streamOf } from './stream.ts';
 import { pageToWire, pageWire, saveToWire, saveWire } from './wire.ts';
 import { writeRoutes } from './write-routes.ts';
 
@@ -111,20 +111,15 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
       },
     },
     async ({ query, headers, caller }, reply) => {
-      const connection = await connections.get(placeOf(caller, headers));
-      const { model, variant, cursor, limit, filter, ids, modified_after } = query;
-      const page = await listRecords(db, {
-        connection,
-        model,
-        variant,
-        cursor,
-        limit,
-        actions: filter,
-        ids,
-        modifiedAfter: modified_after,
+      const { filter: actions, modified_after: modifiedAfter, ...asked } = query;
+      const portions = readPage(db, {
+        ...asked,
+        actions,
+        modifiedAfter,
+        connection: () => connections.get(placeOf(caller, headers)),
       });
       // JSON already: a stream passes the serializer by.
-      const json: unknown = Readable.from(pageToWire(page, brand), { objectMode: true, highWaterMark: 1 });
+      const json: unknown = await streamOf(pageToWire(portions, brand));
       return reply.type('application/json; charset=utf-8').send(json as z.input<ReturnType<typeof pageWire>>);
     },
   );

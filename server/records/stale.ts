@@ -23,6 +23,7 @@ export async function noteStaleConsumers(db: Db, now: Date): Promise<number> {
       variant: string;
       name: string;
       seq: number;
+      since: number;
       acknowledgedAt: Date;
     }>(
       `update consumer
@@ -45,6 +46,7 @@ export async function noteStaleConsumers(db: Db, now: Date): Promise<number> {
          dataset.variant,
          consumer.name,
          consumer.seq,
+         consumer.since,
          consumer.acknowledged_at as "acknowledgedAt"`,
       [now, staleAfterDays],
     );
@@ -58,7 +60,7 @@ export async function noteStaleConsumers(db: Db, now: Date): Promise<number> {
           model: row.model,
           variant: row.variant,
           consumer: row.name,
-          cursor: row.seq === 0 ? null : cursorWriter(row.datasetId)(row.seq),
+          cursor: row.seq === 0 ? null : cursorWriter(row.datasetId, row.since)(row.seq),
           acknowledged_at: row.acknowledgedAt.toISOString(),
         },
       });

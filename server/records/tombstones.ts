@@ -3,46 +3,59 @@ import { advanceDataset, type Dataset } from './dataset.ts';
 import { arrayText, findPruned } from './payloads.ts';
 import { findPruneTimes } from './prune-times.ts';
 
-/** Rows moved by one statement: `array_position` looks through so many. */
-const chunk = 1000;
-
 /**
  * Makes tombstones of the live records of a locked dataset at `seqs`: each moves to the next position, in the order
  * given, and keeps the payload it had last. One that is pruned stays so, and when it was pruned is written on it, since
- * no receipt names its new position.
+ * no receipt names its new position. Answers their ids, in that order.
+ *
+ * One statement a table, however many there are: `unnest` leads, and each row is one index probe.
  */
-export async function buryRecords(tx: Tx, by: { dataset: Dataset; seqs: readonly number[] }): Promise<void> {
+export async function buryRecords(
+  tx: Tx,
+  by: { dataset: Dataset; seqs: readonly number[] },
+): Promise<string[]> {
   const { dataset, seqs } = by;
-  if (seqs.length === 0) return;
+  if (seqs.length === 0) return [];
   const { firstSeq, modifiedAt } = await advanceDataset(tx, dataset.id, {
     seqs: seqs.length,
     records: -seqs.length,
     deleted: seqs.length,
   });
-  for (let start = 0; start < seqs.length; start += chunk) {
-    const some = seqs.slice(start, start + chunk);
-    const times = await findTimes(tx, dataset, some);
-    await tx.query(
-      `update record
-       set
-         seq = $2::bigint + array_position($3::bigint[], seq) - 1,
-         last_modified_at = $4::timestamptz,
-         deleted_at = $4::timestamptz,
-         pruned_at = ($5::timestamp[])[array_position($3::bigint[], seq)] at time zone 'UTC'
-       where dataset_id = $1 and seq = any($3::bigint[])`,
-      [dataset.id, firstSeq + start, arrayText(some), modifiedAt, some.map((seq) => times.get(seq) ?? null)],
-    );
-    await tx.query(
-      `update payload
-       set seq = $2::bigint + array_position($3::bigint[], seq) - 1
-       where dataset_id = $1 and seq = any($3::bigint[])`,
-      [dataset.id, firstSeq + start, arrayText(some)],
-    );
-  }
+  const times = await findTimes(tx, dataset, seqs);
+  const moved = await tx.query<{ id: string; seq: number }>(
+    `update record
+     set
+       seq = $2::bigint + asked.at - 1,
+       last_modified_at = $5::timestamptz,
+       deleted_at = $5::timestamptz,
+       pruned_at = asked.pruned_at at time zone 'UTC'
+     from unnest($3::bigint[], $4::timestamp[]) with ordinality as asked (seq, pruned_at, at)
+     where dataset_id = $1 and record.seq = asked.seq
+     returning external_id as id, record.seq`,
+    [
+      dataset.id,
+      firstSeq,
+      arrayText(seqs),
+      times.size === 0 ? null : seqs.map((seq) => times.get(seq) ?? null),
+      modifiedAt,
+    ],
+  );
+  await tx.query(
+    `update payload
+     set seq = $2::bigint + asked.at - 1
+     from unnest($3::bigint[]) with ordinality as asked (seq, at)
+     where dataset_id = $1 and payload.seq = asked.seq`,
+    [dataset.id, firstSeq, arrayText(seqs)],
+  );
+  return moved.sort((a, b) => a.seq - b.seq).map(({ id }) => id);
 }
 
 /** When the pruned ones among live records were pruned. */
-async function findTimes(tx: Tx, dataset: Dataset, seqs: readonly number[]): Promise<Map<number, string>> {
+async function findTimes(
+  tx: Tx,
+  dataset: Dataset,
+  seqs: readonly number[],
+): Promise<ReadonlyMap<number, string>> {
   if (dataset.pruned === 0) return new Map();
   const pruned = await findPruned(tx, { datasetId: dataset.id, seqs });
   if (pruned.size === 0) return new Map();

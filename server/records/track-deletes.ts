@@ -63,8 +63,7 @@ export async function endTracking(
       await hold(tx, dataset, held);
       return { held };
     }
-    const deletedKeys = await findIds(tx, dataset, unseen);
-    await buryRecords(tx, { dataset, seqs: unseen });
+    const deletedKeys = await buryRecords(tx, { dataset, seqs: unseen });
     await closeTracking(tx, dataset.id);
     return { count: unseen.length, deletedKeys };
   });
@@ -104,18 +103,6 @@ async function findUnseen(tx: Tx, dataset: Dataset, trackedFrom: number): Promis
 
 function readPosition(bytes: Buffer | undefined): number {
   return Number((bytes as Buffer).readBigInt64BE());
-}
-
-async function findIds(tx: Tx, dataset: Dataset, seqs: readonly number[]): Promise<string[]> {
-  if (seqs.length === 0) return [];
-  const rows = await tx.query<{ id: string }>(
-    `select external_id as id
-     from record
-     where dataset_id = $1 and seq = any($2::bigint[])
-     order by seq`,
-    [dataset.id, arrayText(seqs)],
-  );
-  return rows.map(({ id }) => id);
 }
 
 /**

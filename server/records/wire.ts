@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import type { Brand } from '../brand.ts';
 import { cursorWriter } from './cursor.ts';
-import type { RecordPage, StoredRecord } from './list.ts';
+import type { Portion, StoredRecord } from './list.ts';
+import { cursorAfter } from './page.ts';
 import type { SaveResult } from './save.ts';
 
 const metadataWire = z.object({
@@ -55,63 +56,52 @@ export function saveToWire(result: SaveResult): z.input<typeof saveWire> {
   };
 }
 
-/** Bytes of payloads that are written at a time. */
-const chunkBytes = 256 * 1024;
-
 /**
- * The answer to a list call as JSON bytes, `{"records": [...], "next_cursor"}`, in chunks: while one is on its way to a
- * slow reader the next is not written.
+ * The answer to a list call as JSON bytes, `{"records": [...], "next_cursor"}`, portion by portion: while one is on its
+ * way to a slow reader the next is not written.
  *
  * Written from pieces: a payload is stored as JSON text, and `id` and metadata are spliced in, so that nothing is
  * parsed and written again. Payloads come out as they went in, to the order of their keys.
  */
-export function* pageToWire(page: RecordPage, brand: Brand): Generator<Buffer, void, undefined> {
-  yield Buffer.from('{"records":[');
-  const last = page.records.at(-1);
-  let next = 'null';
-  if (page.datasetId !== undefined && last !== undefined) {
-    const write = recordWriter(page.datasetId, { brand, since: page.since });
-    let separator = '';
-    for (const records of groupsOf(page.records)) {
-      const bytes = Buffer.allocUnsafe(capacityOf(records, brand));
-      let at = 0;
-      for (const record of records) {
-        at += bytes.write(separator, at);
-        at += write(record, bytes, at);
-        separator = ',';
-      }
-      yield bytes.subarray(0, at);
-    }
-    if (page.hasMore) next = `"${cursorWriter(page.datasetId, page.since)(last.seq)}"`;
+export async function* pageToWire(
+  portions: AsyncIterable<Portion>,
+  brand: Brand,
+): AsyncGenerator<Buffer, void, undefined> {
+  let before = '{"records":[';
+  let cursor: string | undefined;
+  let hasMore = false;
+  for await (const portion of portions) {
+    hasMore = portion.hasMore;
+    cursor = cursorAfter(portion) ?? cursor;
+    if (portion.records.length === 0) continue;
+    yield writeRecords(portion, { brand, before, between: ',', after: '' });
+    before = ',';
   }
-  yield Buffer.from(`],"next_cursor":${next}}`);
+  const start = before === ',' ? '' : before;
+  yield Buffer.from(`${start}],"next_cursor":${hasMore && cursor !== undefined ? `"${cursor}"` : null}}`);
 }
 
-/** Neighbours whose payloads make up a chunk. */
-function* groupsOf(records: readonly StoredRecord[]): Generator<StoredRecord[], void, undefined> {
-  let group: StoredRecord[] = [];
-  let bytes = 0;
-  for (const record of records) {
-    group.push(record);
-    bytes += record.fields?.length ?? 100;
-    if (bytes < chunkBytes) continue;
-    yield group;
-    group = [];
-    bytes = 0;
-  }
-  if (group.length > 0) yield group;
+/** Records as NDJSON bytes: one record a line, each as in a page. */
+export function linesToWire(portion: Portion, brand: Brand): Buffer {
+  return writeRecords(portion, { brand, before: '', between: '\n', after: '\n' });
 }
 
-/** The records of a page as NDJSON bytes: one record a line, each as in a page. */
-export function linesToWire(page: RecordPage, brand: Brand): Buffer {
-  if (page.datasetId === undefined) return Buffer.alloc(0);
-  const write = recordWriter(page.datasetId, { brand, since: page.since });
-  const bytes = Buffer.allocUnsafe(capacityOf(page.records, brand));
+/** Records in one buffer, with what stands before the first, between two and after the last. */
+function writeRecords(
+  { datasetId, since, records }: Portion,
+  by: { brand: Brand; before: string; between: string; after: string },
+): Buffer {
+  if (datasetId === undefined || records.length === 0) return Buffer.alloc(0);
+  const write = recordWriter(datasetId, { brand: by.brand, since });
+  const bytes = Buffer.allocUnsafe(capacityOf(records, by.brand));
   let at = 0;
-  for (const record of page.records) {
+  let separator = by.before;
+  for (const record of records) {
+    at += bytes.write(separator, at);
     at += write(record, bytes, at);
-    at += bytes.write('\n', at);
+    separator = by.between;
   }
+  at += bytes.write(by.after, at);
   return bytes.subarray(0, at);
 }
 
@@ -142,7 +132,7 @@ function recordWriter(
   };
 }
 
-/** Bytes that hold the page for certain: an id takes at most 6 bytes a code unit (`\u0000`). */
+/** Bytes that hold the records for certain: an id takes at most 6 bytes a code unit (`\u0000`). */
 function capacityOf(records: readonly StoredRecord[], brand: Brand): number {
   let capacity = 200;
   for (const { id, fields } of records) {

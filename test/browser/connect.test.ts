@@ -106,6 +106,57 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
+  test('what was not ticked is asked for alone by a link that adds it', async () => {
+    const page = await browser.newPage();
+    const [newest] = await connections();
+    const { body } = await trellis.call('POST', '/connect/sessions/reconnect', {
+      body: { integration_id: 'google-sheet', connection_id: newest?.connection_id, scopes: 'missing' },
+    });
+    await page.goto((body.data as { connect_link: string }).connect_link);
+    assert.equal(await page.locator('.scopes li').count(), 1);
+    const [popup] = await Promise.all([
+      page.waitForEvent('popup'),
+      page.getByRole('link', { name: /continue/i }).click(),
+    ]);
+    // The account is known, so its page is skipped.
+    await popup.getByRole('button', { name: /continue|allow/i }).click();
+    await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    const [renewed] = await connections();
+    assert.deepEqual(renewed?.health.missing_scopes, []);
+    await page.close();
+  });
+
+  test('a consent that brings no refresh token is asked for once more, in the same window', async () => {
+    await trellis.control('POST', 'faults', { case: 'no_refresh_token', times: 1 });
+    const page = await browser.newPage();
+    const { token } = await newSession();
+    await page.goto(`${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`);
+    const before = (await connections()).length;
+    await consent(page);
+    await page.getByRole('button', { name: /continue|allow/i }).click();
+    await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    assert.equal((await connections()).length, before + 1);
+    await page.close();
+  });
+
+  test('who comes back from an error page of the provider finds hints and may begin again', async () => {
+    await trellis.control('POST', 'faults', { case: 'error_page_org_internal', times: 1 });
+    const page = await browser.newPage({ viewport: { width: 390, height: 844 } });
+    const { connect_link: link } = await newSession();
+    await page.goto(link);
+    assert.ok(!(await page.getByText('disallowed_useragent').isVisible()));
+    const go = page.getByRole('link', { name: /continue/i });
+    await go.click();
+    await page.getByText(/restricted to users within its organization/).waitFor();
+    await page.goBack();
+    await page.getByText(/nothing has come back yet/).waitFor();
+    assert.ok(await page.getByText('disallowed_useragent').isVisible());
+    await go.click();
+    await consent(page);
+    await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    await page.close();
+  });
+
   test('no page of ours or of the sandbox asks for anything from elsewhere, or logs an error', async () => {
     const page = await browser.newPage();
     const elsewhere: string[] = [];

@@ -10,6 +10,13 @@ const inQuery = 'provider_config_key=google-sheet';
 
 before(async () => {
   trellis = await openTrellis();
+  await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'google-sheet' },
+  });
+  // Calls here are many, and none may wait for a quota.
+  await trellis.call('PATCH', '/integrations/google-sheet', {
+    body: { integration_config: { quota: 'off' } },
+  });
 });
 after(() => trellis.close());
 beforeEach(async () => {
@@ -64,10 +71,10 @@ describe('refresh', () => {
     assert.equal(await tokenCalls(), before);
   });
 
-  test('twenty calls at expiry share one refresh, and all succeed', async () => {
+  test('two hundred calls at expiry share one refresh, and all succeed', async () => {
     await expireIn(-1);
     const before = await tokenCalls();
-    const answers = await Promise.all(Array.from({ length: 20 }, proxied));
+    const answers = await Promise.all(Array.from({ length: 200 }, proxied));
     assert.deepEqual(
       [...new Set(answers.map(({ status }) => status))],
       [404],
@@ -99,10 +106,31 @@ describe('refresh', () => {
       assert.equal(answer.status, 503, fault);
       assert.ok(Number(answer.headers.get('retry-after')) > 0);
       assert.equal(answer.headers.get('x-trellis-error'), 'connection_refresh_failed');
+      await trellis.advance(600);
     }
     await trellis.control('DELETE', 'faults');
     assert.equal((await proxied()).status, 404);
     assert.deepEqual(await eventsOf('connection.needs_reauth'), []);
+  });
+
+  test('an outage of six hours takes no connection down, and one revocation is told once', async () => {
+    await trellis.control('POST', 'faults', { case: 'token_503' });
+    for (let minute = 15; minute <= 360; minute += 15) {
+      await trellis.advance(15 * 60);
+      assert.equal((await proxied()).status, minute < 60 ? 404 : 503, `after ${minute} minutes`);
+      await trellis.runJob('connections.keepalive');
+    }
+    await trellis.control('DELETE', 'faults');
+    await trellis.advance(15 * 60);
+    assert.equal((await proxied()).status, 404);
+    assert.deepEqual(await eventsOf('connection.needs_reauth'), []);
+    assert.equal((await eventsOf('connection.refresh_delayed')).length, 1);
+    assert.equal((await eventsOf('connection.recovered')).length, 1);
+
+    await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
+    await trellis.advance(2 * 3600);
+    for (let call = 0; call < 5; call += 1) assert.equal((await proxied()).status, 424);
+    assert.equal((await eventsOf('connection.needs_reauth')).length, 1);
   });
 });
 
@@ -163,6 +191,8 @@ describe('a dead connection', () => {
     assert.equal(answer.status, 424);
     assert.equal(answer.headers.get('x-trellis-error'), 'integration_misconfigured');
     await trellis.control('DELETE', 'faults');
+    // A refused client is tried again after a minute, not at every call.
+    await trellis.advance(61);
     assert.equal((await proxied()).status, 404);
   });
 });

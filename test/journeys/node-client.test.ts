@@ -132,7 +132,10 @@ describe('connections', () => {
 
   test('deleteConnection', async () => {
     const { connectionId: other } = await connect(trellis, { account: 'grace@example.com' });
-    assert.deepEqual((await client.deleteConnection(key, other)).data, { success: true });
+    assert.deepEqual((await client.deleteConnection(key, other)).data, {
+      success: true,
+      revocation: 'done',
+    });
     assert.deepEqual(await failure(client.deleteConnection(key, other)), {
       status: 400,
       code: 'unknown_connection',

@@ -10,7 +10,12 @@ export type Scenario = {
   /** What the same request gives to a key of another environment. */
   foreign: number;
 };
-export type Fixture = { connectionId: string; headers: Record<string, string>; cursor: string };
+export type Fixture = {
+  connectionId: string;
+  headers: Record<string, string>;
+  cursor: string;
+  operationId: string;
+};
 
 const key = 'google-sheet';
 const ofConnection =
@@ -188,6 +193,13 @@ export const scenarios: Record<string, Scenario> = {
     right: 200,
     foreign: 404,
   },
+  'GET /operations': { request: ofConnection('/operations'), right: 200, foreign: 200 },
+  'GET /operations/stats': { request: ofConnection('/operations/stats'), right: 200, foreign: 200 },
+  'GET /operations/{id}': {
+    request: ({ operationId }) => ({ path: `/operations/${operationId}` }),
+    right: 200,
+    foreign: 404,
+  },
   'GET /events': { request: ofConnection('/events'), right: 200, foreign: 200 },
   // Not in the OpenAPI document: the provider's own paths.
   'GET /proxy/v4/spreadsheets/none': {
@@ -212,5 +224,12 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   await trellis.call('POST', '/records', { headers, body: { model: 'M', records: [{ id: 'x' }] } });
   const { body } = await trellis.call('GET', '/records?model=M', { headers });
   const [record] = body.records as { _trellis_metadata: { cursor: string } }[];
-  return { connectionId, headers, cursor: record!._trellis_metadata.cursor };
+  await trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers });
+  // The log is written a little later.
+  let operationId: string | undefined;
+  while (operationId === undefined) {
+    const { body: log } = await trellis.call('GET', '/operations');
+    operationId = (log.operations as { id: string }[])[0]?.id;
+  }
+  return { connectionId, headers, cursor: record!._trellis_metadata.cursor, operationId };
 }

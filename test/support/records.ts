@@ -7,7 +7,7 @@ import type { JsonValue } from '../../server/records/canonical.ts';
 import { cursorWriter } from '../../server/records/cursor.ts';
 import { deleteRecords } from '../../server/records/delete.ts';
 import { estimatePrune } from '../../server/records/estimate.ts';
-import { type ListRequest, listRecords } from '../../server/records/list.ts';
+import { type PageRequest, readPage } from '../../server/records/page.ts';
 import { pruneRecords } from '../../server/records/prune.ts';
 import { type RecordOwner, type SaveRequest, saveRecords } from '../../server/records/save.ts';
 import { type DatasetSettings, setDatasetSettings } from '../../server/records/settings.ts';
@@ -84,12 +84,13 @@ export function datasetCalls(
     startTracking: () => startTracking(db, name),
     endTracking: (override: 'none' | 'mass_delete' = 'none') => endTracking(db, { ...name, override }),
     estimate: (untilCursor: string) => estimatePrune(db, { ...name, untilCursor }),
-    async list(request: Partial<ListRequest> = {}): Promise<WirePage> {
-      const page = await listRecords(db, { connection, model, variant, limit: 100, ...request });
-      return JSON.parse(Buffer.concat([...pageToWire(page, brand)]).toString('utf8'));
+    async list(request: Partial<PageRequest> = {}): Promise<WirePage> {
+      const asked = { connection: async () => connection, model, variant, limit: 100, ...request };
+      const chunks = await Array.fromAsync(pageToWire(readPage(db, asked), brand));
+      return JSON.parse(Buffer.concat(chunks).toString('utf8'));
     },
     /** Every record, page by page. */
-    async listAll(request: Partial<ListRequest> = {}): Promise<WireRecord[]> {
+    async listAll(request: Partial<PageRequest> = {}): Promise<WireRecord[]> {
       const all: WireRecord[] = [];
       let cursor = request.cursor;
       do {

@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { openSecretWatch } from './secret-watch.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -25,7 +26,10 @@ export type RunningService = {
   ): Promise<unknown>;
   /** Calls a control route of the sandbox: `sandbox('POST', 'accounts', {...})`. */
   sandbox(method: string, route: string, body?: unknown): Promise<unknown>;
-  /** SIGTERM; resolves with the exit code. A temporary data dir is removed unless `keepData`. */
+  /**
+   * SIGTERM; resolves with the exit code. A temporary data dir is removed unless `keepData`. Fails where a secret got
+   * into the log or an answer: see `secret-watch.ts`.
+   */
   stop(options?: { keepData?: boolean }): Promise<number | null>;
 };
 
@@ -41,23 +45,30 @@ export async function startRunningService(
       HOME: process.env.HOME,
       PORT: '0',
       DATA_DIR: dataDir,
-      LOG_LEVEL: 'warn',
+      LOG_FORMAT: 'json',
+      // A benchmark or a tour is not slowed down by what only tests look at.
+      LOG_LEVEL: process.env.NODE_TEST_CONTEXT === undefined ? 'warn' : 'trace',
       ...options.env,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const exited = once(child, 'exit') as Promise<[number | null]>;
+  const watch = openSecretWatch();
   const greeting: string[] = [];
-  for await (const line of createInterface({ input: child.stdout })) {
-    greeting.push(line);
-    if (line.startsWith('ready ')) break;
-  }
-  child.stdout.resume();
+  const ready = Promise.withResolvers<void>();
+  const output = createInterface({ input: child.stdout });
+  output.on('close', ready.resolve).on('line', (line) => {
+    if (line.startsWith('{')) watch.log.write(line);
+    else greeting.push(line);
+    if (line.startsWith('ready ')) ready.resolve();
+  });
+  await ready.promise;
   const baseUrl = greeting.at(-1)?.replace('ready ', '');
   if (!baseUrl?.startsWith('http')) throw new Error(`the service did not start:\n${greeting.join('\n')}`);
   const sandboxUrl =
     greeting.map((line) => /^ +sandbox +(\S+?)\/?(?: |$)/.exec(line)?.[1]).find(Boolean) ?? '';
   const secretKey = (await readFile(join(dataDir, 'dev.key'), 'utf8')).trim();
+  watch.made('key', secretKey);
   const send = async (url: string, init: RequestInit) => {
     const response = await fetch(url, init);
     const text = await response.text();
@@ -74,19 +85,35 @@ export async function startRunningService(
     dataDir,
     pid: child.pid!,
     greeting,
-    call: (method, path, { headers = {}, body } = {}) =>
-      send(baseUrl + path, {
+    async call(method, path, { headers = {}, body } = {}) {
+      const answer = await send(baseUrl + path, {
         method,
         headers: { authorization: `Bearer ${secretKey}`, ...jsonType(body), ...headers },
         ...json(body),
-      }),
+      });
+      watch.answered(`${method} ${path}`, { status: 200, text: JSON.stringify(answer) ?? '', sent: body });
+      return answer;
+    },
     sandbox: (method, route, body) =>
       send(`${sandboxUrl}/_sandbox/${route}`, { method, headers: jsonType(body), ...json(body) }),
     async stop({ keepData = options.dataDir !== undefined } = {}) {
       child.kill('SIGTERM');
       const [code] = await exited;
+      watch.madeIn(await sandboxState(dataDir));
+      watch.assertClean();
       if (!keepData) await rm(dataDir, { recursive: true, force: true });
       return code;
     },
+  };
+}
+
+/** The tokens and client secrets that the sandbox has given, under names that say what they are. */
+async function sandboxState(dataDir: string): Promise<unknown> {
+  const text = await readFile(join(dataDir, 'sandbox/oauth.json'), 'utf8').catch(() => '{}');
+  const state = JSON.parse(text) as Partial<Record<'accessTokens' | 'refreshTokens', { token: string }[]>>;
+  return {
+    ...state,
+    accessTokens: state.accessTokens?.map(({ token }) => ({ access_token: token })),
+    refreshTokens: state.refreshTokens?.map(({ token }) => ({ refresh_token: token })),
   };
 }

@@ -9,13 +9,15 @@ import { createApp, providersDirectory } from '../../server/app.ts';
 import { loadConfig } from '../../server/config.ts';
 import type { Db } from '../../server/db/pool.ts';
 import { createKey } from '../../server/environments/keys.ts';
-import { ensureEnvironment } from '../../server/environments/store.ts';
+import { type Environment, ensureEnvironment } from '../../server/environments/store.ts';
 import type { App } from '../../server/http/server.ts';
+import type { Job } from '../../server/jobs/jobs.ts';
 import { createLog } from '../../server/log.ts';
 import { createOutbound } from '../../server/outbound.ts';
-import { loadCatalog } from '../../server/providers/catalog.ts';
+import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
+import { openSecretWatch, type SecretWatch } from './secret-watch.ts';
 
 export type Answer = { status: number; headers: Headers; text: string; body: Record<string, unknown> };
 export type CallOptions = { key?: string | undefined; headers?: Record<string, string>; body?: unknown };
@@ -26,6 +28,8 @@ export type TestTrellis = {
   app: App;
   db: Db;
   sandbox: Sandbox;
+  /** To be told of what goes past `call`. */
+  watch: SecretWatch;
   /** Secret keys with all scopes. */
   keys: { dev: string; prod: string };
   /** A key of `dev` with these scopes alone. */
@@ -34,25 +38,47 @@ export type TestTrellis = {
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
   /** Another service on the same database, with the sandbox off. */
   serveWithoutSandbox(): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
+  /** Another node: a service on the same database and sandbox. */
+  serveAnother(): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
   /** Calls a control route of the sandbox and answers the body. */
   control(method: string, route: string, body?: unknown): Promise<Record<string, unknown>>;
+  /** Moves the clocks of the service and of the sandbox. Expiries of what was connected before come nearer. */
+  advance(seconds: number): Promise<void>;
+  /** Runs a job as it is run each minute. */
+  runJob(name: string): Promise<void>;
+  /** Fails where a secret got out: see `secret-watch.ts`. */
   close(): Promise<void>;
 };
 
 /** Starts it on free ports; `env` adds settings to the defaults. */
-export async function openTrellis(env: Record<string, string> = {}): Promise<TestTrellis> {
+export async function openTrellis(
+  env: Record<string, string> = {},
+  { catalog = loadCatalog(providersDirectory) }: { catalog?: Catalog } = {},
+): Promise<TestTrellis> {
   const dataDir = await mkdtemp(join(tmpdir(), 'trellis-test-data-'));
   const { db, drop } = await openTestDatabase();
-  const vault = openVault([{ id: 'test', key: createSecretKey(randomBytes(32)) }]);
+  const watch = openSecretWatch();
+  const masterKey = randomBytes(32);
+  for (const encoding of ['hex', 'base64', 'base64url'] as const)
+    watch.made('master_key', masterKey.toString(encoding));
+  const vault = openVault([{ id: 'test', key: createSecretKey(masterKey) }]);
   const dev = (await ensureEnvironment(db, { name: 'dev', vault })).environment;
   const prod = (await ensureEnvironment(db, { name: 'prod', vault })).environment;
-  const keyWith = async (...scopes: string[]) =>
-    (await createKey(db, { environment: dev, name: 'test', scopes })).secret;
+  const keyIn = async (environment: Environment, scopes: string[]) => {
+    const { secret } = await createKey(db, { environment, name: 'test', scopes });
+    watch.made('key', secret);
+    return secret;
+  };
+  const keyWith = (...scopes: string[]) => keyIn(dev, scopes);
   const keys = {
     dev: await keyWith('*'),
-    prod: (await createKey(db, { environment: prod, name: 'test', scopes: ['*'] })).secret,
+    prod: await keyIn(prod, ['*']),
   };
   const sandbox = await startSandbox({ port: 0, dataDir: join(dataDir, 'sandbox') });
+  watch.made('client_secret', sandbox.client.clientSecret);
+
+  let aheadMs = 0;
+  const jobs = new Map<string, Job<Record<string, never>>>();
 
   async function serve(settings: Record<string, string>, isSandboxOn: boolean) {
     const port = await freePort();
@@ -61,12 +87,14 @@ export async function openTrellis(env: Record<string, string> = {}): Promise<Tes
     const outbound = createOutbound({ allow, ...(isSandboxOn && { sandbox: { origin: sandbox.url } }) });
     const app = await createApp({
       config,
-      log: createLog({ level: 'silent', format: 'json' }),
+      log: createLog({ level: 'trace', format: 'json' }, watch.log),
       db,
       vault,
-      catalog: loadCatalog(providersDirectory),
-      outbound,
+      catalog,
+      outbound: { ...outbound, fetchFor: watch.watched(outbound.fetchFor) },
       afterConnectionDeleted: () => {},
+      everyMinute: async (job) => void jobs.set(job.name, job),
+      now: () => new Date(Date.now() + aheadMs),
       testClient: isSandboxOn ? { ...sandbox.client, url: sandbox.url } : undefined,
     });
     await app.listen({ host: config.host, port });
@@ -74,41 +102,64 @@ export async function openTrellis(env: Record<string, string> = {}): Promise<Tes
       await app.close();
       await outbound.close();
     };
-    return { app, baseUrl, call: callerOf(baseUrl, keys.dev), close };
+    return { app, baseUrl, call: callerOf({ baseUrl, ownKey: keys.dev, watch }), close };
   }
+
+  const control: TestTrellis['control'] = async (method, route, body) => {
+    const answer = await send(`${sandbox.url}/_sandbox/${route}`, {
+      method,
+      ...(body !== undefined && {
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
+    });
+    if (answer.status >= 400) throw new Error(`${method} ${route}: ${answer.status} ${answer.text}`);
+    return answer.body;
+  };
 
   const served = await serve(env, true);
   return {
     ...served,
     db,
     sandbox,
+    watch,
     keys,
     keyWith,
     serveWithoutSandbox: () => serve(env, false),
-    control: async (method, route, body) => {
-      const answer = await send(`${sandbox.url}/_sandbox/${route}`, {
-        method,
-        ...(body !== undefined && {
-          headers: { 'content-type': 'application/json' },
-          body: JSON.stringify(body),
-        }),
-      });
-      if (answer.status >= 400) throw new Error(`${method} ${route}: ${answer.status} ${answer.text}`);
-      return answer.body;
+    serveAnother: () => serve(env, true),
+    control,
+    async advance(seconds) {
+      aheadMs += seconds * 1000;
+      await control('POST', 'clock', { advance_s: seconds });
+    },
+    async runJob(name) {
+      const job = jobs.get(name);
+      if (job === undefined) throw new Error(`there is no job ${name}`);
+      await job.run({}, new AbortController().signal);
     },
     async close() {
       await served.close();
       await sandbox.close();
+      await watch.readDatabase(db);
       await drop();
       await rm(dataDir, { recursive: true, force: true });
+      watch.assertClean();
     },
   };
 }
 
-function callerOf(baseUrl: string, ownKey: string): TestTrellis['call'] {
-  return (method, path, options = {}) => {
+function callerOf({
+  baseUrl,
+  ownKey,
+  watch,
+}: {
+  baseUrl: string;
+  ownKey: string;
+  watch: SecretWatch;
+}): TestTrellis['call'] {
+  return async (method, path, options = {}) => {
     const key = 'key' in options ? options.key : ownKey;
-    return send(baseUrl + path, {
+    const answer = await send(baseUrl + path, {
       method,
       headers: {
         ...(key !== undefined && { authorization: `Bearer ${key}` }),
@@ -119,6 +170,8 @@ function callerOf(baseUrl: string, ownKey: string): TestTrellis['call'] {
         body: typeof options.body === 'string' ? options.body : JSON.stringify(options.body),
       }),
     });
+    watch.answered(`${method} ${path}`, { ...answer, sent: options.body });
+    return answer;
   };
 }
 
@@ -152,8 +205,9 @@ export async function connect(
     ...(given.allow && { allow: given.allow }),
   });
   const landed = await fetch(String(redirect), { headers: { cookie } });
-  if (landed.status !== 200) throw new Error(`callback: ${landed.status} ${await landed.text()}`);
-  await landed.body?.cancel();
+  const page = await landed.text();
+  trellis.watch.answered('GET /oauth/callback', { status: landed.status, text: page });
+  if (landed.status !== 200) throw new Error(`callback: ${landed.status} ${page}`);
   const connectionId = (await connectionIds(trellis, integration)).find((id) => !before.includes(id));
   if (connectionId === undefined) throw new Error('no connection was made');
   return {

@@ -1,0 +1,41 @@
+-- Grants to be ended at their provider although their connection is gone; a row goes once that is done.
+create table revocation (
+  id bigint generated always as identity primary key,
+  environment_id bigint not null references environment on delete cascade,
+  -- What the provider ends along with the token; null where it ends the token alone.
+  unit text,
+  account_id text,
+  -- Asked for whoever else loses access with it.
+  is_forced boolean not null,
+  -- Sealed with the environment's data key: the token, the OAuth client, and what the last event is to say.
+  secrets bytea not null,
+  attempts integer not null default 0,
+  -- Why the latest attempt failed; never a token.
+  evidence jsonb,
+  -- A node sends it; another may when this has passed.
+  sending_until timestamptz,
+  next_at timestamptz not null,
+  created_at timestamptz not null
+);
+create index revocation_due on revocation (next_at);
+create index revocation_unit on revocation (unit) where sending_until is not null;
+
+-- Codes that are being exchanged for tokens: while one is, no revocation of its unit is sent.
+create table exchange (
+  id bigint generated always as identity primary key,
+  unit text not null,
+  expires_at timestamptz not null
+);
+create index exchange_unit on exchange (unit);
+
+-- Security events that were acted upon, so that each is once.
+create table security_event (
+  issuer text not null,
+  jti text not null,
+  received_at timestamptz not null,
+  primary key (issuer, jti)
+);
+create index security_event_age on security_event (received_at);
+
+-- When the provider gave the grant: what it tells of an earlier day says nothing of it.
+alter table connection add column granted_at timestamptz not null default now();

@@ -1,0 +1,97 @@
+import { CopyRows } from '../db/copy.ts';
+import type { Tx } from '../db/pool.ts';
+import type { OperationIds } from './operation-id.ts';
+import type { Operation, OperationDetails, OperationMessage } from './operations.ts';
+
+/** Rows for COPY, written as they come: a few hundred bytes in one buffer, where objects would burden the collector. */
+export class Batch {
+  /** A time of each day that it holds entries of, by its number. */
+  readonly days = new Map<number, number>();
+  count = 0;
+  readonly #rows = new CopyRows(256 * 1024);
+  #messages: CopyRows | undefined;
+  #messageCount = 0;
+  #lastDay = -1;
+
+  add(operation: Operation, ids: OperationIds, at: number): void {
+    const id = ids.next(at);
+    const { epochMs } = ids;
+    const day = Math.floor(epochMs / 86_400_000);
+    if (day !== this.#lastDay) this.days.set(day, epochMs);
+    this.#lastDay = day;
+    this.count += 1;
+    const rows = this.#rows.row(21).bytes(id).timestamptz(epochMs).int8(operation.environmentId);
+    rows.text(operation.type).text(operation.status);
+    addText(rows, operation.integration);
+    addText(rows, operation.connection);
+    addText(rows, operation.actor);
+    addText(rows, operation.requestId);
+    addFloat(rows, operation.durationMs);
+    addText(rows, operation.method);
+    addText(rows, operation.path);
+    addInt4(rows, operation.httpStatus);
+    addText(rows, operation.errorCode);
+    addInt4(rows, operation.requests);
+    addInt8(rows, operation.requestBytes);
+    addInt8(rows, operation.answerBytes);
+    addFloat(rows, operation.credentialsMs);
+    addFloat(rows, operation.quotaMs);
+    addFloat(rows, operation.firstByteMs);
+    rows.jsonb(jsonOf(operation.details));
+    for (const message of operation.messages ?? []) this.#addMessage(message, { id, epochMs });
+  }
+
+  async write(tx: Tx): Promise<void> {
+    await tx.copyInto(`operation (${columns})`, this.#rows);
+    if (this.#messages) await tx.copyInto(`operation_message (${messageColumns})`, this.#messages);
+  }
+
+  #addMessage(message: OperationMessage, { id, epochMs }: { id: Buffer; epochMs: number }): void {
+    this.#messages ??= new CopyRows();
+    this.#messages
+      .row(6)
+      .bytes(id)
+      .timestamptz(epochMs)
+      .int4(this.#messageCount++)
+      .text(message.level);
+    addText(this.#messages, message.message);
+    this.#messages.jsonb(jsonOf(message.details));
+  }
+}
+
+const columns =
+  'id, created_at, environment_id, type, status, integration, connection, actor, request_id, duration_ms, method, path, ' +
+  'http_status, error_code, requests, request_bytes, answer_bytes, credentials_ms, quota_ms, first_byte_ms, details';
+const messageColumns = 'operation_id, created_at, position, level, message, details';
+
+/** PostgreSQL keeps no NUL in a text. */
+function addText(rows: CopyRows, text: string | undefined): void {
+  if (text === undefined) rows.null();
+  else rows.text(text.includes('\0') ? text.replaceAll('\0', '') : text);
+}
+
+function addInt4(rows: CopyRows, value: number | undefined): void {
+  if (value === undefined) rows.null();
+  else rows.int4(value);
+}
+
+function addInt8(rows: CopyRows, value: number | undefined): void {
+  if (value === undefined) rows.null();
+  else rows.int8(value);
+}
+
+function addFloat(rows: CopyRows, value: number | undefined): void {
+  if (value === undefined) rows.null();
+  else rows.float8(value);
+}
+
+function jsonOf(details: OperationDetails | undefined): string {
+  if (details === undefined) return '{}';
+  const json = JSON.stringify(details);
+  return json.includes('\\u') ? JSON.stringify(details, storable) : json;
+}
+
+/** Nor a lone surrogate in JSON. */
+function storable(_name: string, value: unknown): unknown {
+  return typeof value === 'string' ? value.replaceAll('\0', '').toWellFormed() : value;
+}

@@ -1,0 +1,73 @@
+import type { Db } from '../db/pool.ts';
+
+/**
+ * The days of the activity log: one partition of each of its tables a day (UTC).
+ *
+ * A day's partitions are made by whoever writes into it first, or by the job of the day before, and dropped whole.
+ */
+const parents = ['operation', 'operation_message'] as const;
+const dayMs = 86_400_000;
+/** A drop waits for its lock no longer: whoever writes would wait behind it. */
+const dropWaitS = 1;
+
+/** `20260131`. */
+export function dayOf(epochMs: number): string {
+  return new Date(epochMs).toISOString().slice(0, 10).replaceAll('-', '');
+}
+
+/** Makes the partitions that hold this time, unless they are there. Nodes that do so at once wait for each other. */
+export async function ensureDay(db: Db, epochMs: number): Promise<void> {
+  const day = dayOf(epochMs);
+  const from = new Date(epochMs - (epochMs % dayMs));
+  const to = new Date(from.getTime() + dayMs);
+  await db.transaction(async (tx) => {
+    await tx.query(`select pg_advisory_xact_lock(hashtextextended('activity partitions', 0))`);
+    for (const parent of parents) {
+      const partition = `${parent}_${day}`;
+      const [found] = await tx.query<{ isThere: boolean }>(
+        `select to_regclass($1) is not null as "isThere"`,
+        [partition],
+      );
+      if (found?.isThere) continue;
+      // Made first and attached then: `create table ... partition of` would lock out all writers of all days.
+      await tx.query(`create table ${partition} (like ${parent} including defaults including constraints)`);
+      await tx.query(
+        `alter table ${parent} attach partition ${partition} for values from ('${from.toISOString()}') to ('${to.toISOString()}')`,
+      );
+    }
+  });
+}
+
+/**
+ * What is due each minute: today's and tomorrow's partitions are there, and days that ended more than `keptDays` ago are
+ * gone. Resolves with the days that were dropped now. A drop that cannot have its lock at once is left to the next run.
+ */
+export async function keepDays(
+  db: Db,
+  { now, keptDays }: { now: Date; keptDays: number },
+): Promise<string[]> {
+  await ensureDay(db, now.getTime());
+  await ensureDay(db, now.getTime() + dayMs);
+  const oldest = dayOf(now.getTime() - keptDays * dayMs);
+  const dropped = new Set<string>();
+  for (const parent of parents) {
+    const partitions = await db.query<{ name: string }>(
+      `select relname as name
+       from pg_inherits
+       join pg_class on pg_class.oid = inhrelid
+       where inhparent = $1::regclass
+       order by relname`,
+      [parent],
+    );
+    for (const { name } of partitions) {
+      const [, day] = /_(\d{8})$/.exec(name) ?? [];
+      if (day === undefined || day >= oldest) continue;
+      await db.transaction(async (tx) => {
+        await tx.query(`set local lock_timeout = '${dropWaitS}s'`);
+        await tx.query(`drop table if exists ${name}`);
+      });
+      dropped.add(day);
+    }
+  }
+  return [...dropped];
+}

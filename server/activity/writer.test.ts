@@ -1,0 +1,337 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { after, afterEach, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { openDb } from '../db/pool.ts';
+import { createLog } from '../log.ts';
+import { countOperations, getOperation, listOperations, type Operation } from './operations.ts';
+import { dayOf, ensureDay, keepDays } from './partitions.ts';
+import { type Activity, createActivity } from './writer.ts';
+
+let database: TestDatabase;
+const opened: Activity[] = [];
+before(async () => {
+  database = await openTestDatabase();
+});
+afterEach(async () => {
+  for (const activity of opened.splice(0)) await activity.stop();
+  await database.db.query('truncate operation, operation_message');
+});
+after(() => database.drop());
+
+const environmentId = 1;
+const operation = (more: Partial<Operation> = {}): Operation => ({
+  environmentId,
+  type: 'proxy',
+  status: 'success',
+  ...more,
+});
+
+function open(more: Partial<Parameters<typeof createActivity>[0]> = {}) {
+  const lines: Record<string, unknown>[] = [];
+  const out = new PassThrough();
+  out.on('data', (line: Buffer) => lines.push(JSON.parse(line.toString())));
+  const log = createLog({ level: 'warn', format: 'json' }, out);
+  const activity = createActivity({ db: database.db, log, settings: { sampleRate: 1 }, ...more });
+  opened.push(activity);
+  return { activity, lines };
+}
+
+/** Looks until there are so many; the file's time limit is the only one. */
+async function listed(count: number) {
+  for (;;) {
+    const found = await listOperations(database.db, { filter: { environmentId }, limit: 20_000 });
+    if (found.length >= count) return found;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+test('what is logged is read back whole, with its messages in order', async () => {
+  const { activity } = open();
+  const given = operation({
+    status: 'failed',
+    integration: 'google-sheet',
+    connection: 'ada',
+    actor: 'key:7',
+    requestId: 'r-1',
+    durationMs: 12.5,
+    method: 'POST',
+    path: '/v4/ß?q=1',
+    httpStatus: 502,
+    errorCode: 'upstream_unreachable',
+    requests: 2,
+    requestBytes: 2 ** 40,
+    answerBytes: 0,
+    credentialsMs: 0.01,
+    quotaMs: 1e-9,
+    firstByteMs: 12,
+    details: { requests: 2, note: 'a "b" \\u0000' },
+    messages: [
+      { level: 'warn', message: 'first' },
+      { level: 'error', message: 'second\0 \ud800', details: { at: 1, text: 'nul \0 and lone \ud800' } },
+    ],
+  });
+  activity.log(given);
+  const [found] = await listed(1);
+  assert.ok(Math.abs(found!.created_at.getTime() - Date.now()) < 60_000);
+  const {
+    id,
+    created_at: createdAt,
+    messages,
+    ...rest
+  } = await getOperation(database.db, { environmentId, id: found!.id });
+  assert.deepEqual([id, createdAt], [found!.id, found!.created_at]);
+  assert.deepEqual(rest, {
+    type: 'proxy',
+    status: 'failed',
+    integration: 'google-sheet',
+    connection: 'ada',
+    actor: 'key:7',
+    request_id: 'r-1',
+    duration_ms: 12.5,
+    method: 'POST',
+    path: '/v4/ß?q=1',
+    http_status: 502,
+    error_code: 'upstream_unreachable',
+    requests: 2,
+    request_bytes: 2 ** 40,
+    answer_bytes: 0,
+    credentials_ms: 0.01,
+    quota_ms: 1e-9,
+    first_byte_ms: 12,
+    details: { requests: 2, note: 'a "b" \\u0000' },
+  });
+  assert.deepEqual(messages, [
+    { level: 'warn', message: 'first', details: {} },
+    { level: 'error', message: 'second \ufffd', details: { at: 1, text: 'nul  and lone \ufffd' } },
+  ]);
+  await assert.rejects(getOperation(database.db, { environmentId: 2, id }), { code: 'not_found' });
+});
+
+test('the order is kept, across batches and within a millisecond', async () => {
+  const at = new Date();
+  const { activity } = open({ now: () => at });
+  const paths = Array.from({ length: 8_000 }, (_, index) => `/${index}`);
+  for (const path of paths) activity.log(operation({ path }));
+  const found = await listed(paths.length);
+  assert.deepEqual(
+    found.map(({ path }) => path),
+    paths.toReversed(),
+  );
+  assert.equal(activity.dropped, 0);
+});
+
+test('pages follow each other without a gap or a repetition', async () => {
+  const { activity } = open();
+  for (let index = 0; index < 25; index++) activity.log(operation({ path: `/${index}` }));
+  await listed(25);
+  const seen: string[] = [];
+  let before: string | undefined;
+  do {
+    const page = await listOperations(database.db, { filter: { environmentId }, before, limit: 10 });
+    seen.push(...page.map(({ path }) => path!));
+    before = page.length === 10 ? page.at(-1)!.id : undefined;
+  } while (before !== undefined);
+  assert.deepEqual(
+    seen,
+    Array.from({ length: 25 }, (_, index) => `/${24 - index}`),
+  );
+});
+
+test('what is logged is in the database by itself, also when nothing follows', async () => {
+  const { activity } = open();
+  activity.log(operation());
+  assert.equal((await listed(1)).length, 1);
+});
+
+test('a full queue lets go what comes, counts it, says so once, and delays nobody', async () => {
+  const { activity, lines } = open({ capacity: 100 });
+  await ensureDay(database.db, Date.now());
+  const other = openDb(database.target, { maxConnections: 1 });
+  const released = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const holding = other.transaction(async (tx) => {
+    await tx.query('lock table operation in access exclusive mode');
+    locked.resolve();
+    await released.promise;
+  });
+  await locked.promise;
+  for (let index = 0; index < 250; index++) activity.log(operation({ path: `/${index}` }));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(activity.dropped, 150);
+  assert.deepEqual(
+    lines.map(({ dropped }) => dropped),
+    [1],
+  );
+  released.resolve();
+  await holding;
+  await other.end();
+  assert.deepEqual(
+    (await listed(100)).map(({ path }) => path).sort(),
+    Array.from({ length: 100 }, (_, index) => `/${index}`).sort(),
+  );
+  await activity.stop();
+  assert.deepEqual(
+    lines.map(({ dropped }) => dropped),
+    [1, 149],
+  );
+});
+
+test('a stop writes what is queued, and does not wait for a database that does not answer', async () => {
+  const { activity } = open();
+  for (let index = 0; index < 3_000; index++) activity.log(operation());
+  await activity.stop();
+  assert.equal((await listed(3_000)).length, 3_000);
+
+  const blocked = open();
+  const released = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const other = openDb(database.target, { maxConnections: 1 });
+  const holding = other.transaction(async (tx) => {
+    await tx.query('lock table operation in access exclusive mode');
+    locked.resolve();
+    await released.promise;
+  });
+  await locked.promise;
+  blocked.activity.log(operation());
+  await blocked.activity.stop();
+  assert.equal(blocked.activity.dropped, 1);
+  blocked.activity.log(operation());
+  assert.equal(blocked.activity.dropped, 2);
+  released.resolve();
+  await holding;
+  await other.end();
+});
+
+test('a database that is away is waited for', async () => {
+  const { target } = database;
+  const url = 'url' in target ? new URL(target.url) : undefined;
+  const way = createServer((socket) => {
+    const to =
+      'url' in target
+        ? connect(Number(url!.port || 5432), url!.hostname)
+        : connect(`${target.host}/.s.PGSQL.${target.port}`);
+    to.on('error', () => socket.destroy());
+    socket.on('error', () => to.destroy());
+    socket.pipe(to).pipe(socket);
+  });
+  await once(way.listen(0, '127.0.0.1'), 'listening');
+  const { port } = way.address() as AddressInfo;
+  way.close();
+  await once(way, 'close');
+  const db = openDb(
+    'url' in target
+      ? { url: Object.assign(url!, { host: `127.0.0.1:${port}` }).href }
+      : { ...target, host: '127.0.0.1', port },
+  );
+  await assert.rejects(db.query('select'), { code: 'unavailable' });
+  const { activity, lines } = open({ db });
+  for (let index = 0; index < 1_500; index++) activity.log(operation());
+  // More than one try has failed by then, and a fourth finds the way open.
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  await once(way.listen(port, '127.0.0.1'), 'listening');
+  assert.equal((await listed(1_500)).length, 1_500);
+  assert.deepEqual([activity.dropped, lines], [0, []]);
+  await activity.stop();
+  await db.end();
+  way.close();
+});
+
+test('a day that is dropped meanwhile is made again', async () => {
+  const { activity } = open();
+  activity.log(operation({ path: '/before' }));
+  await listed(1);
+  for (const parent of ['operation', 'operation_message']) {
+    await database.db.query(`drop table ${parent}_${dayOf(Date.now())}`);
+  }
+  activity.log(operation({ path: '/after' }));
+  assert.deepEqual(
+    (await listed(1)).map(({ path }) => path),
+    ['/after'],
+  );
+  assert.equal(activity.dropped, 0);
+});
+
+test('a sample of what succeeds is kept, and all that fails', async () => {
+  const chances = [0.1, 0.3, 0.2, 0.9];
+  const { activity } = open({ settings: { sampleRate: 0.25 }, random: () => chances.shift()! });
+  for (const path of ['/1', '/2', '/3', '/4']) activity.log(operation({ path }));
+  for (const path of ['/5', '/6']) activity.log(operation({ path, status: 'failed' }));
+  await activity.stop();
+  assert.deepEqual(
+    (await listed(4)).map(({ path }) => path),
+    ['/6', '/5', '/3', '/1'],
+  );
+  assert.equal(activity.dropped, 0);
+});
+
+test('filters and counts find what they name and nothing of another environment', async () => {
+  let at = new Date('2026-01-31T10:59:59.900Z');
+  const { activity } = open({ now: () => at });
+  activity.log(operation({ integration: 'sheet', connection: 'ada', path: '/v4/Values?a_%=1' }));
+  activity.log(operation({ environmentId: 2, integration: 'sheet', connection: 'ada', path: '/v4/values' }));
+  at = new Date('2026-01-31T11:00:00.000Z');
+  activity.log(operation({ integration: 'sheet', connection: 'bob', path: '/v4/other', status: 'failed' }));
+  at = new Date('2026-02-01T00:00:00.000Z');
+  activity.log(operation({ integration: 'drive', connection: 'ada', path: '/drive' }));
+  await activity.stop();
+  const paths = async (filter: object) =>
+    (await listOperations(database.db, { filter: { environmentId, ...filter }, limit: 10 })).map(
+      ({ path }) => path,
+    );
+  const all = ['/drive', '/v4/other', '/v4/Values?a_%=1'];
+  assert.deepEqual(await paths({}), all);
+  assert.deepEqual(await paths({ connection: 'ada' }), [all[0], all[2]]);
+  assert.deepEqual(await paths({ integration: 'sheet', status: 'failed' }), [all[1]]);
+  assert.deepEqual(await paths({ type: 'proxy', text: 'VALUES' }), [all[2]]);
+  assert.deepEqual(await paths({ text: '_%' }), [all[2]]);
+  assert.deepEqual(await paths({ from: new Date('2026-01-31T11:00:00Z'), to: new Date('2026-02-01') }), [
+    all[1],
+  ]);
+  assert.deepEqual(await countOperations(database.db, { environmentId, from: new Date('2026-01-31') }), [
+    { hour: new Date('2026-01-31T10:00:00Z'), status: 'success', count: 1 },
+    { hour: new Date('2026-01-31T11:00:00Z'), status: 'failed', count: 1 },
+    { hour: new Date('2026-02-01T00:00:00Z'), status: 'success', count: 1 },
+  ]);
+});
+
+test('twenty that make a day at once make it once', async () => {
+  const at = Date.UTC(2030, 0, 1, 12);
+  await Promise.all(Array.from({ length: 20 }, () => ensureDay(database.db, at)));
+  const made = await database.db.query(
+    `select relname from pg_class where relkind = 'r' and relname like 'operation%20300101'`,
+  );
+  assert.equal(made.length, 2);
+});
+
+test('days are dropped once they have been kept as long as they should be, and tomorrow is there', async () => {
+  const { db } = database;
+  let at = new Date('2027-03-01T12:00:00Z');
+  const { activity } = open({ now: () => at });
+  for (const day of ['2027-03-01', '2027-03-02', '2027-03-03']) {
+    at = new Date(`${day}T23:59:59.999Z`);
+    activity.log(operation({ path: day, messages: [{ level: 'info', message: day }] }));
+  }
+  await activity.stop();
+  const kept = async () => {
+    const from = new Date('2027-03-01');
+    const to = new Date('2027-04-01');
+    const found = await listOperations(db, { filter: { environmentId, from, to }, limit: 10 });
+    const messages = await db.query(`select from operation_message where created_at between $1 and $2`, [
+      from,
+      to,
+    ]);
+    assert.equal(messages.length, found.length);
+    return found.map(({ path }) => path);
+  };
+  const run = (now: string) => keepDays(db, { now: new Date(now), keptDays: 2 });
+  await run('2027-03-03T23:59:00Z');
+  assert.deepEqual(await kept(), ['2027-03-03', '2027-03-02', '2027-03-01']);
+  assert.deepEqual(await run('2027-03-04T00:00:00Z'), ['20270301']);
+  assert.deepEqual(await kept(), ['2027-03-03', '2027-03-02']);
+  assert.deepEqual(await run('2027-03-04T00:01:00Z'), []);
+  const tomorrow = await db.query(`select from pg_class where relname = 'operation_20270305'`);
+  assert.equal(tomorrow.length, 1);
+});

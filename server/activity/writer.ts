@@ -1,0 +1,163 @@
+import type { Db } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import type { Logger } from '../log.ts';
+import { Batch } from './batch.ts';
+import { OperationIds } from './operation-id.ts';
+import type { Operation } from './operations.ts';
+import { ensureDay } from './partitions.ts';
+
+/** Where rooms log what they did. */
+export type Activity = {
+  /** Returns at once, never throws, and waits for nobody. What was logged is in the database within a second. */
+  log(operation: Operation): void;
+  /** How many were let go on this node since it started: the queue was full, or they could not be written. */
+  readonly dropped: number;
+  /** Writes what is queued, for a second at most; what is logged afterwards is let go. */
+  stop(): Promise<void>;
+};
+
+export type ActivitySettings = {
+  /** How many of the operations that succeeded are kept, 0 to 1. Those that failed always are. */
+  readonly sampleRate: number;
+};
+
+type Deps = {
+  db: Db;
+  log: Logger;
+  settings: ActivitySettings;
+  now?: () => Date;
+  random?: () => number;
+  /** How many may wait to be written. */
+  capacity?: number;
+};
+
+const flushMs = 200;
+/** A batch is written at once when it has grown so large. */
+const mostAtOnce = 5_000;
+const retryMs = 1_000;
+const mostTries = 3;
+const stopMs = 1_000;
+const tellMs = 60_000;
+
+/** What is written when the log is switched off: nothing. */
+export const noActivity: Activity = { log() {}, dropped: 0, async stop() {} };
+
+/** A bounded queue in memory and one writer behind it. A full queue lets go what comes, and counts it. */
+export function createActivity({
+  db,
+  log,
+  settings: { sampleRate },
+  now = () => new Date(),
+  random = Math.random,
+  capacity = 10_000,
+}: Deps): Activity {
+  /** Oldest first. The last one is still open, unless it is being written. */
+  let batches: Batch[] = [];
+  let open: Batch | undefined;
+  let waiting = 0;
+  const ids = new OperationIds();
+  const madeDays = new Set<number>();
+  let dropped = 0;
+  let toldDropped = 0;
+  let toldAt = Number.NEGATIVE_INFINITY;
+  let tries = 0;
+  let timer: NodeJS.Timeout | undefined;
+  let writing: Promise<void> | undefined;
+  let isStopped = false;
+
+  function drop(count: number): void {
+    dropped += count;
+    const at = performance.now();
+    if (at - toldAt < tellMs) return;
+    toldAt = at;
+    log.warn({ dropped: dropped - toldDropped }, 'entries of the activity log were let go');
+    toldDropped = dropped;
+  }
+
+  function writeLater(afterMs: number): void {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      writeNow();
+    }, afterMs).unref();
+  }
+
+  function writeNow(): void {
+    writing ??= writeAll().finally(() => {
+      writing = undefined;
+      if (waiting > 0 && !isStopped) writeLater(tries > 0 ? retryMs : flushMs);
+    });
+  }
+
+  /** All that waits, until a batch fails. */
+  async function writeAll(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    for (let batch = batches[0]; batch !== undefined; batch = batches[0]) {
+      if (batch === open) open = undefined;
+      try {
+        await write(batch);
+      } catch (error) {
+        // The day may have been dropped although it was there.
+        madeDays.clear();
+        tries += 1;
+        const isAway = error instanceof AppError && error.code === 'unavailable';
+        if (isAway || tries < mostTries) return;
+        log.warn({ err: error }, 'a batch of the activity log could not be written');
+        drop(batch.count);
+      }
+      tries = 0;
+      batches.shift();
+      waiting -= batch.count;
+    }
+  }
+
+  async function write(batch: Batch): Promise<void> {
+    for (const [day, epochMs] of batch.days) {
+      if (madeDays.has(day)) continue;
+      await ensureDay(db, epochMs);
+      madeDays.add(day);
+    }
+    await db.transaction(async (tx) => {
+      // A crash of the database may cost the last half second of the log; nobody waits for the disk in turn.
+      await tx.query('set local synchronous_commit = off');
+      await batch.write(tx);
+    });
+  }
+
+  return {
+    get dropped() {
+      return dropped;
+    },
+    log(operation) {
+      if (operation.status === 'success' && sampleRate < 1 && random() >= sampleRate) return;
+      if (isStopped || waiting >= capacity) {
+        drop(1);
+        return;
+      }
+      if (open === undefined) {
+        open = new Batch();
+        batches.push(open);
+      }
+      open.add(operation, ids, now().getTime());
+      waiting += 1;
+      if (open.count >= mostAtOnce && tries === 0) {
+        open = undefined;
+        writeNow();
+      } else if (timer === undefined) writeLater(flushMs);
+    },
+    async stop() {
+      isStopped = true;
+      let deadline: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => {
+        deadline = setTimeout(resolve, stopMs);
+      });
+      await Promise.race([late, (writing ?? Promise.resolve()).then(writeAll)]);
+      clearTimeout(deadline);
+      clearTimeout(timer);
+      toldAt = Number.NEGATIVE_INFINITY;
+      if (waiting > 0 || dropped > toldDropped) drop(waiting);
+      batches = [];
+      waiting = 0;
+    },
+  };
+}

@@ -1,0 +1,99 @@
+import type { TokenFault } from '../auth-modes/token-fault.ts';
+import { type Evidence, evidenceOf } from '../connections/health.ts';
+import type { Queryable } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { type EventType, queueEvent } from '../events/outbox.ts';
+import { ConnectFault } from './fault.ts';
+import type { SessionSettings } from './sessions.ts';
+
+/** What the application is told of trips that made no connection: once for each, with a cause and what to do. */
+export type ConnectFailure = { cause: ConnectCause; evidence: Evidence };
+
+export type ConnectCause =
+  | 'access_denied'
+  | 'blocked_by_admin'
+  | 'client_refused'
+  | 'code_refused'
+  | 'provider_not_answering'
+  | 'unexpected_answer'
+  | 'another_account'
+  | 'account_unknown'
+  | 'nothing_came_back';
+
+const nextSteps: Record<ConnectCause, string> = {
+  access_denied: 'The user did not allow access. Say what it is needed for before you ask again.',
+  blocked_by_admin:
+    "An administrator of the user's account does not allow the application. The user has to ask for it.",
+  client_refused:
+    "The provider refuses the integration's client ID, its secret, its redirect address or its scopes. Compare them with the provider's console.",
+  code_refused: 'The user took too long, or loaded the page twice. A new link helps.',
+  provider_not_answering:
+    'The provider could not complete it at the moment. A new link helps a little later.',
+  unexpected_answer:
+    "The provider's answer does not keep to the protocol, or came from somewhere else. Nothing was accepted.",
+  another_account: 'The user chose another account than the one that is expected.',
+  account_unknown:
+    'The provider did not say which account it is. Ask for scopes that tell, such as openid and email.',
+  nothing_came_back:
+    'The user went to the provider and did not come back: gave up, or was stopped by an error page of the provider (redirect address not registered, application under test or not allowed by the organization, client deleted, too many sign-ins). Open the link yourself to see it.',
+};
+
+const causes: Record<TokenFault['kind'], ConnectCause> = {
+  denied: 'access_denied',
+  blocked_by_admin: 'blocked_by_admin',
+  client_misconfigured: 'client_refused',
+  dead_grant: 'code_refused',
+  session_policy: 'code_refused',
+  transient: 'provider_not_answering',
+  protocol: 'unexpected_answer',
+};
+
+/** What a failed trip tells the application; undefined for what is none of its business, such as a used link. */
+export function failureOf(error: unknown): ConnectFailure | undefined {
+  if (error instanceof ConnectFault && error.fault !== undefined) {
+    return { cause: causes[error.fault.kind], evidence: evidenceOf(error.fault) };
+  }
+  if (!(error instanceof AppError)) return undefined;
+  if (error.code === 'another_account') return { cause: 'another_account', evidence: {} };
+  if (error.code === 'connection_validation_failed') return { cause: 'account_unknown', evidence: {} };
+  return undefined;
+}
+
+/** Whom a trip was for. */
+export type TripFacts = {
+  environmentId: number;
+  settings: SessionSettings;
+  integration: { key: string; providerName: string; isTest: boolean };
+  begunAt: Date;
+};
+
+/** Raises the event of a trip that failed, or of one that never came back. */
+export async function queueFailure(
+  tx: Queryable,
+  type: Extract<EventType, 'connection.connect_failed' | 'connection.connect_abandoned'>,
+  {
+    environmentId,
+    settings,
+    integration,
+    begunAt,
+    cause,
+    evidence,
+  }: TripFacts & { cause: ConnectCause; evidence: Evidence },
+): Promise<void> {
+  await queueEvent(tx, {
+    environmentId,
+    type,
+    data: {
+      connection_id: settings.reconnect?.connection ?? null,
+      provider_config_key: integration.key,
+      provider: integration.providerName,
+      test: integration.isTest,
+      tags: settings.tags ?? {},
+      end_user: settings.end_user ? { id: settings.end_user.id } : null,
+      cause,
+      evidence,
+      begun_at: begunAt.toISOString(),
+      next_step: nextSteps[cause],
+    },
+  });
+}

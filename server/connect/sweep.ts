@@ -1,0 +1,99 @@
+import { type Db, first, type Queryable } from '../db/pool.ts';
+import { environmentKey } from '../environments/store.ts';
+import type { Job } from '../jobs/jobs.ts';
+import type { Vault } from '../vault.ts';
+import { queueFailure } from './failures.ts';
+import { type SessionSettings, sessionLifeMs } from './sessions.ts';
+
+/**
+ * What is left of connect sessions that are over.
+ *
+ * Owns: that a trip which never came back is told of once, and that expired rows go. A provider shows most of its
+ * refusals on pages of its own and sends nobody back, so silence is the only sign there is.
+ */
+type Deps = { db: Db; vault: Vault; now?: () => Date };
+type Abandoned = { id: number; environmentId: number };
+
+const mostAtOnce = 200;
+
+/**
+ * Raises `connection.connect_abandoned` for sessions that have expired unused with a trip that did not come back, and
+ * deletes what has expired. A session is kept for as long again as it lived: whoever was at the provider when it ended
+ * may still come back, and its page can say that it has expired.
+ */
+export async function sweepConnect(
+  { db, vault, now = () => new Date() }: Deps,
+  signal: AbortSignal = AbortSignal.timeout(60_000),
+): Promise<void> {
+  const at = now();
+  const found = await db.query<Abandoned>(
+    `select id, environment_id as "environmentId"
+     from connect_session
+     where expires_at <= $1
+       and used_at is null
+       and exists (select from auth_attempt where session_id = connect_session.id)
+       and not exists (select from auth_attempt where session_id = connect_session.id and expires_at > $1)
+     order by expires_at
+     limit $2`,
+    [at, mostAtOnce],
+  );
+  for (const session of found) {
+    if (signal.aborted) return;
+    await db.transaction((tx) => tellAbandoned(tx, { session, vault, at }));
+  }
+  await db.query(
+    `delete from auth_attempt
+     using connect_session
+     where connect_session.id = auth_attempt.session_id
+       and auth_attempt.expires_at <= $1
+       and connect_session.used_at is not null`,
+    [at],
+  );
+  await db.query(
+    `delete from connect_session
+     where expires_at <= $1
+       and not exists (select from auth_attempt where session_id = connect_session.id)`,
+    [new Date(at.getTime() - sessionLifeMs)],
+  );
+}
+
+/** Each minute on one node. */
+export function sweepJob(deps: Deps): Job<Record<string, never>> {
+  return { name: 'connect.sweep', run: (_, signal) => sweepConnect(deps, signal) };
+}
+
+/** The attempts go in the statement that finds them, so whoever takes them tells, once. */
+async function tellAbandoned(
+  tx: Queryable,
+  { session, vault, at }: { session: Abandoned; vault: Vault; at: Date },
+): Promise<void> {
+  const attempts = await tx.query<{ begunAt: Date; key: string; providerName: string; isTest: boolean }>(
+    `delete from auth_attempt
+     using integration
+     where session_id = $1
+       and auth_attempt.environment_id = $2
+       and expires_at <= $3
+       and integration.id = auth_attempt.integration_id
+     returning
+       auth_attempt.created_at as "begunAt", integration.key, integration.provider as "providerName",
+       integration.is_test as "isTest"`,
+    [session.id, session.environmentId, at],
+  );
+  const row = first(
+    await tx.query<{ settings: Buffer }>(
+      'select settings from connect_session where id = $1 and environment_id = $2 and used_at is null',
+      [session.id, session.environmentId],
+    ),
+  );
+  const [latest] = attempts.toSorted((one, other) => other.begunAt.getTime() - one.begunAt.getTime());
+  if (latest === undefined || row === undefined) return;
+  const key = await environmentKey(tx, { environmentId: session.environmentId, vault });
+  await queueFailure(tx, 'connection.connect_abandoned', {
+    environmentId: session.environmentId,
+    settings: key.openJson(row.settings, 'connect session') as SessionSettings,
+    integration: latest,
+    begunAt: latest.begunAt,
+    cause: 'nothing_came_back',
+    evidence: {},
+  });
+}

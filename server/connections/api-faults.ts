@@ -1,0 +1,124 @@
+import type { ProviderDefinition } from '../providers/definition.ts';
+
+/**
+ * What an error answer of a provider's API says about the connection that asked. Pure, and driven by the definition:
+ * `api.error_format` says how an error is written, `api.errors` what its reasons mean.
+ *
+ * Does not own: what follows from it (`observe.ts`).
+ */
+export type ApiFault =
+  /** The token was refused; renewing it is the proxy's. */
+  | { kind: 'token' }
+  /** The token lacks a scope; any one of `accepted` would do, where the provider says which. */
+  | { kind: 'scope_missing'; accepted: string[] }
+  | { kind: 'api_disabled'; service?: string; activationUrl?: string }
+  /** `of` says whose budget is used up. `evidence` names the quota. */
+  | { kind: 'rate_limited'; of: 'connection' | 'integration'; evidence: Record<string, string> }
+  /** A page against robots in place of an answer. Only time, and fewer calls, help. */
+  | { kind: 'abuse_guard' }
+  /** This file, folder or record alone: not shared, not there. */
+  | { kind: 'resource' }
+  /** The request itself is wrong. */
+  | { kind: 'request' }
+  /** The provider's own trouble. */
+  | { kind: 'transient' };
+
+export type ApiAnswer = {
+  status: number;
+  /** Names in lower case. */
+  headers: Readonly<Record<string, string>>;
+  /** Decoded; its first part where it is long. */
+  body: string;
+};
+
+type Definition = Pick<ProviderDefinition, 'api'>;
+
+/** Judges an answer of 400 and above. */
+export function judgeAnswer({ api }: Definition, answer: ApiAnswer): ApiFault {
+  const { status } = answer;
+  if (status >= 500) return { kind: 'transient' };
+  if (status === 401) return { kind: 'token' };
+  if (api.errors.guard_pages && (status === 403 || status === 429) && isPage(answer)) {
+    return { kind: 'abuse_guard' };
+  }
+  const info = api.error_format === 'google' ? googleError(answer.body) : undefined;
+  const known =
+    info && Object.hasOwn(api.errors.reasons, info.reason) ? api.errors.reasons[info.reason] : undefined;
+  if (known === 'scope_missing') return { kind: known, accepted: acceptedScopes(answer) };
+  if (known === 'api_disabled') return disabled(info?.metadata ?? {});
+  if (known === 'rate_limited' || status === 429) {
+    return { kind: 'rate_limited', ...quotaOf(api, info?.metadata ?? {}) };
+  }
+  return { kind: status === 403 || status === 404 || status === 410 ? 'resource' : 'request' };
+}
+
+type GoogleInfo = { reason: string; metadata: Record<string, string> };
+
+/** The ErrorInfo of a google.rpc.Status (AIP-193). */
+function googleError(body: string): GoogleInfo | undefined {
+  const details = memberOf(memberOf(parse(body), 'error'), 'details');
+  if (!Array.isArray(details)) return undefined;
+  const info: unknown = details.find(
+    (detail) => memberOf(detail, '@type') === 'type.googleapis.com/google.rpc.ErrorInfo',
+  );
+  const reason = memberOf(info, 'reason');
+  if (typeof reason !== 'string') return undefined;
+  const metadata = memberOf(info, 'metadata');
+  const texts = Object.entries(typeof metadata === 'object' && metadata !== null ? metadata : {}).filter(
+    (entry): entry is [string, string] => typeof entry[1] === 'string',
+  );
+  return { reason, metadata: Object.fromEntries(texts.map(([name, value]) => [name, value.slice(0, 500)])) };
+}
+
+function disabled({ service, activationUrl }: Record<string, string>): ApiFault {
+  return {
+    kind: 'api_disabled',
+    ...(service !== undefined && { service }),
+    // Shown to people as a link, so it must be one.
+    ...(activationUrl !== undefined && URL.parse(activationUrl)?.protocol === 'https:' && { activationUrl }),
+  };
+}
+
+function quotaOf(
+  api: Definition['api'],
+  metadata: Record<string, string>,
+): { of: 'connection' | 'integration'; evidence: Record<string, string> } {
+  const { quota_limit: limit } = metadata;
+  const named = ['service', 'quota_metric', 'quota_limit', 'quota_limit_value'].filter(
+    (name) => name in metadata,
+  );
+  const perAccount = api.errors.account_quota;
+  // A limit that nobody names is taken for the account's: holding one back harms the fewest.
+  const isAccounts =
+    limit === undefined || perAccount === undefined || new RegExp(perAccount, 'u').test(limit);
+  return {
+    of: isAccounts ? 'connection' : 'integration',
+    evidence: Object.fromEntries(named.map((name) => [name, metadata[name] ?? ''])),
+  };
+}
+
+/** RFC 6750 §3: `scope` of the challenge holds what would be accepted. */
+function acceptedScopes({ headers }: ApiAnswer): string[] {
+  const challenge = headers['www-authenticate'] ?? '';
+  const [, scopes = ''] = /\bscope="([^"]*)"/.exec(challenge) ?? [];
+  return scopes.split(' ').filter((scope) => /^[\x21\x23-\x5b\x5d-\x7e]{1,300}$/.test(scope));
+}
+
+function isPage({ headers, body }: ApiAnswer): boolean {
+  const type = headers['content-type'] ?? '';
+  return /^text\/html\b/i.test(type) || /^\s*<(?:!doctype|html)/i.test(body);
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, name)
+    ? (value as Record<string, unknown>)[name]
+    : undefined;
+}

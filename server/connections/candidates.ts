@@ -1,0 +1,84 @@
+import type { Credentials } from '../auth-modes/mode.ts';
+import { first, type Tx } from '../db/pool.ts';
+import type { Lease } from './lease.ts';
+import type { Connection } from './store.ts';
+
+/**
+ * Refresh tokens beside the one in use, sealed: the one before it, until its successor has been used, and those of
+ * answers that came when another node had stored its own. They are tried before a connection is called dead.
+ *
+ * Owns: the column `kept_tokens`. Does not own: when they are tried (`refresh.ts`).
+ */
+const context = 'kept tokens';
+
+/** The kept tokens, the newest first. */
+export function openKept({ dataKey }: Connection, sealed: Buffer | null | undefined): string[] {
+  return sealed ? (dataKey.openJson(sealed, context) as string[]) : [];
+}
+
+/** As they are stored; null for none. */
+export function sealKept({ dataKey }: Connection, tokens: readonly string[]): Buffer | null {
+  return tokens.length === 0 ? null : dataKey.sealJson(tokens, context);
+}
+
+/**
+ * What to keep once `used` was accepted and `given`, if anything, came in its place. Whatever was kept when the
+ * refresh began is done with, since a successor of it has been used; what another node added meanwhile is not.
+ */
+export function keptAfter(
+  connection: Connection,
+  {
+    lease,
+    now,
+    used,
+    given,
+  }: { lease: Lease; now: readonly string[]; used: string; given: string | undefined },
+): string[] {
+  const before = openKept(connection, lease.keptTokens);
+  const previous = given === undefined || given === used ? [] : [used];
+  return [
+    ...previous,
+    ...now.filter((token) => !before.includes(token) && token !== used && token !== given),
+  ];
+}
+
+/**
+ * Locks the connection until the transaction ends and tells what stands there now; undefined where it is deleted, or
+ * was connected anew since the lease was taken, so that tokens of the old grant are of no use.
+ */
+export async function lockGrant(
+  tx: Tx,
+  { connection, lease }: { connection: Connection; lease: Lease },
+): Promise<{ version: number; refreshToken: string | undefined; kept: string[] } | undefined> {
+  const row = first(
+    await tx.query<{ version: number; credentials: Buffer; kept: Buffer | null }>(
+      `select credentials_version as version, credentials, kept_tokens as kept
+       from connection
+       where id = $1
+         and environment_id = $2
+         and deleted_at is null
+         and extract(epoch from granted_at)::text = $3
+       for update`,
+      [connection.id, connection.environmentId, lease.grant],
+    ),
+  );
+  if (row === undefined) return undefined;
+  const credentials = connection.dataKey.openJson(row.credentials, 'credentials') as Credentials;
+  return {
+    version: row.version,
+    refreshToken: credentials.type === 'OAUTH2' ? credentials.refresh_token : undefined,
+    kept: openKept(connection, row.kept),
+  };
+}
+
+/** Adds a token to those kept. Call it under `lockGrant`. */
+export async function keepCandidate(
+  tx: Tx,
+  { connection, token, kept }: { connection: Connection; token: string; kept: readonly string[] },
+): Promise<void> {
+  await tx.query('update connection set kept_tokens = $3 where id = $1 and environment_id = $2', [
+    connection.id,
+    connection.environmentId,
+    sealKept(connection, [token, ...kept.filter((other) => other !== token)]),
+  ]);
+}

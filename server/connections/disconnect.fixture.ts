@@ -1,0 +1,141 @@
+// Connections in two environments, and a provider on loopback whose revocation endpoint answers as a test says.
+
+import { randomBytes } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { openTestDatabase } from '../../test/support/database.ts';
+import type { Fetch } from '../auth-modes/token-response.ts';
+import { readMasterKeys } from '../config.ts';
+import { ensureEnvironment } from '../environments/store.ts';
+import type { Caller } from '../http/caller.ts';
+import { createIntegration, type Integration } from '../integrations/store.ts';
+import { loadCatalog } from '../providers/catalog.ts';
+import { openVault } from '../vault.ts';
+import { disconnect, type RevokeChoice } from './disconnect.ts';
+import { createConnectionReader } from './reader.ts';
+import { revocationJob } from './revocations.ts';
+import { insertConnection } from './save.ts';
+import type { Connection } from './store.ts';
+
+const host = 'apps.googleusercontent.com';
+const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
+
+export type DisconnectBench = Awaited<ReturnType<typeof openDisconnectBench>>;
+
+/** `end` closes everything. */
+export async function openDisconnectBench() {
+  const { db, drop } = await openTestDatabase();
+  const vault = openVault(readMasterKeys(`k1:${randomBytes(32).toString('base64')}`, []) ?? []);
+  const reading = { vault, catalog, testClient: undefined };
+  const environments = {
+    dev: (await ensureEnvironment(db, { name: 'dev', vault })).environment,
+    prod: (await ensureEnvironment(db, { name: 'prod', vault })).environment,
+  };
+  const provider = await startProvider();
+  const clock = { now: new Date('2026-11-21T09:00:00Z') };
+  const deps = {
+    db,
+    reading,
+    reader: createConnectionReader({ db, reading }),
+    log: pino({ level: 'silent' }),
+    fetchFor: () => provider.fetch,
+    now: () => clock.now,
+  };
+
+  return {
+    ...{ db, deps, provider, environments },
+    advance(ms: number) {
+      clock.now = new Date(clock.now.getTime() + ms);
+    },
+    integrate: (
+      key: string,
+      { environment = 'dev', provider: name = 'google-sheet', client = '111-a' }: IntegrationGiven = {},
+    ) =>
+      createIntegration(db, {
+        ...reading,
+        environmentId: environments[environment].id,
+        key,
+        provider: name,
+        ...(client !== null && { client: { clientId: `${client}.${host}`, clientSecret: 'client-secret' } }),
+      }),
+    connect: (integration: Integration, account?: string) =>
+      db.transaction((tx) =>
+        insertConnection(tx, {
+          vault,
+          integration,
+          credentials: {
+            type: 'OAUTH2',
+            access_token: `access-${randomBytes(8).toString('hex')}`,
+            refresh_token: `refresh-${randomBytes(8).toString('hex')}`,
+            raw: {},
+          },
+          grant: account === undefined ? {} : { account: { id: account, email: `${account}@example.com` } },
+        }),
+      ),
+    disconnect: (connection: Connection, revoke: RevokeChoice = 'auto', confirmedOthers = 0) =>
+      disconnect(deps, {
+        at: connection,
+        caller: callerIn(connection.environmentId),
+        revoke,
+        confirmedOthers,
+      }),
+    runJob: () => revocationJob(deps).run({}, new AbortController().signal),
+    async eventsOf(type: string, environment: 'dev' | 'prod' = 'dev') {
+      const rows = await db.query<{ data: Record<string, unknown> }>(
+        'select data from event where type = $1 and environment_id = $2 order by created_at',
+        [type, environments[environment].id],
+      );
+      return rows.map(({ data }) => data);
+    },
+    waiting: () =>
+      db.query<{ attempts: number; evidence: unknown }>(
+        'select attempts, evidence from revocation order by id',
+      ),
+    async end() {
+      await provider.close();
+      await drop();
+    },
+  };
+}
+
+type IntegrationGiven = { environment?: 'dev' | 'prod'; provider?: string; client?: string | null };
+
+export function tokenOf({ credentials }: Connection): string {
+  if (credentials.type !== 'OAUTH2') throw new TypeError('no OAuth connection');
+  return credentials.refresh_token ?? '';
+}
+
+function callerIn(environmentId: number): Caller {
+  return { kind: 'key', environmentId, environment: 'dev', keyId: 1, scopes: new Set(['*']) };
+}
+
+/** Google's revocation endpoint, wherever its address says that it is. */
+async function startProvider() {
+  const revoked: string[] = [];
+  const state: { answer: () => Promise<[number, unknown]> } = { answer: async () => [200, {}] };
+  const server = createServer(async (request, response) => {
+    const chunks = await Array.fromAsync(request as AsyncIterable<Buffer>);
+    revoked.push(new URLSearchParams(Buffer.concat(chunks).toString()).get('token') ?? '');
+    const [status, body] = await state.answer();
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    /** The tokens of all revocations that arrived. */
+    revoked,
+    answers(status: number, body: unknown = {}) {
+      state.answer = async () => [status, body];
+    },
+    answersWhen(ready: Promise<unknown>) {
+      state.answer = () => ready.then(() => [200, {}]);
+    },
+    fetch: ((url, init) => fetch(url.replace('https://oauth2.googleapis.com', origin), init)) as Fetch,
+    close() {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(resolve));
+    },
+  };
+}

@@ -1,0 +1,251 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { setTimeout as wait } from 'node:timers/promises';
+import { AppError } from '../errors.ts';
+import type { Integration } from '../integrations/store.ts';
+import { type DisconnectBench, openDisconnectBench, tokenOf } from './disconnect.fixture.ts';
+import { whileExchanging } from './revocation-unit.ts';
+import { sendRevocation } from './revocations.ts';
+import { findConnection } from './store.ts';
+
+const hour = 3600_000;
+let bench: DisconnectBench;
+let sheets: Integration;
+before(async () => {
+  bench = await openDisconnectBench();
+  sheets = await bench.integrate('sheets');
+});
+after(() => bench.end());
+beforeEach(() => {
+  bench.provider.answers(200);
+  bench.provider.revoked.length = 0;
+});
+// Each test begins without connections, so that none shares a grant with those of another.
+afterEach(() => bench.db.query('truncate connection, revocation, exchange, event cascade'));
+
+describe('a deletion', () => {
+  test('revokes at the provider with the last connection of the account, and not before', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    const other = await bench.connect(sheets, 'ada');
+    assert.deepEqual(await bench.disconnect(one), { revocation: 'shared' });
+    assert.deepEqual(bench.provider.revoked, []);
+    assert.deepEqual(await bench.disconnect(other), { revocation: 'done' });
+    assert.deepEqual(bench.provider.revoked, [tokenOf(other)]);
+    assert.deepEqual(await bench.waiting(), []);
+  });
+
+  test('counts whoever ends with the project: other environments, providers and clients', async () => {
+    const drive = await bench.integrate('drive', { provider: 'google-drive' });
+    const prod = await bench.integrate('sheets', { environment: 'prod', client: '111-b' });
+    for (const integration of [drive, prod]) {
+      const other = await bench.connect(integration, 'ada');
+      assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'shared' });
+      assert.deepEqual(await bench.disconnect(other), { revocation: 'done' });
+    }
+  });
+
+  test('does not count other accounts, other projects, and connections that need their user anyway', async () => {
+    const elsewhere = await bench.integrate('elsewhere', { client: '222-a' });
+    await bench.connect(elsewhere, 'ada');
+    await bench.connect(sheets, 'bob');
+    const dead = await bench.connect(sheets, 'ada');
+    await bench.db.query(`update connection set status = 'needs_reauth' where id = $1`, [dead.id]);
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'done' });
+  });
+
+  test('leaves a grant that may be that of a connection whose account is not known', async () => {
+    await bench.connect(sheets);
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'shared' });
+    const unknown = await bench.connect(sheets);
+    await bench.connect(sheets, 'ada');
+    assert.deepEqual(await bench.disconnect(unknown), { revocation: 'shared' });
+  });
+
+  test('leaves the grant when told so, and where a provider takes no revocation', async () => {
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada'), 'never'), {
+      revocation: 'none',
+    });
+    const open = await bench.integrate('open', { provider: 'unauthenticated', client: null });
+    assert.deepEqual(await bench.disconnect(await bench.connect(open)), { revocation: 'none' });
+    assert.deepEqual(bench.provider.revoked, []);
+  });
+
+  test('takes a token that is dead already for revoked', async () => {
+    bench.provider.answers(400, { error: 'invalid_token', error_description: 'Token expired or revoked' });
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'done' });
+  });
+});
+
+test('of twenty connections of one account that are deleted at once, one revokes', async () => {
+  const all = await Promise.all(Array.from({ length: 20 }, () => bench.connect(sheets, 'ada')));
+  const outcomes = await Promise.all(all.map((connection) => bench.disconnect(connection)));
+  assert.equal(outcomes.filter(({ revocation }) => revocation === 'done').length, 1);
+  assert.equal(outcomes.filter(({ revocation }) => revocation === 'shared').length, 19);
+  assert.equal(bench.provider.revoked.length, 1);
+});
+
+describe('a forced revocation', () => {
+  test('is refused until the number of the others is confirmed, and changes nothing before', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await bench.connect(sheets, 'ada');
+    await bench.connect(sheets);
+    for (const wrong of [0, 1, 3]) {
+      await assert.rejects(
+        bench.disconnect(one, 'always', wrong),
+        (error) =>
+          error instanceof AppError &&
+          error.code === 'revocation_ends_others' &&
+          (error.payload as { others: number }).others === 2,
+      );
+    }
+    assert.deepEqual(bench.provider.revoked, []);
+    assert.deepEqual(await bench.eventsOf('connection.deleted'), []);
+    assert.deepEqual(await bench.disconnect(one, 'always', 2), { revocation: 'done' });
+    assert.deepEqual(bench.provider.revoked, [tokenOf(one)]);
+  });
+
+  test('tells the others at once, each in its environment, why they ended', async () => {
+    const prod = await bench.integrate('forced', { environment: 'prod' });
+    const other = await bench.connect(prod, 'ada');
+    const stranger = await bench.connect(prod, 'bob');
+    await bench.disconnect(await bench.connect(sheets, 'ada'), 'always', 1);
+    const statusOf = async (connection: typeof other) =>
+      (await findConnection(bench.db, { ...connection, vault: bench.deps.reading.vault }))?.status;
+    assert.equal(await statusOf(other), 'needs_reauth');
+    assert.equal(await statusOf(stranger), 'active');
+    const events = await bench.eventsOf('connection.needs_reauth', 'prod');
+    assert.deepEqual(
+      events.map(({ connection_id, cause }) => [connection_id, cause]),
+      [[other.connectionId, 'revoked_by_disconnect']],
+    );
+    assert.deepEqual(await bench.eventsOf('connection.needs_reauth'), []);
+  });
+
+  test('needs no confirmation where nobody else loses access', async () => {
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada'), 'always'), {
+      revocation: 'done',
+    });
+  });
+});
+
+describe('an outage of the provider', () => {
+  test('does not stop the deletion; the revocation follows when the provider is back', async () => {
+    bench.provider.answers(503);
+    const one = await bench.connect(sheets, 'ada');
+    assert.deepEqual(await bench.disconnect(one), { revocation: 'queued' });
+    assert.equal(await findConnection(bench.db, { ...one, vault: bench.deps.reading.vault }), undefined);
+    assert.deepEqual(await bench.waiting(), [
+      { attempts: 1, evidence: { error: 'server_error', http_status: 503 } },
+    ]);
+    bench.provider.answers(200);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 1, 'not before its time');
+    bench.advance(hour);
+    await bench.runJob();
+    assert.deepEqual(bench.provider.revoked, [tokenOf(one), tokenOf(one)]);
+    assert.deepEqual(await bench.waiting(), []);
+    assert.deepEqual(await bench.eventsOf('connection.revoke_failed'), []);
+  });
+
+  test('of more than three days gives up, says so once, and forgets the token', async () => {
+    bench.provider.answers(503);
+    const one = await bench.connect(sheets, 'ada');
+    await bench.disconnect(one);
+    for (let hours = 0; hours < 80; hours += 8) {
+      bench.advance(8 * hour);
+      await bench.runJob();
+    }
+    const [event, ...more] = await bench.eventsOf('connection.revoke_failed');
+    assert.equal(event?.connection_id, one.connectionId);
+    assert.deepEqual(event?.evidence, { error: 'server_error', http_status: 503 });
+    assert.deepEqual(more, []);
+    assert.deepEqual(await bench.waiting(), []);
+  });
+
+  test('leaves no token readable in the database', async () => {
+    bench.provider.answers(503);
+    const one = await bench.connect(sheets, 'ada');
+    await bench.disconnect(one);
+    const [row] = await bench.db.query<{ text: string }>('select revocation::text as text from revocation');
+    for (const secret of [tokenOf(one), 'client-secret']) {
+      assert.ok(!row?.text.includes(secret));
+      assert.ok(!row?.text.includes(Buffer.from(secret).toString('hex')));
+    }
+  });
+
+  test('is over for the old grant once the account has connected again: the new one is not ended', async () => {
+    bench.provider.answers(503);
+    await bench.disconnect(await bench.connect(sheets, 'ada'));
+    await bench.connect(sheets, 'ada');
+    bench.provider.answers(200);
+    bench.advance(hour);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 1, 'only the attempt that failed');
+    assert.deepEqual(await bench.waiting(), []);
+  });
+
+  test('goes on after the node that was sending has died', async () => {
+    bench.provider.answers(503);
+    await bench.disconnect(await bench.connect(sheets, 'ada'));
+    await bench.db.query('update revocation set sending_until = $1, next_at = $2', [
+      new Date(bench.deps.now().getTime() + 30_000),
+      bench.deps.now(),
+    ]);
+    bench.provider.answers(200);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 1, 'while that node may be at it, nobody else is');
+    bench.advance(31_000);
+    await bench.runJob();
+    assert.deepEqual(await bench.waiting(), []);
+  });
+});
+
+describe('a grant that is just being made', () => {
+  test('puts off the revocations of its project, and survives them', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await whileExchanging(bench.db, { integration: sheets, now: bench.deps.now() }, async () => {
+      assert.deepEqual(await bench.disconnect(one), { revocation: 'queued' });
+      await bench.connect(sheets, 'ada');
+    });
+    await bench.runJob();
+    assert.deepEqual(bench.provider.revoked, []);
+    assert.deepEqual(await bench.waiting(), []);
+  });
+
+  test('begins after a revocation that is on its way', async () => {
+    const order: string[] = [];
+    const arrived = Promise.withResolvers<void>();
+    bench.provider.answersWhen(arrived.promise.then(() => order.push('revoked')));
+    const deleted = bench.disconnect(await bench.connect(sheets, 'ada'));
+    while (bench.provider.revoked.length === 0) await wait(5);
+    const exchanged = whileExchanging(bench.db, { integration: sheets, now: bench.deps.now() }, async () => {
+      order.push('exchanged');
+    });
+    while ((await bench.db.query('select from exchange')).length === 0) await wait(5);
+    arrived.resolve();
+    await Promise.all([deleted, exchanged]);
+    assert.deepEqual(order, ['revoked', 'exchanged']);
+    assert.deepEqual(await bench.db.query('select from exchange'), []);
+  });
+
+  test('is forgotten when its node died, so that revocations go on', async () => {
+    await bench.db.query('insert into exchange (unit, expires_at) values ($1, $2)', [
+      'https://oauth2.googleapis.com/revoke 111',
+      new Date(bench.deps.now().getTime() + 60_000),
+    ]);
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'queued' });
+    bench.advance(61_000);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 1);
+  });
+});
+
+test('twenty nodes that find one revocation due send it once', async () => {
+  bench.provider.answers(503);
+  await bench.disconnect(await bench.connect(sheets, 'ada'));
+  bench.provider.answers(200);
+  const [row] = await bench.db.query<{ id: number }>('select id from revocation');
+  const signal = new AbortController().signal;
+  await Promise.all(Array.from({ length: 20 }, () => sendRevocation(bench.deps, { id: row!.id, signal })));
+  assert.equal(bench.provider.revoked.length, 2, 'the failure and one more');
+});

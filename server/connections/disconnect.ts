@@ -1,0 +1,167 @@
+import { actorOf, writeAudit } from '../activity/audit.ts';
+import type { Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { queueEvent } from '../events/outbox.ts';
+import type { Caller } from '../http/caller.ts';
+import { findIntegration, type Integration } from '../integrations/store.ts';
+import { connectionEvent } from './event.ts';
+import type { ConnectionReader } from './reader.ts';
+import { findSharers, lockUnit, type Sharer, unitOf } from './revocation-unit.ts';
+import {
+  queueRevocation,
+  type RevocationDeps,
+  type RevocationOutcome,
+  revocableToken,
+  sendRevocation,
+} from './revocations.ts';
+import { endConnection } from './states.ts';
+import {
+  type ConnectionHead,
+  destroyConnection,
+  findHeadForUpdate,
+  getConnection,
+  unknownMessage,
+} from './store.ts';
+
+/**
+ * The end of a connection, here and at its provider.
+ *
+ * Owns: whether a deletion also revokes the grant, and what that means for others who share it. Does not own: the
+ * destruction of the data key (`store.ts`), when a revocation is sent (`revocations.ts`).
+ */
+
+/** `auto`: where nobody else loses access; `always`: also where others do, who were counted; `never`. */
+export const revokeChoices = ['auto', 'always', 'never'] as const;
+export type RevokeChoice = (typeof revokeChoices)[number];
+
+/** As a revocation ends; `none` where the provider takes none, there is no token, or none was wanted. */
+export type Disconnected = { revocation: RevocationOutcome | 'none' };
+
+/** How long a caller waits for the provider; the job goes on where that is not enough. */
+const patienceMs = 4_000;
+
+/**
+ * Deletes a connection: its data key is destroyed at once, event and audit entry in the same transaction. Then its
+ * grant is revoked at the provider, as `revoke` says. Nothing that the provider does makes the deletion fail.
+ *
+ * Throws `unknown_connection`, and `revocation_ends_others` (409, `payload.others`), with nothing changed, where a
+ * forced revocation would end a number of other connections that is not the confirmed one.
+ */
+export async function disconnect(
+  deps: RevocationDeps & { reader: ConnectionReader },
+  {
+    at,
+    caller,
+    revoke,
+    confirmedOthers,
+  }: {
+    at: { environmentId: number; integrationKey: string; connectionId: string };
+    caller: Caller;
+    revoke: RevokeChoice;
+    confirmedOthers: number;
+  },
+): Promise<Disconnected> {
+  const { db, reading, reader } = deps;
+  const integration = await findIntegration(db, {
+    ...reading,
+    environmentId: at.environmentId,
+    key: at.integrationKey,
+  });
+  if (integration === undefined) throw new AppError('unknown_connection', unknownMessage(at));
+  const { plan, ended } = await db.transaction((tx) =>
+    destroy(tx, { ...deps, at, integration, caller, revoke, confirmedOthers }),
+  );
+  reader.forget(at);
+  for (const other of ended) reader.forget(other);
+  if (typeof plan === 'string') return { revocation: plan };
+  return { revocation: await attempt(deps, plan.revocationId) };
+}
+
+type Plan = 'none' | 'shared' | { revocationId: number };
+
+async function destroy(
+  tx: Tx,
+  {
+    reading,
+    now = () => new Date(),
+    at,
+    integration,
+    caller,
+    revoke,
+    confirmedOthers,
+  }: RevocationDeps & Parameters<typeof disconnect>[1] & { integration: Integration },
+): Promise<{ plan: Plan; ended: ConnectionHead[] }> {
+  const unit = unitOf(integration);
+  if (unit !== undefined) await lockUnit(tx, unit);
+  const seen = await getConnection(tx, { ...at, vault: reading.vault });
+  const isRevocable = revoke !== 'never' && revocableToken(seen.credentials, integration) !== undefined;
+  const others =
+    isRevocable && unit !== undefined
+      ? (await findSharers(tx, { unit, accountId: seen.account?.id, reading })).filter(
+          ({ id }) => id !== seen.id,
+        )
+      : [];
+  const isForced = revoke === 'always';
+  if (isForced && others.length !== confirmedOthers) throw endsOthers(others.length);
+
+  // In the order of their IDs, as everyone does who locks several.
+  const locked = [seen, ...(isForced ? others.filter(({ isCertain }) => isCertain) : [])];
+  await tx.query('select from connection where id = any($1) order by id for update', [
+    locked.map(({ id }) => id),
+  ]);
+  // Read again under the lock: a refresh may have stored the successor of the token.
+  const connection = await getConnection(tx, { ...at, vault: reading.vault });
+  const token = isRevocable ? revocableToken(connection.credentials, integration) : undefined;
+  const ended = isForced ? await endOthers(tx, { others, at: now() }) : [];
+  let plan: Plan = 'none';
+  if (token !== undefined && others.length > 0 && !isForced) plan = 'shared';
+  else if (token !== undefined) {
+    const given = { connection, integration, token, isForced, reading, at: now() };
+    plan = { revocationId: await queueRevocation(tx, given) };
+  }
+  await destroyConnection(tx, connection.id);
+  await queueEvent(tx, {
+    environmentId: connection.environmentId,
+    type: 'connection.deleted',
+    data: connectionEvent(connection),
+  });
+  await writeAudit(tx, {
+    environmentId: caller.environmentId,
+    actor: actorOf(caller),
+    action: 'connection.deleted',
+    target: `${at.integrationKey}/${at.connectionId}`,
+    details: { revocation: typeof plan === 'string' ? plan : 'queued', ended_others: ended.length },
+  });
+  return { plan, ended };
+}
+
+/** Those of the same account are known to lose access, so they are told at once instead of at their next refresh. */
+async function endOthers(tx: Tx, { others, at }: { others: Sharer[]; at: Date }): Promise<ConnectionHead[]> {
+  const ended: ConnectionHead[] = [];
+  for (const { id, environmentId, isCertain } of others) {
+    const other = isCertain ? await findHeadForUpdate(tx, { id, environmentId }) : undefined;
+    if (other === undefined) continue;
+    await endConnection(tx, { connection: other, cause: 'revoked_by_disconnect', evidence: {}, at });
+    ended.push(other);
+  }
+  return ended;
+}
+
+/** Whatever goes wrong, the deletion is done and the note stays for the job. */
+async function attempt(deps: RevocationDeps, id: number): Promise<RevocationOutcome> {
+  try {
+    return await sendRevocation(deps, { id, signal: AbortSignal.timeout(patienceMs) });
+  } catch (error) {
+    deps.log.warn({ err: error }, 'a revocation is left to the job');
+    return 'queued';
+  }
+}
+
+function endsOthers(others: number): AppError {
+  const message =
+    others === 0
+      ? 'The revocation would end no other connection. Send confirm_others=0, or leave it out.'
+      : `The revocation would also end ${others} other connection(s) of this installation, which share the account's ` +
+        `grant or may share it. Send confirm_others=${others} if that is meant.`;
+  return new AppError('revocation_ends_others', message, { payload: { others } });
+}

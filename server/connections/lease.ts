@@ -1,0 +1,160 @@
+import { first, type Queryable, type Tx } from '../db/pool.ts';
+import type { Connection } from './store.ts';
+
+/**
+ * The right to refresh a connection: one node at a time, noted on the connection's row.
+ *
+ * Owns: the columns `refresh_owner`, `refresh_until`, `refresh_sent_at`, `refresh_failures`, `refresh_not_before`. Does
+ * not own: what is sent under a lease (`refresh.ts`).
+ *
+ * A lease is taken in one statement, for as long as the request that follows may be under way, and extended for each
+ * further one. So whoever finds it ended may send: the earlier request has been answered or given up, also where its
+ * node was killed or stands still. No database session is held meanwhile, and all times are the database's.
+ */
+export type Lease = {
+  readonly owner: string;
+  /** By `performance.now()`: the holder must not have a request under way after it. */
+  readonly endsAt: number;
+  /** Whether the answer to an earlier refresh was lost, so that the provider may have taken the token for good. */
+  readonly isReplyOwed: boolean;
+  readonly failures: number;
+  readonly keptTokens: Buffer | undefined;
+  /** Which grant the tokens belong to; another one when the connection is connected anew. */
+  readonly grant: string;
+};
+
+type Row = { isReplyOwed: boolean; failures: number; keptTokens: Buffer | null; grant: string };
+
+/** `granted_at` to the microsecond, which a Date does not hold. */
+const grantOf = 'extract(epoch from granted_at)::text';
+
+/**
+ * Takes the lease and notes that a refresh is being sent. Undefined where another node holds it, or the credentials
+ * are no longer those of `connection`.
+ */
+export async function takeLease(
+  db: Queryable,
+  { connection, forMs }: { connection: Connection; forMs: number },
+): Promise<Lease | undefined> {
+  const owner = crypto.randomUUID();
+  const endsAt = performance.now() + forMs;
+  const row = first(
+    await db.query<Row>(
+      `with free as (
+         select id, refresh_sent_at
+         from connection
+         where id = $1
+           and environment_id = $2
+           and credentials_version = $3
+           and deleted_at is null
+           and (refresh_until is null or refresh_until <= clock_timestamp())
+         for update
+       )
+       update connection
+       set refresh_owner = $4,
+         refresh_until = clock_timestamp() + make_interval(secs => $5),
+         refresh_sent_at = coalesce(free.refresh_sent_at, clock_timestamp())
+       from free
+       where connection.id = free.id
+       returning
+         free.refresh_sent_at is not null as "isReplyOwed",
+         refresh_failures as failures,
+         kept_tokens as "keptTokens",
+         ${grantOf} as grant`,
+      [connection.id, connection.environmentId, connection.credentialsVersion, owner, forMs / 1000],
+    ),
+  );
+  return row && { ...row, owner, endsAt, keptTokens: row.keptTokens ?? undefined };
+}
+
+/**
+ * The lease for one more request, with the tokens that are kept by now. Undefined where it has ended, or the
+ * credentials were replaced meanwhile.
+ */
+export async function extendLease(
+  db: Queryable,
+  { connection, lease, forMs }: { connection: Connection; lease: Lease; forMs: number },
+): Promise<Lease | undefined> {
+  const endsAt = performance.now() + forMs;
+  const row = first(
+    await db.query<{ keptTokens: Buffer | null }>(
+      `update connection
+       set refresh_until = clock_timestamp() + make_interval(secs => $5)
+       where id = $1
+         and environment_id = $2
+         and credentials_version = $3
+         and refresh_owner = $4
+         and refresh_until > clock_timestamp()
+       returning kept_tokens as "keptTokens"`,
+      [connection.id, connection.environmentId, connection.credentialsVersion, lease.owner, forMs / 1000],
+    ),
+  );
+  return row && { ...lease, endsAt, keptTokens: row.keptTokens ?? undefined };
+}
+
+/** Gives the lease back after a refresh that succeeded, in the transaction that stores its tokens. */
+export async function settleLease(
+  tx: Tx,
+  {
+    connection,
+    lease,
+    keptTokens,
+    at,
+  }: { connection: Connection; lease: Lease; keptTokens: Buffer | null; at: Date },
+): Promise<void> {
+  // By now the lease may be another's, whose request is under way.
+  await tx.query(
+    `update connection
+     set refresh_owner = case when refresh_owner <> $3 then refresh_owner end,
+       refresh_until = case when refresh_owner <> $3 then refresh_until end,
+       refresh_sent_at = case when refresh_owner <> $3 then refresh_sent_at end,
+       refresh_failures = 0,
+       refresh_not_before = null,
+       refreshed_at = $4,
+       kept_tokens = $5
+     where id = $1 and environment_id = $2`,
+    [connection.id, connection.environmentId, lease.owner, at, keptTokens],
+  );
+}
+
+/** Gives the lease back after a refresh that did not succeed. Nothing happens where it is another's by now. */
+export async function endLease(
+  db: Queryable,
+  {
+    connection,
+    lease,
+    isReplyOwed,
+    failures,
+    notBefore,
+  }: {
+    connection: Connection;
+    lease: Lease;
+    isReplyOwed: boolean;
+    failures: number;
+    notBefore: Date | undefined;
+  },
+): Promise<void> {
+  await db.query(
+    `update connection
+     set refresh_owner = null,
+       refresh_until = null,
+       refresh_sent_at = case when $4 then refresh_sent_at end,
+       refresh_failures = $5,
+       refresh_not_before = $6
+     where id = $1 and environment_id = $2 and refresh_owner = $3`,
+    [connection.id, connection.environmentId, lease.owner, isReplyOwed, failures, notBefore ?? null],
+  );
+}
+
+/** Whether another node refreshes these very credentials at the moment. */
+export async function isLeased(db: Queryable, connection: Connection): Promise<boolean> {
+  const rows = await db.query(
+    `select from connection
+     where id = $1
+       and environment_id = $2
+       and credentials_version = $3
+       and refresh_until > clock_timestamp()`,
+    [connection.id, connection.environmentId, connection.credentialsVersion],
+  );
+  return rows.length > 0;
+}

@@ -1,0 +1,49 @@
+import type { Credentials } from '../auth-modes/mode.ts';
+import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
+import { isObject, type JsonValue } from '../auth-modes/token-response.ts';
+
+/** When a token is to be refreshed, and how long it may still be used. Pure. */
+
+/** Refresh when less than this, or than a tenth of the token's life, remains. */
+const longestMarginMs = 5 * 60_000;
+/** What a call may take until the provider looks at the token, and what clocks may differ. */
+const longestSafetyMs = 30_000;
+/** Life of a token whose answer named none, or whose answer we never saw. */
+const defaultLifeMs = 3_600_000;
+
+/** Whether it is time for a refresh. A token without an end, or that nothing can renew, is due when it has ended. */
+export function isDue(credentials: Credentials, now: Date): credentials is OAuth2Credentials {
+  if (credentials.type !== 'OAUTH2') return false;
+  if (credentials.refresh_token === undefined) return isExpired(credentials, now);
+  const left = leftMs(credentials, now);
+  return left < longestMarginMs && left < marginMs(credentials);
+}
+
+/** Whether a call that begins now can still rely on it. */
+export function isUsable(credentials: OAuth2Credentials, now: Date): boolean {
+  return leftMs(credentials, now) > Math.min(longestSafetyMs, marginMs(credentials) / 2);
+}
+
+export function isExpired(credentials: OAuth2Credentials, now: Date): boolean {
+  return leftMs(credentials, now) <= 0;
+}
+
+function leftMs({ expires_at }: OAuth2Credentials, now: Date): number {
+  return expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at) - now.getTime();
+}
+
+function marginMs({ raw }: OAuth2Credentials): number {
+  const lifeMs = Number(lifeIn(raw)) * 1000;
+  return Math.min(longestMarginMs, (lifeMs > 0 ? lifeMs : defaultLifeMs) / 10);
+}
+
+/** `expires_in` of a provider's answer, as number or text, wherever the provider put its token object. */
+function lifeIn(raw: JsonValue): JsonValue | undefined {
+  if (!isObject(raw)) return undefined;
+  return (
+    raw.expires_in ??
+    Object.values(raw)
+      .map(lifeIn)
+      .find((found) => found !== undefined)
+  );
+}

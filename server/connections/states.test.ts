@@ -1,0 +1,255 @@
+import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import type { TokenFault } from '../auth-modes/token-fault.ts';
+import { ensureEnvironment } from '../environments/store.ts';
+import type { AppError } from '../errors.ts';
+import { apiFault, noteMisconfigured } from '../integrations/fault.ts';
+import { createIntegration, getIntegration, updateIntegration } from '../integrations/store.ts';
+import { createLog } from '../log.ts';
+import { loadCatalog } from '../providers/catalog.ts';
+import { openVault } from '../vault.ts';
+import { type HealthWire, healthToWire } from './health.ts';
+import { createConnectionReader, type LiveConnection, placeOf } from './reader.ts';
+import { insertConnection, replaceCredentials } from './save.ts';
+import { createStates, type States } from './states.ts';
+
+const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
+const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
+const reading = { vault, catalog, testClient: undefined };
+const token = { type: 'OAUTH2', access_token: 'access', refresh_token: 'refresh', raw: {} } as const;
+const dead: TokenFault = { kind: 'dead_grant', error: 'invalid_grant', httpStatus: 400 };
+const outage: TokenFault = { kind: 'transient', error: 'server_error', httpStatus: 503, retryAfterMs: 7000 };
+const refusedClient: TokenFault = { kind: 'client_misconfigured', error: 'invalid_client', httpStatus: 401 };
+
+let database: TestDatabase;
+let environmentId: number;
+let time = new Date('2026-11-21T12:00:00Z');
+let reader: ReturnType<typeof createConnectionReader>;
+let states: States;
+let one: LiveConnection;
+let other: LiveConnection;
+let made = 0;
+before(async () => {
+  database = await openTestDatabase();
+  const { db } = database;
+  environmentId = (await ensureEnvironment(db, { name: 'dev', vault })).environment.id;
+  reader = createConnectionReader({ db, reading });
+  const log = createLog({ level: 'silent', format: 'json' });
+  states = createStates({ db, log, reader, now: () => time });
+});
+after(() => database.drop());
+beforeEach(async () => {
+  made += 1;
+  const integration = await createIntegration(database.db, {
+    ...{ ...reading, environmentId, key: `sheets-${made}`, provider: 'google-sheet' },
+    client: { clientId: 'id', clientSecret: 'secret' },
+  });
+  const make = async () => {
+    const grant = { scopesRequested: ['openid'], scopesGranted: ['openid'] };
+    return reader.get(
+      placeOf(await insertConnection(database.db, { vault, integration, credentials: token, grant })),
+    );
+  };
+  [one, other] = [await make(), await make()];
+});
+
+const reread = (connection = one) => reader.reread(connection);
+const healthOf = async (connection = one) => {
+  const current = await reread(connection);
+  return healthToWire(current, current.integration.provider);
+};
+const recovered = (connection = one) => database.db.transaction((tx) => states.recovered(tx, connection));
+const events = async () =>
+  (
+    await database.db.query<{ type: string; data: Record<string, unknown> }>(
+      `select type, data from event where data->>'provider_config_key' = $1 order by created_at`,
+      [one.integrationKey],
+    )
+  ).map(({ type, data }) => ({ type, ...data }) as Record<string, unknown> & { type: string });
+const types = async () => (await events()).map(({ type }) => type);
+const advance = (seconds: number) => {
+  time = new Date(time.getTime() + seconds * 1000);
+};
+
+describe('a connection', () => {
+  test('that is refused by twenty at once is over once, and every caller is told why', async () => {
+    const told = await Promise.all(Array.from({ length: 20 }, () => states.refused(one, dead)));
+    assert.deepEqual([...new Set(told.map(({ code }) => code))], ['connection_needs_reauth']);
+    const [event, ...more] = await events();
+    assert.deepEqual(more, []);
+    assert.equal(event?.type, 'connection.needs_reauth');
+    assert.equal(event?.cause, 'grant_dead');
+    const health = await healthOf();
+    assert.deepEqual(
+      [health.status, health.kind, health.cause, health.since],
+      ['needs_reauth', 'connection', 'grant_dead', time.toISOString()],
+    );
+    assert.deepEqual(health.evidence, { error: 'invalid_grant', http_status: 400 });
+    const body = { integration_id: one.integrationKey, connection_id: one.connectionId };
+    assert.deepEqual(health.reconnect?.body, body);
+    assert.deepEqual(event?.reconnect, health.reconnect);
+    assert.deepEqual(told[0]?.payload, health);
+  });
+
+  test('is not judged by credentials that were replaced meanwhile', async () => {
+    await replaceCredentials(database.db, {
+      vault,
+      current: one,
+      credentials: { ...token, refresh_token: 'newer' },
+      grant: {},
+    });
+    const told: AppError = await states.refused(one, dead);
+    assert.deepEqual([told.code, told.retryAfterS], ['connection_refresh_failed', 1]);
+    await states.delayed(one, outage);
+    assert.equal((await healthOf()).cause, null);
+    assert.deepEqual(await types(), []);
+  });
+
+  test('that is blocked is told apart, and is active again once the provider gives a token', async () => {
+    const told = await states.refused(one, { kind: 'blocked_by_admin', error: 'admin_policy_enforced' });
+    assert.equal(told.code, 'connection_blocked');
+    const health = await healthOf();
+    assert.deepEqual([health.status, health.reconnect], ['blocked', null]);
+    await recovered();
+    await recovered();
+    assert.deepEqual(await types(), ['connection.blocked', 'connection.recovered']);
+    assert.equal((await healthOf()).status, 'active');
+  });
+
+  test('of a grant whose end the provider had announced is told so', async () => {
+    const lasting = (days: number, { id }: LiveConnection) =>
+      database.db.query(
+        `update connection set refresh_expires_at = $2, granted_at = $2::timestamptz - make_interval(days => $3) where id = $1`,
+        [id, time, days],
+      );
+    await lasting(7, one);
+    await lasting(30, other);
+    await states.refused(await reread(one), dead);
+    await states.refused(await reread(other), dead);
+    assert.equal((await healthOf(one)).cause, 'testing_expired');
+    assert.equal((await healthOf(other)).cause, 'access_time_ended');
+  });
+
+  test('without a refresh token, or with one that went with a lost reply, says that', async () => {
+    await states.lacksRefreshToken(one);
+    await states.replyLost(other, dead);
+    assert.deepEqual(
+      [(await healthOf(one)).cause, (await healthOf(other)).cause],
+      ['no_refresh_token', 'refresh_reply_lost'],
+    );
+  });
+});
+
+describe('an outage', () => {
+  test('changes no status, and is told at the third attempt in a row and at its end', async () => {
+    const told = await states.refused(one, outage);
+    assert.deepEqual([told.code, told.retryAfterS], ['connection_refresh_failed', 7]);
+    const since = time.toISOString();
+    for (let attempt = 2; attempt <= 10; attempt += 1) {
+      advance(60);
+      await states.refused(one, outage);
+      assert.equal((await types()).length, attempt < 3 ? 0 : 1);
+    }
+    const health: HealthWire = await healthOf();
+    assert.deepEqual(
+      [health.status, health.kind, health.cause, health.since, health.reconnect],
+      ['active', 'transient', 'provider_not_answering', since, null],
+    );
+    assert.deepEqual(health.evidence, { error: 'server_error', http_status: 503, attempts: 10 });
+    await recovered();
+    const [delayed, ended, ...more] = await events();
+    assert.deepEqual([delayed?.type, delayed?.since], ['connection.refresh_delayed', since]);
+    assert.deepEqual([ended?.type, ended?.since], ['connection.recovered', since]);
+    assert.deepEqual(more, []);
+    assert.equal((await healthOf()).cause, null);
+  });
+
+  test('that nobody heard of ends without a word, and twenty attempts at once are one outage', async () => {
+    await states.delayed(one, outage);
+    await recovered();
+    assert.deepEqual(await types(), []);
+    await Promise.all(Array.from({ length: 20 }, () => states.delayed(one, outage)));
+    assert.deepEqual(await types(), ['connection.refresh_delayed']);
+  });
+});
+
+describe('a refused client', () => {
+  test('is the fault of the integration: told once, and no connection changes its state', async () => {
+    const told = await Promise.all(
+      Array.from({ length: 20 }, (_, index) => states.refused(index % 2 ? one : other, refusedClient)),
+    );
+    assert.deepEqual([...new Set(told.map(({ code }) => code))], ['integration_misconfigured']);
+    assert.deepEqual(await types(), ['integration.misconfigured']);
+    for (const connection of [one, other]) {
+      const health = await healthOf(connection);
+      assert.deepEqual(
+        [health.status, health.kind, health.cause, health.reconnect],
+        ['active', 'integration', 'client_refused', null],
+      );
+    }
+  });
+
+  test('is tried again by one caller at growing intervals, on all nodes together', async () => {
+    await states.refused(one, refusedClient);
+    const tries = async () => {
+      const current = [await reread(one), await reread(other)];
+      const told = await Promise.all(
+        Array.from({ length: 20 }, (_, index) => states.heldBack(current[index % 2]!)),
+      );
+      return told.filter((error) => error === undefined).length;
+    };
+    assert.equal(await tries(), 0, 'it was tried this moment');
+    const intervals = [60, 120, 240, 480, 960, 1920, 3600, 3600];
+    for (const seconds of intervals) {
+      advance(seconds - 1);
+      assert.equal(await tries(), 0);
+      advance(1);
+      assert.equal(await tries(), 1, `after ${seconds} s`);
+      await states.refused(one, refusedClient);
+    }
+    await Promise.all(Array.from({ length: 5 }, () => recovered(other)));
+    assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
+    assert.equal(await tries(), 20);
+  });
+
+  test('is tried at once after its secret was changed', async () => {
+    await states.refused(one, refusedClient);
+    assert.ok(await states.heldBack(await reread()));
+    const current = await getIntegration(database.db, { ...reading, environmentId, key: one.integrationKey });
+    const client = { clientId: 'id', clientSecret: 'right' };
+    await updateIntegration(database.db, { ...reading, current, change: { client } });
+    time = new Date(Date.now() + 1000);
+    assert.equal(await states.heldBack(await reread()), undefined);
+    assert.ok(await states.heldBack(await reread()));
+  });
+
+  test('that is refused for one token alone holds nobody else back, and only that one clears it', async () => {
+    await states.refused(one, {
+      kind: 'client_misconfigured',
+      error: 'unauthorized_client',
+      httpStatus: 401,
+    });
+    assert.equal(await states.heldBack(await reread(other)), undefined);
+    await recovered(other);
+    assert.equal((await healthOf()).cause, 'client_not_allowed');
+    await recovered(one);
+    assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
+  });
+
+  test('is not forgotten over an API that is switched off', async () => {
+    await states.refused(one, refusedClient);
+    const note = () =>
+      noteMisconfigured(database.db, {
+        integration: one.integration,
+        fault: apiFault({ api: 'https://sheets.example/v4' }, time),
+      });
+    assert.equal(await note(), false);
+    await recovered();
+    assert.equal(await note(), true);
+    await recovered();
+    assert.equal((await healthOf()).cause, 'api_disabled', 'a refresh says nothing of the API');
+  });
+});

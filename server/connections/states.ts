@@ -1,0 +1,239 @@
+import type { TokenFault } from '../auth-modes/token-fault.ts';
+import type { Db, Queryable, Tx } from '../db/pool.ts';
+import type { AppError } from '../errors.ts';
+import { queueEvent } from '../events/outbox.ts';
+import { clientFault, mayTry, noteMisconfigured, noteProven } from '../integrations/fault.ts';
+import type { Logger } from '../log.ts';
+import { connectionEvent } from './event.ts';
+import {
+  type Cause,
+  causeOf,
+  delayOf,
+  type Evidence,
+  evidenceOf,
+  faultFrom,
+  healthToWire,
+  outageFrom,
+  refusalOf,
+  statusOf,
+} from './health.ts';
+import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
+import type { ConnectionHead, ConnectionStatus } from './store.ts';
+
+/**
+ * Changes of state, each written in one transaction with its event: once per change, never per attempt.
+ *
+ * Owns: the columns `status`, `fault` and `outage` of a connection once it exists. Does not own: what a fault means
+ * (`health.ts`), when a refresh is tried (`credentials.ts`), what an API's answer says (`observe.ts`).
+ */
+export type States = {
+  /**
+   * A refused or failed refresh: judges it, writes what follows, and answers the error for the caller. Whoever calls
+   * has read the connection again: a refusal of credentials that are no longer the stored ones changes nothing.
+   */
+  refused(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
+  /** The refresh token was refused after the reply to an earlier refresh was lost. */
+  replyLost(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
+  /** The access token has expired and nothing can renew it. */
+  lacksRefreshToken(connection: LiveConnection): Promise<AppError>;
+  /** A refresh got no judgement. The third in a row raises `connection.refresh_delayed`, once until one succeeds. */
+  delayed(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
+  /**
+   * A refresh succeeded. Call it in the transaction that stores the tokens, before anything else writes `status`: it
+   * makes the connection active, ends an outage, clears the integration's fault, and raises `connection.recovered`
+   * and `integration.recovered` where somebody was told of the fault.
+   */
+  recovered(tx: Tx, connection: LiveConnection): Promise<void>;
+  /**
+   * What to tell a caller instead of trying a refresh, because the provider refuses the integration's client;
+   * undefined where it may be tried. The one caller in many who may try is the probe.
+   */
+  heldBack(connection: LiveConnection): Promise<AppError | undefined>;
+};
+
+/** Attempts without a judgement before the application hears of it. */
+const attemptsBeforeWord = 3;
+
+export function createStates({
+  db,
+  log,
+  reader,
+  now = () => new Date(),
+}: {
+  db: Db;
+  log: Logger;
+  reader: Pick<ConnectionReader, 'forget' | 'forgetIntegration' | 'reread'>;
+  now?: () => Date;
+}): States {
+  async function refused(connection: LiveConnection, fault: TokenFault): Promise<AppError> {
+    const cause = causeOf(fault, { connection, provider: connection.integration.provider, at: now() });
+    if (cause !== undefined) return end(connection, { cause, evidence: evidenceOf(fault) });
+    if (fault.kind === 'client_misconfigured') return misconfigured(connection, fault);
+    return delayed(connection, fault);
+  }
+
+  async function end(
+    connection: LiveConnection,
+    { cause, evidence }: { cause: Cause; evidence: Evidence },
+  ): Promise<AppError> {
+    await db.transaction((tx) => endConnection(tx, { connection, cause, evidence, at: now() }));
+    const current = await reader.reread(connection);
+    // Other credentials came in between: the caller may try again with those.
+    return refusalOf(current, current.integration.provider) ?? delay(connection, { retryAfterMs: 1000 });
+  }
+
+  async function misconfigured(connection: LiveConnection, told: TokenFault): Promise<AppError> {
+    const { integration } = connection;
+    const fault = clientFault(told, { connectionId: connection.connectionId, at: now() });
+    const isNews = await db.transaction((tx) => noteMisconfigured(tx, { integration, fault }));
+    if (isNews) {
+      log.error({ integration: integration.key, ...fault.evidence }, 'the provider refuses the client');
+      forgetIntegration(connection);
+    }
+    const known = isNews ? fault : (connection.integrationFault ?? fault);
+    return delay({ ...connection, integrationFault: known });
+  }
+
+  async function delayed(connection: LiveConnection, told: TokenFault): Promise<AppError> {
+    const at = now();
+    await db.transaction(async (tx) => {
+      const outage = outageFrom({ evidence: evidenceOf(told), at });
+      const [row] = await tx.query<{ attempts: number; since: string }>(
+        `update connection
+         set outage = $3::jsonb || jsonb_build_object(
+           'since', coalesce(outage->>'since', $3::jsonb->>'since'),
+           'attempts', coalesce((outage->>'attempts')::integer, 0) + 1
+         )
+         where id = $1 and environment_id = $2 and credentials_version = $4 and deleted_at is null
+         returning (outage->>'attempts')::integer as attempts, outage->>'since' as since`,
+        [connection.id, connection.environmentId, JSON.stringify(outage), connection.credentialsVersion],
+      );
+      if (row?.attempts !== attemptsBeforeWord) return;
+      await queueEvent(tx, {
+        environmentId: connection.environmentId,
+        type: 'connection.refresh_delayed',
+        data: { ...connectionEvent(connection), ...outage, ...row },
+      });
+    });
+    reader.forget(placeOf(connection));
+    log.warn(
+      {
+        connection: connection.connectionId,
+        integration: connection.integrationKey,
+        kind: told.kind,
+        ...evidenceOf(told),
+      },
+      'a refresh got no judgement',
+    );
+    return delay(connection, told);
+  }
+
+  async function recovered(tx: Tx, connection: LiveConnection): Promise<void> {
+    const at = now();
+    const [before] = await tx.query<{
+      status: ConnectionStatus;
+      fault: ConnectionHead['fault'] | null;
+      outage: NonNullable<ConnectionHead['outage']> | null;
+    }>(
+      `with known as (
+         select id, status, fault, outage
+         from connection
+         where id = $1
+           and environment_id = $2
+           and deleted_at is null
+           and (status <> 'active' or outage is not null)
+         for update
+       )
+       update connection
+       set status = 'active', fault = null, outage = null
+       from known
+       where connection.id = known.id
+       returning known.status, known.fault, known.outage`,
+      [connection.id, connection.environmentId],
+    );
+    const isKnown = before !== undefined && (before.status !== 'active' || wasTold(before.outage));
+    if (isKnown) {
+      const { cause, since } = before.fault ?? before.outage ?? {};
+      await queueEvent(tx, {
+        environmentId: connection.environmentId,
+        type: 'connection.recovered',
+        data: { ...connectionEvent(connection), cause: cause ?? null, since, recovered_at: at.toISOString() },
+      });
+    }
+    const { integration, connectionId } = connection;
+    await noteProven(tx, { integration, at, refreshOf: connectionId });
+  }
+
+  async function heldBack(connection: LiveConnection): Promise<AppError | undefined> {
+    const { integration, connectionId, integrationFault: fault } = connection;
+    const mayGo = await mayTry(db, { integration, fault, connectionId, at: now() });
+    if (fault === undefined || mayGo) return undefined;
+    return delay({ ...connection, integrationFault: fault });
+  }
+
+  function forgetIntegration({ environmentId, integrationKey }: LiveConnection): void {
+    reader.forgetIntegration({ environmentId, integrationKey });
+  }
+
+  return {
+    refused,
+    delayed,
+    recovered,
+    heldBack,
+    replyLost: (connection, fault) =>
+      end(connection, { cause: 'refresh_reply_lost', evidence: evidenceOf(fault) }),
+    lacksRefreshToken: (connection) => end(connection, { cause: 'no_refresh_token', evidence: {} }),
+  };
+}
+
+/**
+ * The connection is over, for this cause: writes status, fault and event together. False, and nothing is written,
+ * where it has this status already, was deleted, or got other credentials since `connection` was read.
+ */
+export async function endConnection(
+  tx: Queryable,
+  {
+    connection,
+    cause,
+    evidence,
+    at,
+  }: { connection: ConnectionHead; cause: Cause; evidence: Evidence; at: Date },
+): Promise<boolean> {
+  const status = statusOf(cause);
+  const fault = faultFrom(cause, { evidence, at });
+  const changed = await tx.query(
+    `update connection
+     set status = $4, fault = $5, outage = null, updated_at = $6
+     where id = $1
+       and environment_id = $2
+       and credentials_version = $3
+       and status <> $4
+       and deleted_at is null
+     returning id`,
+    [
+      connection.id,
+      connection.environmentId,
+      connection.credentialsVersion,
+      status,
+      JSON.stringify(fault),
+      at,
+    ],
+  );
+  if (changed.length === 0) return false;
+  const { reconnect } = healthToWire({ ...connection, status, fault }, undefined);
+  await queueEvent(tx, {
+    environmentId: connection.environmentId,
+    type: status === 'blocked' ? 'connection.blocked' : 'connection.needs_reauth',
+    data: { ...connectionEvent(connection), ...fault, reconnect },
+  });
+  return true;
+}
+
+/** There are no credentials for now. */
+function delay(connection: LiveConnection, { retryAfterMs }: { retryAfterMs?: number } = {}): AppError {
+  return delayOf(connection, { provider: connection.integration.provider, retryAfterMs });
+}
+
+function wasTold(outage: ConnectionHead['outage'] | null): boolean {
+  return outage !== undefined && outage !== null && outage.attempts >= attemptsBeforeWord;
+}

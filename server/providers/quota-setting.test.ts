@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { providersDirectory } from '../app.ts';
+import { loadCatalog } from './catalog.ts';
+import { quotaWith } from './quota-setting.ts';
+
+const { quota } = loadCatalog(providersDirectory).get('google-sheet').api;
+const real = { isTest: false };
+
+test('a quota is on but for test integrations, and can be switched either way', () => {
+  assert.equal(quotaWith(quota, { setting: undefined, isTest: false }), quota);
+  assert.equal(quotaWith(quota, { setting: undefined, isTest: true }), undefined);
+  assert.equal(quotaWith(quota, { setting: 'on', isTest: true }), quota);
+  assert.equal(quotaWith(quota, { setting: ' off ', isTest: false }), undefined);
+  assert.equal(quotaWith(undefined, { setting: 'on', isTest: false }), undefined);
+});
+
+test('other numbers replace those they name, and the burst follows', () => {
+  const setting = 'ReadRequestsPerMinutePerProject=600, WriteRequestsPerMinutePerUser = 120';
+  const counts = quotaWith(quota, { setting, ...real })?.limits.map(({ count, burst }) => [count, burst]);
+  assert.deepEqual(counts, [
+    [600, 120],
+    [60, undefined],
+    [300, 60],
+    [120, undefined],
+  ]);
+});
+
+test('a setting that says neither is refused with what it may say', () => {
+  for (const setting of ['Reads=5', 'ReadRequestsPerMinutePerProject=0', 'yes', 'on,off']) {
+    assert.throws(
+      () => quotaWith(quota, { setting, ...real }),
+      /must be "on", "off" or numbers such as Read/,
+    );
+  }
+});

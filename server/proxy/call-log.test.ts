@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { type TestContext, test } from 'node:test';
+import type { Operation } from '../activity/operations.ts';
+import { bearer, bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
+
+/** A proxy to a provider that answers as `serve` does, and the lines of its log as they come. */
+async function logged(t: TestContext, serve: Parameters<typeof startHttp>[0]) {
+  const upstream = await startHttp(serve);
+  t.after(() => upstream.close());
+  const lines: Operation[] = [];
+  let told = () => {};
+  const proxy = await startProxy({
+    definition: definitionAt(upstream.url),
+    keyRules: [{ effect: 'deny', path: '/shut' }],
+    activity: {
+      log(line) {
+        lines.push(line);
+        told();
+      },
+    },
+  });
+  t.after(() => proxy.close());
+  const next = async () => {
+    if (lines.length === 0) {
+      await new Promise<void>((resolve) => {
+        told = resolve;
+      });
+    }
+    return lines.shift()!;
+  };
+  return { proxy, next };
+}
+
+test('a call is logged with what it was and how it went, and nothing secret', async (t) => {
+  const { proxy, next } = await logged(t, (request, response) => {
+    request.resume().on('end', () => response.writeHead(201).end('created'));
+  });
+  const { answer } = send(`${proxy.url}/proxy/v4/a%20b?key=s3cret&fields=id`, {
+    method: 'POST',
+    body: Buffer.from('four'),
+  });
+  await bytesOf(await answer);
+  const { durationMs = 0, requestId, credentialsMs, firstByteMs, ...line } = await next();
+  assert.deepEqual(line, {
+    environmentId: 1,
+    type: 'proxy',
+    status: 'success',
+    integration: 'google',
+    connection: 'alice',
+    actor: 'key:1',
+    method: 'POST',
+    path: '/v4/a%20b?key=***&fields=id',
+    httpStatus: 201,
+    errorCode: undefined,
+    messages: undefined,
+    requests: 1,
+    requestBytes: 4,
+    answerBytes: 7,
+    quotaMs: 0,
+    details: undefined,
+  });
+  assert.match(String(requestId), /^[\da-f-]{36}$/);
+  assert.ok(Number(credentialsMs) <= durationMs && Number(firstByteMs) <= durationMs);
+  assert.ok(Number(firstByteMs) > 0);
+});
+
+test('a replay and retries count as requests of one call', async (t) => {
+  const answers = [401, 503, 503, 200];
+  const { proxy, next } = await logged(t, (_request, response) => {
+    response.writeHead(answers.shift()!, { 'retry-after': '0' }).end('{}');
+  });
+  proxy.renewals.push(bearer('token-2'));
+  await bytesOf(await send(`${proxy.url}/proxy/a`, { headers: { retries: '2' } }).answer);
+  const { status, httpStatus, requests } = await next();
+  assert.deepEqual([status, httpStatus, requests], ['success', 200, 4]);
+});
+
+test('an error of ours is logged with its code, and one of the provider with its status', async (t) => {
+  const { proxy, next } = await logged(t, (_request, response) => response.writeHead(404).end());
+  const lineOf = async (path: string, headers: Record<string, string> = {}) => {
+    await bytesOf(await send(`${proxy.url}${path}`, { headers }).answer);
+    const { status, httpStatus, errorCode, messages, connection, requests } = await next();
+    return {
+      status,
+      httpStatus,
+      errorCode,
+      levels: messages?.map(({ level }) => level),
+      connection,
+      requests,
+    };
+  };
+  const same = { status: 'failed', levels: ['error'], connection: 'alice', requests: 0 };
+  assert.deepEqual(await lineOf('/proxy/a'), {
+    ...same,
+    httpStatus: 404,
+    errorCode: undefined,
+    levels: undefined,
+    requests: 1,
+  });
+  assert.deepEqual(await lineOf('/proxy/shut'), { ...same, httpStatus: 403, errorCode: 'proxy_rule_denied' });
+  assert.deepEqual(await lineOf('/proxy/a', { 'connection-id': 'bob' }), {
+    ...same,
+    httpStatus: 400,
+    errorCode: 'unknown_connection',
+    connection: 'bob',
+  });
+  assert.deepEqual(await lineOf('/proxy/a', { retries: 'many' }), {
+    ...same,
+    httpStatus: 400,
+    errorCode: 'invalid_headers',
+  });
+});
+
+test('a call that nobody waits for, and one that breaks off, are logged as such', async (t) => {
+  let held: ServerResponse | undefined;
+  const { proxy, next } = await logged(t, (request, response) => {
+    held = response;
+    if (request.url === '/breaks') response.writeHead(200, { 'content-length': 10 }).write('half.');
+  });
+  const gone = send(`${proxy.url}/proxy/waits`);
+  gone.answer.catch(() => {});
+  while (held === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
+  gone.request.destroy();
+  const first = await next();
+  assert.deepEqual(
+    [first.status, first.httpStatus, first.details?.outcome],
+    ['failed', undefined, 'client_gone'],
+  );
+  const broken = await send(`${proxy.url}/proxy/breaks`).answer;
+  broken.on('error', () => {}).on('data', () => held?.destroy());
+  await new Promise((resolve) => broken.on('close', resolve));
+  const second = await next();
+  assert.deepEqual(
+    [second.status, second.httpStatus, second.details?.outcome, second.answerBytes],
+    ['failed', 200, 'broken_off', 5],
+  );
+});

@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import type { ObservedAnswer } from '../connections/observe.ts';
+import { createOutbound } from '../outbound.ts';
+import {
+  bytesOf,
+  definitionAt,
+  loopbackRanges,
+  proxyTo,
+  type RunningProxy,
+  send,
+  startHttp,
+  startProxy,
+} from './proxy.fixture.ts';
+
+/** A provider that redirects `/from` and tells where it was asked. */
+async function startRedirecting(t: TestContext, location: (url: string) => string, status = 302) {
+  const asked: string[] = [];
+  const upstream = await startHttp((request, response) => {
+    asked.push(`${request.method} ${request.url} ${request.headers.authorization}`);
+    if (request.url?.startsWith('/from'))
+      response.writeHead(status, { location: location(upstream.url) }).end();
+    else response.end('arrived');
+  });
+  const proxy = await proxyTo(t, upstream, { redirects: 'same_origin' });
+  return { proxy, asked };
+}
+
+async function ask({ url }: RunningProxy, path: string, init: Parameters<typeof send>[1] = {}) {
+  const answer = await send(url + path, init).answer;
+  return { status: answer.statusCode, headers: answer.headers, text: (await bytesOf(answer)).toString() };
+}
+
+for (const [how, location] of [
+  ['a path', () => '/to?a=%2F'],
+  ['a relative path', () => 'to?a=%2F'],
+  ['a whole address', (url: string) => `${url}/to?a=%2F`],
+] as const) {
+  test(`a redirect to ${how} of the same origin is followed where the definition says so`, async (t) => {
+    const { proxy, asked } = await startRedirecting(t, location);
+    const { status, text } = await ask(proxy, '/proxy/from');
+    assert.deepEqual([status, text], [200, 'arrived']);
+    assert.deepEqual(asked, ['GET /from Bearer token-1', 'GET /to?a=%2F Bearer token-1']);
+  });
+}
+
+test('a redirect to another origin is the caller’s: no credentials go there', async (t) => {
+  const other: (string | undefined)[] = [];
+  const elsewhere = await startHttp((request, response) => {
+    other.push(request.url);
+    response.end();
+  });
+  t.after(() => elsewhere.close());
+  for (const location of [`${elsewhere.url}/x`, `//${new URL(elsewhere.url).host}/x`]) {
+    const { proxy, asked } = await startRedirecting(t, () => location);
+    const { status, headers } = await ask(proxy, '/proxy/from');
+    assert.deepEqual([status, headers.location, asked.length], [302, `${elsewhere.url}/x`, 1]);
+  }
+  assert.deepEqual(other, []);
+});
+
+test('a redirect of a call with a body, and one that never ends, are relayed', async (t) => {
+  const post = await startRedirecting(t, () => '/to', 307);
+  const answer = await ask(post.proxy, '/proxy/from', { method: 'POST', body: Buffer.from('{}') });
+  assert.deepEqual([answer.status, post.asked.length], [307, 1]);
+  const endless = await startRedirecting(t, () => '/from');
+  assert.equal((await ask(endless.proxy, '/proxy/from')).status, 302);
+  assert.equal(endless.asked.length, 6);
+});
+
+test('a provider that nobody can connect to in time is a 504, and nothing was sent', async (t) => {
+  // A name that is never resolved stands for a host that never answers.
+  const outbound = createOutbound({ allow: loopbackRanges(), resolve: () => {} });
+  const timeouts = { connect_ms: 150 };
+  const definition = definitionAt('https://silent.example', { timeouts, error_format: undefined });
+  const proxy = await startProxy({ definition, outbound });
+  t.after(() => proxy.close());
+  for (const init of [{}, { method: 'POST', body: Buffer.from('{}') }]) {
+    const { status, headers, text } = await ask(proxy, '/proxy/x', init);
+    assert.deepEqual([status, headers['x-trellis-error']], [504, 'upstream_timeout']);
+    assert.doesNotMatch(text, /outcome is unknown/);
+  }
+});
+
+test("the definition's time for a whole call holds where the caller names none", async (t) => {
+  const upstream = await startHttp(() => {});
+  const proxy = await proxyTo(t, upstream, { timeouts: { total_ms: 150 } });
+  assert.equal((await ask(proxy, '/proxy/x')).status, 504);
+});
+
+test('answers that the observer wants are shown to it after the reply, decoded, the first 16 KB', async (t) => {
+  const large = JSON.stringify({ error: { message: 'm'.repeat(40_000) } });
+  const upstream = await startHttp((request, response) => {
+    if (request.url === '/fine') response.end('fine');
+    else response.writeHead(403, { 'content-encoding': 'gzip', 'x-a': '1' }).end(gzipSync(large));
+  });
+  const seen: ObservedAnswer[] = [];
+  const told = Promise.withResolvers<void>();
+  const proxy = await startProxy({
+    definition: definitionAt(upstream.url),
+    observer: {
+      wants: (_connection, status) => status === 403,
+      observe: (_connection, answer) => {
+        seen.push(answer);
+        told.resolve();
+      },
+    },
+  });
+  t.after(async () => {
+    await proxy.close();
+    await upstream.close();
+  });
+  assert.equal((await ask(proxy, '/proxy/fine')).status, 200);
+  const answer = await send(`${proxy.url}/proxy/denied?x=1`).answer;
+  assert.deepEqual(await bytesOf(answer), gzipSync(large));
+  await told.promise;
+  assert.equal(seen.length, 1);
+  assert.deepEqual(
+    [seen[0]?.url, seen[0]?.status, seen[0]?.headers['x-a']],
+    [`${upstream.url}/denied?x=1`, 403, '1'],
+  );
+  assert.equal(seen[0]?.body.toString(), large.slice(0, 16 * 1024));
+});

@@ -1,0 +1,104 @@
+/**
+ * The books of all nodes in PostgreSQL. Owns the table `quota_book` and the time that nodes agree on.
+ *
+ * A change is worked out here from the version that this node saw last and written if that is still the newest: one
+ * short statement, and one more for each time that another node was faster. No lock is held between statements.
+ */
+import type { Db } from '../../db/pool.ts';
+import type { Job } from '../../jobs/jobs.ts';
+import { Book, cellAt, type Pages, type Rule } from './book.ts';
+
+/** A book as this node saw it last; undefined: never, or there was none. */
+export type Known = { readonly pages: Pages; readonly version: string } | undefined;
+
+export type Ledger = {
+  /** The database's time in ms, as well as it can be told from here. */
+  now(): number;
+  /**
+   * Changes a book and resolves once that is written. `change` may be called several times, each time with a book and
+   * the time to go by; the last call's result counts.
+   */
+  change<T>(given: {
+    bucket: string;
+    rule: Rule;
+    known: Known;
+    change: (book: Book, now: number) => T;
+  }): Promise<{ result: T; known: Known; book: Book }>;
+};
+
+/** Without writing for so long a book says nothing any more, whatever its window. */
+const keptS = 86_400;
+/** A sample of the database's clock is used for so long at most. */
+const clockMs = 30_000;
+
+type Row = { wrote: boolean; pages: Pages | null; version: string | null; clock: number };
+
+export function createLedger(db: Db, { monotonic = () => performance.now() } = {}): Ledger {
+  let clock: { aheadMs: number; tripMs: number; at: number } | undefined;
+
+  /** Of several samples the one with the shortest trip is nearest to the truth. */
+  function learn(sentAt: number, databaseMs: number): void {
+    const at = monotonic();
+    const tripMs = at - sentAt;
+    if (clock !== undefined && clock.at > at - clockMs && clock.tripMs <= tripMs) return;
+    clock = { aheadMs: databaseMs - (sentAt + at) / 2, tripMs, at };
+  }
+
+  async function readClock(): Promise<void> {
+    const sentAt = monotonic();
+    const [row] = await db.query<{ clock: number }>(
+      `select extract(epoch from clock_timestamp())::float8 * 1000 as clock`,
+    );
+    learn(sentAt, row?.clock ?? Date.now());
+  }
+
+  // Before the database has told, this machine's own time.
+  const guessMs = Date.now() - monotonic();
+  const now = () => monotonic() + (clock?.aheadMs ?? guessMs);
+
+  return {
+    now,
+    async change({ bucket, rule, change, ...given }) {
+      if (clock === undefined) await readClock();
+      for (let known = given.known; ; ) {
+        const book = new Book(known?.pages);
+        const result = change(book, now());
+        const pages = book.pages(cellAt(rule, now()));
+        const version = crypto.randomUUID();
+        const sentAt = monotonic();
+        const [row] = await db.query<Row>(
+          `with written as (
+             insert into quota_book (bucket, pages, version)
+             values ($1, $2, $3)
+             on conflict (bucket) do update
+             set pages = excluded.pages, version = excluded.version, written_at = now()
+             where quota_book.version = $4
+             returning version
+           )
+           select
+             exists (select from written) as wrote,
+             quota_book.pages,
+             quota_book.version,
+             extract(epoch from clock_timestamp())::float8 * 1000 as clock
+           from (select) as one
+           left join quota_book on quota_book.bucket = $1`,
+          [bucket, JSON.stringify(pages), version, known?.version ?? null],
+        );
+        if (row === undefined) throw new Error('a statement without a row');
+        learn(sentAt, row.clock);
+        if (row.wrote) return { result, known: { pages, version }, book };
+        known = row.pages && row.version ? { pages: row.pages, version: row.version } : undefined;
+      }
+    },
+  };
+}
+
+/** Removes the books of quotas that nobody uses any more. */
+export function quotaSweepJob(db: Db): Job<Record<string, never>> {
+  return {
+    name: 'quota.sweep',
+    run: async () => {
+      await db.query(`delete from quota_book where written_at < now() - make_interval(secs => $1)`, [keptS]);
+    },
+  };
+}

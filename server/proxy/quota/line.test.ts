@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Line } from './line.ts';
+
+function lineOf(text: string): Line<{ lane: number; name: string }> {
+  const line = new Line<{ lane: number; name: string }>();
+  for (const name of text.split(' ')) line.add({ lane: Number(name[0]), name });
+  return line;
+}
+const namesOf = (line: ReturnType<typeof lineOf>) => [...line.drain()].map(({ name }) => name).join(' ');
+
+test('lanes take turns, and in a lane who came first is served first', () => {
+  assert.equal(namesOf(lineOf('1a 1b 1c 1d 2a 3a 3b')), '1a 2a 3a 1b 3b 1c 1d');
+});
+
+test('a lane that comes later has its turn before the second turn of the others', () => {
+  const line = lineOf('1a 1b 1c 2a');
+  assert.equal(line.next()?.name, '1a');
+  line.add({ lane: 3, name: '3a' });
+  assert.equal(namesOf(line), '2a 1b 3a 1c');
+});
+
+test('who leaves is not served, and an empty lane has no turn', () => {
+  const line = lineOf('1a 2a 3a');
+  const gone = line.next()!;
+  line.remove(gone);
+  assert.deepEqual([line.size, line.lanes, line.in(1)], [2, 2, 0]);
+  assert.equal(namesOf(line), '2a 3a');
+  assert.deepEqual([line.size, line.lanes], [0, 0]);
+});

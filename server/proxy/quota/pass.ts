@@ -1,0 +1,162 @@
+import { judgeAnswer } from '../../connections/api-faults.ts';
+import type { ObservedAnswer } from '../../connections/observe.ts';
+import type { LiveConnection } from '../../connections/reader.ts';
+import type { AppError } from '../../errors.ts';
+import type { ProviderQuota } from '../../providers/definition.ts';
+import { firstValue } from '../headers.ts';
+import type { Head } from '../relay.ts';
+import { readRetryAfter } from '../retry.ts';
+import type { Priority } from './book.ts';
+import type { Bucket, Token, TokenWaiter } from './bucket.ts';
+import type { Ledger } from './ledger.ts';
+
+/** What a page against robots asks for: it goes by more than the minute's count. */
+const guardMs = 300_000;
+/** To fetch a portion is not to wait: also a call that must not wait has so long for it. */
+const portionMs = 250;
+
+export type Limit = ProviderQuota['limits'][number];
+/** A limit and its tokens. */
+export type Metered = { limit: Limit; bucket: Bucket };
+
+export type QuotaCall = {
+  connection: LiveConnection;
+  method: string;
+  /** Of the request to the provider, with its query. */
+  path: string;
+  priority: Priority;
+  /** How long it may wait in all. */
+  waitMs: number;
+};
+
+/** The right to send one request. To be ended, whatever comes of it. */
+export class Pass {
+  /** Resolves when the request may be sent; undefined: at once. Rejects with `quota_exhausted`. */
+  readonly ready: Promise<void> | undefined;
+  readonly #given: { ledger: Ledger; call: QuotaCall; metered: Metered[]; all: Metered[] };
+  readonly #until: number;
+  readonly #tokens = new Map<Bucket, Token>();
+  #waiter: { bucket: Bucket; waiter: TokenWaiter; timer: NodeJS.Timeout } | undefined;
+  #sentAt: number | undefined;
+
+  constructor(given: { ledger: Ledger; call: QuotaCall; metered: Metered[]; all: Metered[] }) {
+    this.#given = given;
+    this.#until = given.ledger.now() + given.call.waitMs;
+    const lacking = this.#takeAtHand();
+    if (lacking !== undefined) {
+      this.ready = new Promise((resolve, reject) => this.#wait(lacking, { resolve, reject }));
+    }
+  }
+
+  /** The request goes out now. */
+  sent(): void {
+    this.#sentAt = this.#given.ledger.now();
+  }
+
+  /** The request was answered, failed, or will not be made. May be called more than once. */
+  end(): void {
+    if (this.#waiter !== undefined) {
+      clearTimeout(this.#waiter.timer);
+      this.#waiter.bucket.leave(this.#waiter.waiter);
+      this.#waiter = undefined;
+    }
+    for (const [bucket, token] of this.#tokens) {
+      this.#tokens.delete(bucket);
+      if (this.#sentAt === undefined) bucket.giveBack(token);
+      else bucket.settle(token, this.#sentAt);
+    }
+  }
+
+  /** What the provider left out of a 429: the seconds until the bucket that it closes opens again. */
+  retryAfterS({ status, rawHeaders }: Head): number | undefined {
+    if (status !== 429 || firstValue(rawHeaders, 'retry-after') !== undefined) return undefined;
+    const isGuard = /^text\/html\b/i.test(firstValue(rawHeaders, 'content-type') ?? '');
+    const until = this.#reopensAt({ isGuard });
+    return Math.max(1, Math.ceil((until - this.#given.ledger.now()) / 1000));
+  }
+
+  /** As `refused`, for an answer of which nobody reads more than its head. */
+  discarded({ status, rawHeaders }: Head): void {
+    if (status !== 429) return;
+    const named = ['retry-after', 'content-type'].map((name) => [name, firstValue(rawHeaders, name) ?? '']);
+    this.refused({ status, headers: Object.fromEntries(named), body: Buffer.alloc(0) });
+  }
+
+  /** Learns from an answer of 403 or 429 that the provider counts otherwise, and closes what it says is used up. */
+  refused({ status, headers, body }: Pick<ObservedAnswer, 'status' | 'headers' | 'body'>): void {
+    const { call, metered, all } = this.#given;
+    const fault = judgeAnswer(call.connection.integration.provider, {
+      status,
+      headers,
+      body: body.toString(),
+    });
+    const retryAfter = headers['retry-after'];
+    if (fault.kind === 'abuse_guard') {
+      const until = this.#reopensAt({ retryAfter, isGuard: true });
+      for (const { limit, bucket } of all) if (limit.per === 'owner') bucket.close(until);
+    } else if (fault.kind === 'rate_limited') {
+      const until = this.#reopensAt({ retryAfter, isGuard: false });
+      const named = metered.filter(({ limit }) => limit.name === fault.evidence.quota_limit);
+      const per = fault.of === 'connection' ? 'account' : 'owner';
+      const meant = named.length > 0 ? named : metered.filter(({ limit }) => limit.per === per);
+      for (const { bucket } of meant) bucket.close(until);
+    }
+  }
+
+  /** By the ledger's time (ms): what the provider asks for, else the beginning of the next window of the clock. */
+  #reopensAt({ retryAfter, isGuard }: { retryAfter?: string | undefined; isGuard: boolean }): number {
+    const now = this.#given.ledger.now();
+    const askedMs = readRetryAfter(retryAfter, now);
+    if (askedMs !== undefined) return now + askedMs;
+    if (isGuard) return now + guardMs;
+    const windowMs = Math.max(...this.#given.metered.map(({ limit }) => limit.window_s)) * 1000;
+    return (Math.floor(now / windowMs) + 1) * windowMs;
+  }
+
+  /** Takes what is still needed; the first bucket that has nothing at hand, undefined when all is there. */
+  #takeAtHand(): Bucket | undefined {
+    const { metered, call } = this.#given;
+    for (const { bucket } of metered) {
+      const held = this.#tokens.get(bucket);
+      if (held !== undefined && !bucket.isStale(held)) continue;
+      if (held !== undefined) {
+        this.#tokens.delete(bucket);
+        bucket.drop(held);
+      }
+      const token = bucket.take(call.priority);
+      if (token === undefined) return bucket;
+      this.#tokens.set(bucket, token);
+    }
+    return undefined;
+  }
+
+  #wait(bucket: Bucket, settle: { resolve: () => void; reject: (error: Error) => void }): void {
+    const { call, ledger } = this.#given;
+    const fail = (error: Error) => {
+      this.end();
+      settle.reject(error);
+    };
+    const waiter: TokenWaiter = {
+      lane: call.connection.id,
+      priority: call.priority,
+      until: this.#until,
+      serve: (token) => {
+        clearTimeout(this.#waiter?.timer);
+        this.#waiter = undefined;
+        this.#tokens.set(bucket, token);
+        const lacking = this.#takeAtHand();
+        if (lacking === undefined) settle.resolve();
+        else this.#wait(lacking, settle);
+      },
+      fail,
+    };
+    const leftMs = Math.max(portionMs, this.#until - ledger.now());
+    const timer = setTimeout(() => fail(bucket.exhausted(call.priority)), leftMs);
+    this.#waiter = { bucket, waiter, timer };
+    try {
+      bucket.wait(waiter);
+    } catch (error) {
+      fail(error as AppError);
+    }
+  }
+}

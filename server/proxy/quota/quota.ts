@@ -1,0 +1,126 @@
+/**
+ * Keeps calls within the provider's quotas, shared by all nodes, and fair between the connections of one owner.
+ *
+ * Owns: which buckets a call needs, and whose they are. Neighbours: `pass.ts` is one call that gets its tokens, waits
+ * for them, and learns from refusals; `bucket.ts` has the tokens and the line of one quota, `book.ts` says how many there
+ * are, `ledger.ts` keeps that for all nodes. A provider without a quota in its definition costs nothing.
+ */
+import type { LiveConnection } from '../../connections/reader.ts';
+import type { Db } from '../../db/pool.ts';
+import type { ProviderQuota } from '../../providers/definition.ts';
+import { quotaWith } from '../../providers/quota-setting.ts';
+import { Bucket } from './bucket.ts';
+import { createLedger } from './ledger.ts';
+import { type Limit, type Metered, Pass, type QuotaCall } from './pass.ts';
+
+/** How long a call waits that does not say. */
+export const usualWaitMs = 10_000;
+/** Buckets in memory before those that nobody uses are let go. */
+const mostIdle = 10_000;
+
+/** What the calls of a connection need. */
+type Meters = { read: Metered[]; write: Metered[]; all: Metered[] };
+type Subject = Pick<LiveConnection, 'id' | 'account' | 'integration'>;
+
+export type Quota = {
+  /** The right to send one request; undefined where nothing limits it. */
+  admit(call: QuotaCall): Pass | undefined;
+  /** Gives back what this node has; resolves when that is written. */
+  stop(): Promise<void>;
+};
+
+export function createQuota({ db }: { db: Db }): Quota {
+  const ledger = createLedger(db);
+  const buckets = new Map<string, Bucket>();
+  /** A connection is read anew each second; the buckets stay. */
+  const known = new WeakMap<Subject, Meters>();
+
+  function bucketOf(key: string, { count, burst = count, window_s }: Limit): Bucket {
+    // An integration with other numbers shares the book, not the tokens at hand.
+    const at = `${key} ${count} ${burst}`;
+    const found = buckets.get(at);
+    if (found !== undefined) return found;
+    if (buckets.size >= mostIdle) {
+      for (const [other, bucket] of buckets) if (bucket.isIdle) buckets.delete(other);
+    }
+    const bucket = new Bucket({ key, rule: { count, burst, windowMs: window_s * 1000 }, ledger });
+    buckets.set(at, bucket);
+    return bucket;
+  }
+
+  function metersOf(connection: Subject): Meters {
+    const found = known.get(connection);
+    if (found !== undefined) return found;
+    const { provider, integrationConfig, isTest } = connection.integration;
+    const quota = quotaWith(provider.api.quota, { setting: integrationConfig.quota, isTest });
+    const all = (quota?.limits ?? [])
+      // The narrowest first: who waits for an account's own token holds none that others want.
+      .toSorted((one, other) => Number(other.per === 'account') - Number(one.per === 'account'))
+      .map((limit) => ({ limit, bucket: bucketOf(keyOf(limit, connection), limit) }));
+    const counting = (kind: 'read' | 'write') =>
+      all.filter(({ limit }) => limit.counts === kind || limit.counts === 'all');
+    const meters = { read: counting('read'), write: counting('write'), all };
+    known.set(connection, meters);
+    return meters;
+  }
+
+  return {
+    admit(call) {
+      const { quota } = call.connection.integration.provider.api;
+      if (quota === undefined) return undefined;
+      const meters = metersOf(call.connection);
+      const metered = meters[kindOf(quota, call)];
+      return metered.length === 0 ? undefined : new Pass({ ledger, call, metered, all: meters.all });
+    },
+    async stop() {
+      await Promise.all([...buckets.values()].map((bucket) => bucket.stop().catch(() => {})));
+    },
+  };
+}
+
+/** What a call counts as. A path is compared as it reads without percent-encoding. */
+function kindOf(
+  quota: ProviderQuota,
+  { method, path }: Pick<QuotaCall, 'method' | 'path'>,
+): 'read' | 'write' {
+  const [plain = ''] = path.split('?', 1);
+  return patternOf(quota).test(`${method} ${decoded(plain)}`) ? 'read' : 'write';
+}
+
+const patterns = new WeakMap<ProviderQuota, RegExp>();
+
+function patternOf(quota: ProviderQuota): RegExp {
+  const known = patterns.get(quota);
+  if (known !== undefined) return known;
+  const pattern = new RegExp(quota.reads, 'u');
+  patterns.set(quota, pattern);
+  return pattern;
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
+
+/**
+ * The name of a bucket: whose calls the provider counts together. The environment is no part of it, since a provider
+ * knows clients alone.
+ */
+function keyOf(limit: Limit, { id, account, integration }: Subject): string {
+  const { client, provider, isTest } = integration;
+  const { service, owner_pattern: pattern } = provider.api.quota as ProviderQuota;
+  const clientId = client?.clientId;
+  const project = clientId && pattern ? new RegExp(pattern, 'u').exec(clientId)?.[1] : undefined;
+  const owner = project ?? clientId ?? `integration:${integration.id}`;
+  const accountId = limit.per === 'account' ? (account?.id ?? `connection:${id}`) : '';
+  return JSON.stringify([
+    isTest ? `sandbox ${service}` : service,
+    owner,
+    accountId,
+    limit.name,
+    limit.window_s,
+  ]);
+}

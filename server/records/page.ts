@@ -1,0 +1,60 @@
+import type { Db } from '../db/pool.ts';
+import { cursorWriter } from './cursor.ts';
+import { createRoom, type ListRequest, listRecords, type Portion } from './list.ts';
+import type { RecordOwner } from './save.ts';
+
+/** What a list or an export reads at a time: all that it holds in memory, beyond one record that is larger. */
+export const portionRecords = 1000;
+export const portionBytes = 2 * 1024 * 1024;
+
+/** A page ends with the record that brings its sealed payloads to this size. */
+export const pageBytes = 16 * 1024 * 1024;
+
+export type PageRequest = Omit<ListRequest, 'connection' | 'maxBytes' | 'until' | 'room'> & {
+  /** Asked before each portion, so that a page which a slow reader takes ends with its connection. */
+  connection: () => Promise<RecordOwner>;
+};
+
+/**
+ * A page of at most `limit` records after a cursor, and of `pageBytes`, in portions that are read as they are asked
+ * for; whether there is more after the page is the last portion's `hasMore`.
+ *
+ * Each portion is as of its own moment, so that no transaction waits for a slow reader. A page holds no record beyond
+ * the position that was the last one when it began: one that changes meanwhile comes once, with this page or behind it.
+ * A portion is good until the next one is asked for. Throws what `listRecords` throws, at the portion where it
+ * happens.
+ */
+export async function* readPage(db: Db, request: PageRequest): AsyncGenerator<Portion, void, undefined> {
+  let { cursor, limit: left } = request;
+  const room = createRoom();
+  let bytesLeft = pageBytes;
+  let until: number | undefined;
+  let isEnd = false;
+  while (!isEnd) {
+    const portion: Portion = await listRecords(db, {
+      ...request,
+      connection: await request.connection(),
+      cursor,
+      limit: Math.min(left, portionRecords),
+      maxBytes: Math.min(bytesLeft, portionBytes),
+      until,
+      room,
+    });
+    until ??= portion.lastSeq;
+    left -= portion.records.length;
+    bytesLeft -= portion.bytes;
+    cursor = cursorAfter(portion) ?? cursor;
+    isEnd = !portion.hasMore || left === 0 || bytesLeft <= 0 || portion.records.length === 0;
+    yield portion;
+    // A generator that waits holds what it yielded: a portion that outlives the reading of the next one is not collected
+    // with what is young.
+    portion.records.length = 0;
+  }
+}
+
+/** The cursor of a portion's last record; undefined where it has none. */
+export function cursorAfter({ datasetId, since, records }: Portion): string | undefined {
+  const last = records.at(-1);
+  if (datasetId === undefined || last === undefined) return undefined;
+  return cursorWriter(datasetId, since)(last.seq);
+}

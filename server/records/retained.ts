@@ -1,0 +1,72 @@
+import { type Db, first, type Tx } from '../db/pool.ts';
+import { queueEvent } from '../events/outbox.ts';
+
+/** What retention has let go: `bytes` are sealed ones, of payloads and of what tombstones still held. */
+export type Retained = { payloads: number; bytes: number; tombstones: number };
+
+export const nothing: Retained = { payloads: 0, bytes: 0, tombstones: 0 };
+
+export function sum(a: Retained, b: Retained): Retained {
+  return {
+    payloads: a.payloads + b.payloads,
+    bytes: a.bytes + b.bytes,
+    tombstones: a.tombstones + b.tombstones,
+  };
+}
+
+/** Notes what a step let go, in its transaction, so that it is told of even where the run does not come to its end. */
+export async function noteRetained(
+  tx: Tx,
+  of: { environmentId: number; datasetId: number },
+  went: Retained,
+): Promise<void> {
+  await tx.query(
+    `insert into retained (environment_id, dataset_id, payloads, bytes, tombstones)
+     values ($1, $2, $3, $4, $5)
+     on conflict on constraint retained_pkey do update
+     set
+       payloads = retained.payloads + excluded.payloads,
+       bytes = retained.bytes + excluded.bytes,
+       tombstones = retained.tombstones + excluded.tombstones`,
+    [of.environmentId, of.datasetId, went.payloads, went.bytes, went.tombstones],
+  );
+}
+
+/** Raises `records.retention_done` in each environment for what it has not been told of yet: once for each step. */
+export async function tellRetained(db: Db): Promise<void> {
+  const rows = await db.query<{ environmentId: number }>(
+    'select distinct environment_id as "environmentId" from retained',
+  );
+  for (const { environmentId } of rows) {
+    await db.transaction(async (tx) => {
+      const told = first(
+        await tx.query<Retained & { datasets: number }>(
+          `with told as (
+             delete from retained
+             where environment_id = $1
+             returning payloads, bytes, tombstones
+           )
+           select
+             count(*) as datasets,
+             sum(payloads)::bigint as payloads,
+             sum(bytes)::bigint as bytes,
+             sum(tombstones)::bigint as tombstones
+           from told`,
+          [environmentId],
+        ),
+      );
+      // Another node was faster.
+      if (told === undefined || told.datasets === 0) return;
+      await queueEvent(tx, {
+        environmentId,
+        type: 'records.retention_done',
+        data: {
+          datasets: told.datasets,
+          pruned: told.payloads,
+          bytes: told.bytes,
+          tombstones_removed: told.tombstones,
+        },
+      });
+    });
+  }
+}

@@ -1,0 +1,215 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { setTimeout as wait } from 'node:timers/promises';
+import { UnsecuredJWT } from 'jose';
+import type { Integration } from '../integrations/store.ts';
+import { about, clientId, issuer, openWebhookBench, type WebhookBench } from './webhooks.fixture.ts';
+
+let bench: WebhookBench;
+let sheets: Integration;
+before(async () => {
+  bench = await openWebhookBench();
+  sheets = await bench.integrate('sheets');
+});
+after(() => bench.end());
+beforeEach(() => {
+  Object.assign(bench.provider.state, { served: [bench.provider.keys.own], status: 200, isGrantDead: false });
+});
+afterEach(() => bench.db.query('truncate connection, event, security_event cascade'));
+
+const pushed = async (...given: Parameters<WebhookBench['provider']['sign']>) =>
+  bench.push(await bench.provider.sign(...given));
+const statusOf = async (connection: Parameters<WebhookBench['now']>[0]) =>
+  (await bench.now(connection)).status;
+
+describe('an event about an account', () => {
+  for (const [type, more] of [
+    ['sessions-revoked', {}],
+    ['account-disabled', { reason: 'hijacking' }],
+    ['account-purged', {}],
+    ['account-credential-change-required', {}],
+  ] as const) {
+    test(`${type} ends its connections, once, with evidence, before it is answered`, async () => {
+      const [one, stranger] = [await bench.connect(sheets, 'ada'), await bench.connect(sheets, 'bob')];
+      const answer = await pushed({ events: about('ada', type, more) });
+      assert.deepEqual([answer.status, answer.text], [202, '']);
+      const { status, fault } = await bench.now(one);
+      assert.equal(status, 'needs_reauth');
+      assert.equal(fault?.cause, 'security_event');
+      assert.deepEqual(fault?.evidence, { event: `risc/event-type/${type}`, ...more });
+      assert.equal(await statusOf(stranger), 'active');
+      assert.deepEqual(
+        (await bench.events()).map(({ type: name, data }) => [name, data.connection_id, data.cause]),
+        [['connection.needs_reauth', one.connectionId, 'security_event']],
+      );
+    });
+  }
+
+  test('ends those of every integration with the client it is for, in any environment, and no others', async () => {
+    const [prod, other] = [
+      await bench.integrate('anywhere', 'prod'),
+      await bench.integrate('other', 'dev', '222-b.apps.googleusercontent.com'),
+    ];
+    const [here, there, elsewhere] = [
+      await bench.connect(sheets, 'ada'),
+      await bench.connect(prod, 'ada'),
+      await bench.connect(other, 'ada'),
+    ];
+    await pushed({
+      events: about('ada', 'sessions-revoked'),
+      aud: ['333-c.apps.googleusercontent.com', clientId],
+    });
+    assert.deepEqual(
+      [await statusOf(here), await statusOf(there), await statusOf(elsewhere)],
+      ['needs_reauth', 'needs_reauth', 'active'],
+    );
+    assert.deepEqual((await bench.events()).map(({ environment }) => environment).sort(), ['dev', 'prod']);
+  });
+
+  test('that comes twice, or twenty times at once, is acted upon once', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    const token = await bench.provider.sign({ events: about('ada', 'sessions-revoked') });
+    const answers = await Promise.all(Array.from({ length: 20 }, () => bench.push(token)));
+    assert.deepEqual([...new Set(answers.map(({ status }) => status))], [202]);
+    assert.equal((await bench.events()).length, 1);
+    await bench.db.query(`update connection set status = 'active', fault = null where id = $1`, [one.id]);
+    assert.equal((await bench.push(token)).status, 202);
+    assert.equal(await statusOf(one), 'active');
+  });
+
+  test('that is older than the grant changes nothing', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    const iat = Math.floor(Date.now() / 1000) - 60;
+    assert.equal((await pushed({ events: about('ada', 'sessions-revoked'), iat })).status, 202);
+    assert.equal(await statusOf(one), 'active');
+  });
+
+  test('of a type that is not known, of a foreign issuer, or about nobody changes nothing and is taken', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    const foreign = { subject: { subject_type: 'iss-sub', iss: 'https://elsewhere.example', sub: 'ada' } };
+    for (const events of [
+      about('ada', 'account-of-tomorrow'),
+      { 'https://schemas.openid.net/secevent/risc/event-type/sessions-revoked': foreign },
+      { 'https://schemas.openid.net/secevent/risc/event-type/sessions-revoked': {} },
+      { 'https://schemas.openid.net/secevent/risc/event-type/verification': { state: 'hello' } },
+    ]) {
+      assert.equal((await pushed({ events })).status, 202);
+    }
+    assert.equal(await statusOf(one), 'active');
+  });
+});
+
+describe('an event about one token', () => {
+  const type = 'https://schemas.openid.net/secevent/oauth/event-type/token-revoked';
+  const sha512 = (data: string | Buffer) => createHash('sha512').update(data).digest();
+  const refreshToken = '1//0aabbccddeeff-the-rest-of-it';
+  for (const [algorithm, token] of [
+    ['prefix', refreshToken.slice(0, 16)],
+    ['hash_base64_sha512_sha512', sha512(sha512(refreshToken)).toString('base64')],
+  ]) {
+    test(`ends the one connection that holds it, told by ${algorithm}`, async () => {
+      const one = await bench.connect(sheets, 'ada', refreshToken);
+      const other = await bench.connect(sheets, 'ada');
+      const subject = {
+        subject_type: 'oauth_token',
+        token_type: 'refresh_token',
+        token_identifier_alg: algorithm,
+        token,
+      };
+      assert.equal((await pushed({ events: { [type]: { subject } } })).status, 202);
+      assert.deepEqual([await statusOf(one), await statusOf(other)], ['needs_reauth', 'active']);
+    });
+  }
+});
+
+describe('an account that is enabled again', () => {
+  test('has its connections tried, and those that work are active', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await pushed({ events: about('ada', 'account-disabled') });
+    await pushed({ events: about('ada', 'account-enabled') });
+    for (let waits = 0; waits < 300 && (await statusOf(one)) !== 'active'; waits += 1) await wait(10);
+    assert.equal(await statusOf(one), 'active');
+    assert.equal((await bench.events()).at(-1)?.type, 'connection.recovered');
+  });
+
+  test('leaves alone what ended for another reason', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await bench.db.query(
+      `update connection set status = 'needs_reauth', fault = '{"cause":"grant_dead"}' where id = $1`,
+      [one.id],
+    );
+    await pushed({ events: about('ada', 'account-enabled') });
+    assert.equal(await statusOf(one), 'needs_reauth');
+  });
+});
+
+describe('a token is refused', () => {
+  const events = about('ada', 'sessions-revoked');
+  const now = () => Math.floor(Date.now() / 1000);
+  for (const [name, err, make] of [
+    [
+      'signed by another key',
+      'authentication_failed',
+      () => sign({ events }, { key: bench.provider.keys.foreign }),
+    ],
+    ['that is not signed', 'authentication_failed', async () => unsigned({ events })],
+    ['of another issuer', 'invalid_issuer', () => sign({ events, iss: 'https://elsewhere.example' })],
+    ['for another client', 'invalid_audience', () => sign({ events, aud: 'another' })],
+    ['of the future', 'invalid_request', () => sign({ events, iat: now() + 3600 })],
+    ['of long ago', 'invalid_request', () => sign({ events, iat: now() - 30 * 24 * 3600 })],
+    ['without events, such as an ID token', 'invalid_request', () => sign({ sub: 'ada' })],
+    ['without a name of its own', 'invalid_request', () => sign({ events, jti: '' })],
+    ['that is none', 'invalid_request', async () => 'a.b.c'],
+    ['that is empty', 'invalid_request', async () => ' '],
+  ] as const) {
+    test(`${name}: 400 ${err}, and nothing changes`, async () => {
+      const one = await bench.connect(sheets, 'ada');
+      const answer = await bench.push(await make());
+      assert.equal(answer.status, 400, answer.text);
+      assert.equal(answer.body.err, err);
+      assert.ok(String(answer.body.description).length > 10);
+      assert.equal(await statusOf(one), 'active');
+    });
+  }
+  const sign = (...given: Parameters<WebhookBench['provider']['sign']>) => bench.provider.sign(...given);
+  const unsigned = (claims: object) =>
+    new UnsecuredJWT({ ...claims, jti: 'x' }).setIssuer(issuer).setAudience(clientId).setIssuedAt().encode();
+});
+
+test('an unknown address, a provider without security events, another content type, a body too large', async () => {
+  const token = await bench.provider.sign({ events: about('ada', 'sessions-revoked') });
+  assert.equal((await bench.push(token, { path: '/webhook/none/sheets' })).status, 404);
+  assert.equal((await bench.push(token, { path: '/webhook/dev/none' })).status, 404);
+  assert.equal((await bench.push(token, { path: '/webhook/prod/sheets' })).status, 404);
+  assert.equal((await bench.push('{}', { type: 'application/json' })).status, 415);
+  assert.equal((await bench.push(token, { type: 'text/plain' })).status, 415);
+  assert.equal((await bench.push('x'.repeat(70_000))).status, 413);
+});
+
+test('a new key of the issuer is believed; a stranger with unknown keys does not make us read them each time', async () => {
+  const { keys, state } = bench.provider;
+  const fresh = await openWebhookBench();
+  try {
+    await fresh.integrate('sheets');
+    const reads = () => fresh.provider.state.keyReads;
+    const signed = (key: (typeof keys)['own']) =>
+      fresh.provider.sign({ events: about('ada', 'sessions-revoked') }, { key });
+    fresh.provider.state.status = 503;
+    assert.equal(
+      (await fresh.push(await signed(fresh.provider.keys.own))).status,
+      503,
+      'the sender comes again',
+    );
+    assert.equal((await fresh.push(await signed(fresh.provider.keys.own))).status, 503);
+    assert.equal(reads(), 1, 'and we do not ask again at once');
+  } finally {
+    await fresh.end();
+  }
+  const before = state.keyReads;
+  for (let knock = 0; knock < 20; knock += 1) {
+    const answer = await pushed({ events: about('ada', 'sessions-revoked') }, { key: keys.next });
+    assert.equal(answer.body.err, 'invalid_key');
+  }
+  assert.ok(state.keyReads - before <= 1, `${state.keyReads - before} reads`);
+});

@@ -1,0 +1,224 @@
+import { createHash } from 'node:crypto';
+import { compactVerify, createRemoteJWKSet, customFetch, decodeJwt, errors, type JWTPayload } from 'jose';
+import { z } from 'zod';
+import type { Fetch } from '../auth-modes/token-response.ts';
+import { AppError } from '../errors.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+
+/**
+ * Whether a security event token (RFC 8417) may be believed.
+ *
+ * Owns: signature, issuer, audience, age, whom it is about. Does not own: whether it came before, and what it does
+ * (`security-events.ts`).
+ */
+export type Rules = NonNullable<ProviderDefinition['security_events']>;
+
+/** Whom an event is about: an account, or the one refresh token of which the provider tells a part or a digest. */
+export type Subject =
+  | { kind: 'account'; id: string }
+  | { kind: 'token'; matches: (refreshToken: string) => boolean };
+
+export type SecurityEventToken = {
+  issuer: string;
+  jti: string;
+  /** When it was issued; what it tells may have happened a little before. */
+  issuedAt: Date;
+  audience: string[];
+  /** `type` without the prefix that all have in common. An event about nobody we could know has no subject. */
+  events: { type: string; reason: string | undefined; subject: Subject | undefined }[];
+};
+
+/** `err` as in RFC 8935 §2.4. */
+export type Judgement =
+  | { ok: true; token: SecurityEventToken }
+  | {
+      ok: false;
+      err:
+        | 'invalid_request'
+        | 'invalid_key'
+        | 'invalid_issuer'
+        | 'invalid_audience'
+        | 'authentication_failed';
+      description: string;
+    };
+
+export type Verifier = {
+  /**
+   * Throws `unavailable` (503, so that the sender comes again) where the issuer's keys cannot be had. `clientId` must
+   * be in the audience.
+   */
+  verify(token: string, of: { rules: Rules; clientId: string; isTest: boolean }): Promise<Judgement>;
+};
+
+/** Where all event types of OpenID RISC and of OAuth are named. */
+const typePrefix = 'https://schemas.openid.net/secevent/';
+
+/** Clocks may differ. A sender that has not got through gives up long before the oldest that is taken. */
+const earlyMs = 5 * 60_000;
+export const oldestMs = 7 * 24 * 3600_000;
+
+/** An unknown key makes the keys be read again once in this time, so that no stranger can make us call out at will. */
+const rereadAfterMs = 60_000;
+const believedMs = 3600_000;
+const retryAfterMs = 5_000;
+const timeoutMs = 5_000;
+const mostBytes = 256 * 1024;
+
+const text = z.string().min(1).max(512);
+const subject = z.looseObject({
+  iss: text.optional(),
+  sub: text.optional(),
+  token_identifier_alg: text.optional(),
+  token: text.optional(),
+});
+const claims = z.looseObject({
+  iss: text,
+  jti: text,
+  iat: z.number(),
+  aud: z.union([text, z.array(text).min(1).max(100)]),
+  sub_id: subject.optional(),
+  events: z.record(
+    z.string(),
+    z.looseObject({ subject: subject.optional(), sub_id: subject.optional(), reason: text.optional() }),
+  ),
+});
+
+/** Keeps the issuers' keys for an hour. */
+export function createVerifier({
+  fetchFor,
+  now = () => new Date(),
+}: {
+  fetchFor: (of: { isTest: boolean }) => Fetch;
+  now?: () => Date;
+}): Verifier {
+  const keySets = new Map<string, ReturnType<typeof createRemoteJWKSet>>();
+  function keysOf({ rules, isTest }: { rules: Rules; isTest: boolean }) {
+    const known = keySets.get(rules.jwks_url);
+    if (known !== undefined) return known;
+    const keys = createRemoteJWKSet(new URL(rules.jwks_url), {
+      cooldownDuration: rereadAfterMs,
+      cacheMaxAge: believedMs,
+      timeoutDuration: timeoutMs,
+      [customFetch]: readKeysBy(fetchFor({ isTest })),
+    });
+    keySets.set(rules.jwks_url, keys);
+    return keys;
+  }
+
+  return {
+    async verify(token, { rules, clientId, isTest }) {
+      const read = readClaims(token);
+      if (read === undefined)
+        return refused('invalid_request', 'This is no security event token (RFC 8417).');
+      const audience = [read.aud].flat();
+      // Cheap before dear: a token that is not for us makes no call.
+      if (!rules.issuers.includes(read.iss)) return refused('invalid_issuer', 'Another issuer is expected.');
+      if (!audience.includes(clientId)) {
+        return refused('invalid_audience', 'The client ID of this integration is not in the audience.');
+      }
+      const issuedAt = new Date(read.iat * 1000);
+      const ageMs = now().getTime() - issuedAt.getTime();
+      if (!(ageMs <= oldestMs && ageMs >= -earlyMs)) {
+        return refused('invalid_request', 'It was issued too long ago, or in the future.');
+      }
+      const fault = await faultOfSignature(token, keysOf({ rules, isTest }));
+      if (fault !== undefined) return fault;
+      const { iss: issuer, jti } = read;
+      return { ok: true, token: { issuer, jti, issuedAt, audience, events: eventsOf(read, rules) } };
+    },
+  };
+}
+
+/** `exp` is not looked at: the token tells of something past (developers.google.com/identity/protocols/risc). */
+function readClaims(token: string): z.output<typeof claims> | undefined {
+  let payload: JWTPayload;
+  try {
+    payload = decodeJwt(token);
+  } catch (error) {
+    if (error instanceof errors.JOSEError) return undefined;
+    throw error;
+  }
+  const read = claims.safeParse(payload);
+  return read.success ? read.data : undefined;
+}
+
+async function faultOfSignature(
+  token: string,
+  keys: ReturnType<typeof createRemoteJWKSet>,
+): Promise<Judgement | undefined> {
+  try {
+    await compactVerify(token, keys, { algorithms: ['RS256'] });
+    return undefined;
+  } catch (error) {
+    if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys) {
+      return refused('invalid_key', 'The issuer has no such key.');
+    }
+    if (
+      error instanceof errors.JWSSignatureVerificationFailed ||
+      error instanceof errors.JOSEAlgNotAllowed ||
+      error instanceof errors.JOSENotSupported ||
+      error instanceof errors.JWSInvalid
+    ) {
+      return refused('authentication_failed', "The signature is not the issuer's.");
+    }
+    throw new AppError('unavailable', "The issuer's keys cannot be read at the moment.", { cause: error });
+  }
+}
+
+function eventsOf(read: z.output<typeof claims>, rules: Rules): SecurityEventToken['events'] {
+  return Object.entries(read.events).map(([type, event]) => ({
+    type: type.startsWith(typePrefix) ? type.slice(typePrefix.length) : type,
+    reason: event.reason,
+    subject: subjectOf(event.subject ?? event.sub_id ?? read.sub_id, rules),
+  }));
+}
+
+/** Subjects as Google writes them, and as RFC 9493 does. */
+function subjectOf(given: z.output<typeof subject> | undefined, rules: Rules): Subject | undefined {
+  if (given?.sub !== undefined) {
+    const isOurs = given.iss === undefined || rules.issuers.includes(given.iss);
+    return isOurs ? { kind: 'account', id: given.sub } : undefined;
+  }
+  const { token_identifier_alg: algorithm, token } = given ?? {};
+  if (token === undefined) return undefined;
+  if (algorithm === 'prefix' && token.length >= 16) {
+    return { kind: 'token', matches: (refreshToken) => refreshToken.startsWith(token) };
+  }
+  if (algorithm !== 'hash_base64_sha512_sha512') return undefined;
+  return {
+    kind: 'token',
+    matches: (refreshToken) => sha512(sha512(refreshToken)).toString('base64') === token,
+  };
+}
+
+function sha512(data: string | Buffer): Buffer {
+  return createHash('sha512').update(data).digest();
+}
+
+/** After a failure the keys are not asked for again for some seconds, whoever knocks. */
+function readKeysBy(fetch: Fetch) {
+  let failedAt = 0;
+  return async (url: string, { signal }: { signal: AbortSignal }): Promise<Response> => {
+    if (Date.now() - failedAt < retryAfterMs) throw new Error('the keys could not be read a moment ago');
+    try {
+      const headers = { accept: 'application/json' };
+      const answer = await fetch(url, { method: 'GET', headers, redirect: 'manual', signal });
+      if (answer.status !== 200) throw new Error(`the keys answer ${answer.status}`);
+      const chunks: Uint8Array[] = [];
+      let size = 0;
+      for await (const chunk of answer.body ?? []) {
+        chunks.push(chunk);
+        size += chunk.length;
+        if (size > mostBytes) throw new Error('the keys are too long');
+      }
+      return new Response(Buffer.concat(chunks));
+    } catch (error) {
+      failedAt = Date.now();
+      throw error;
+    }
+  };
+}
+
+function refused(err: Exclude<Judgement, { ok: true }>['err'], description: string): Judgement {
+  return { ok: false, err, description };
+}

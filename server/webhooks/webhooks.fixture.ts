@@ -1,0 +1,162 @@
+// The webhook routes on a real database, and an issuer on loopback with its keys and its token endpoint.
+
+import { randomBytes } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose';
+import { pino } from 'pino';
+import { openTestDatabase } from '../../test/support/database.ts';
+import type { Fetch } from '../auth-modes/token-response.ts';
+import { brandNames } from '../brand.ts';
+import { readMasterKeys } from '../config.ts';
+import { createCredentialSource } from '../connections/credentials.ts';
+import { createConnectionReader } from '../connections/reader.ts';
+import { insertConnection } from '../connections/save.ts';
+import { createStates } from '../connections/states.ts';
+import { type Connection, findConnection } from '../connections/store.ts';
+import { createKeyReader } from '../environments/keys.ts';
+import { ensureEnvironment } from '../environments/store.ts';
+import { createHttp } from '../http/server.ts';
+import { createIntegration, type Integration } from '../integrations/store.ts';
+import { loadCatalog } from '../providers/catalog.ts';
+import { openVault } from '../vault.ts';
+import { webhookRoutes } from './routes.ts';
+
+const risc = 'https://schemas.openid.net/secevent/risc/event-type/';
+export const clientId = '111-a.apps.googleusercontent.com';
+export const issuer = 'https://accounts.google.com/';
+
+export type WebhookBench = Awaited<ReturnType<typeof openWebhookBench>>;
+type Claims = JWTPayload & { events?: Record<string, unknown> };
+
+/** `end` closes everything. */
+export async function openWebhookBench() {
+  const { db, drop } = await openTestDatabase();
+  const vault = openVault(readMasterKeys(`k1:${randomBytes(32).toString('base64')}`, []) ?? []);
+  const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
+  const reading = { vault, catalog, testClient: undefined };
+  const environments = {
+    dev: (await ensureEnvironment(db, { name: 'dev', vault })).environment,
+    prod: (await ensureEnvironment(db, { name: 'prod', vault })).environment,
+  };
+  const provider = await startIssuer();
+  const log = pino({ level: 'silent' });
+  const fetchFor = () => provider.fetch;
+  const reader = createConnectionReader({ db, reading });
+  const credentials = createCredentialSource({
+    ...{ db, reader, fetchFor, log },
+    states: createStates({ db, log, reader }),
+  });
+  const brand = brandNames('trellis');
+  const app = await createHttp({
+    config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
+    log,
+    authenticate: { key: createKeyReader(db), session: () => Promise.reject(new Error('no sessions here')) },
+    isRootAlias: () => false,
+  });
+  await webhookRoutes(app, { db, reading, reader, credentials, fetchFor, log });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const baseUrl = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
+
+  return {
+    ...{ db, provider },
+    integrate: (key: string, environment: keyof typeof environments = 'dev', client = clientId) =>
+      createIntegration(db, {
+        ...reading,
+        environmentId: environments[environment].id,
+        key,
+        provider: 'google-sheet',
+        client: { clientId: client, clientSecret: 'client-secret' },
+      }),
+    connect: (integration: Integration, account: string, refreshToken = randomBytes(12).toString('hex')) =>
+      db.transaction((tx) =>
+        insertConnection(tx, {
+          vault,
+          integration,
+          credentials: {
+            type: 'OAUTH2',
+            access_token: 'access-token',
+            refresh_token: refreshToken,
+            expires_at: new Date(Date.now() + 3600_000).toISOString(),
+            raw: {},
+          },
+          grant: { account: { id: account } },
+        }),
+      ),
+    /** The connection as it is now. */
+    async now(connection: Connection) {
+      const found = await findConnection(db, { ...connection, vault });
+      if (found === undefined) throw new Error('it is gone');
+      return found;
+    },
+    /** Pushes what is given to the integration `sheets` of `dev`. */
+    async push(token: string, { path = '/webhook/dev/sheets', type = 'application/secevent+jwt' } = {}) {
+      const headers = { 'content-type': type };
+      const answer = await fetch(baseUrl + path, { method: 'POST', headers, body: token });
+      const text = await answer.text();
+      return {
+        status: answer.status,
+        text,
+        body: (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>,
+      };
+    },
+    events: () =>
+      db.query<{ type: string; environment: string; data: Record<string, unknown> }>(
+        `select type, environment.name as environment, data
+         from event
+         join environment on environment.id = environment_id
+         order by event.created_at`,
+      ),
+    async end() {
+      await app.close();
+      await provider.close();
+      await drop();
+    },
+  };
+}
+
+/** The events of one type about one account, as Google writes them. */
+export function about(account: string, type: string, more: object = {}): Record<string, unknown> {
+  const subject = { subject_type: 'iss-sub', iss: issuer, sub: account };
+  return { [risc + type]: { subject, ...more } };
+}
+
+async function startIssuer() {
+  const keys = { own: await newKey('own'), foreign: await newKey('own'), next: await newKey('next') };
+  const state = { served: [keys.own], status: 200, keyReads: 0, isGrantDead: false };
+  const server = createServer((request, response) => {
+    const json = (status: number, body: unknown) =>
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    if (request.url === '/token') {
+      if (state.isGrantDead) json(400, { error: 'invalid_grant' });
+      else json(200, { access_token: 'access-token-2', expires_in: 3599, token_type: 'Bearer' });
+      return;
+    }
+    state.keyReads += 1;
+    json(state.status, { keys: state.served.map(({ jwk }) => jwk) });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    ...{ keys, state },
+    fetch: ((url, init) => fetch(url.replace(/^https:\/\/[^/]+/, origin), init)) as Fetch,
+    /** A token of this moment for the integration's client, with whatever else is claimed. */
+    sign(claims: Claims, { key = keys.own, alg = 'RS256' } = {}): Promise<string> {
+      const jti = randomBytes(8).toString('hex');
+      const iat = Math.floor(Date.now() / 1000) + 1;
+      return new SignJWT({ iss: issuer, aud: clientId, iat, jti, ...claims })
+        .setProtectedHeader({ alg, kid: key.jwk.kid, typ: 'secevent+jwt' })
+        .sign(key.privateKey);
+    },
+    close() {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+async function newKey(kid: string) {
+  const { privateKey, publicKey } = await generateKeyPair('RS256');
+  return { privateKey, jwk: { ...(await exportJWK(publicKey)), kid, use: 'sig' } };
+}

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import type { Promised, Subject } from './subject.ts';
+
+const malformed = [
+  'connect',
+  'total=',
+  'total=-1',
+  'total=0',
+  'total=1e3',
+  'other=5',
+  'total=5;headers=3',
+  'total=9999',
+];
+
+export const limits: Promised[] = [
+  {
+    name: 'a provider that does not begin its answer in time: 504',
+    prove: async (subject) => {
+      const reply = await subject.ask({ headers: ['Timeouts: headers=0.2'] }, () => {});
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [504, 'upstream_timeout']);
+    },
+  },
+  {
+    name: 'a POST that is not answered in time says that its outcome is unknown',
+    prove: async (subject) => {
+      const reply = await subject.ask(
+        { method: 'POST', body: '{}', headers: ['Timeouts: headers=0.2'] },
+        () => {},
+      );
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [504, 'upstream_timeout']);
+      assert.match(reply.body.toString(), /outcome is unknown/);
+    },
+  },
+  {
+    name: 'the call at the provider ends with its time',
+    prove: async (subject) => {
+      const talk = subject.open({ headers: ['Timeouts: total=0.2'] }, () => {});
+      await (await subject.provider.next()).gone;
+      assert.equal((await talk.ended()).status, 504);
+    },
+  },
+  {
+    name: 'an answer that stalls is broken off',
+    prove: async (subject) => {
+      const reply = await subject.ask({ headers: ['Timeouts: idle=0.2'], keepAlive: true }, (seen) =>
+        seen.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf'),
+      );
+      assert.deepEqual([reply.status, reply.isWhole], [200, false]);
+    },
+  },
+  {
+    name: 'an answer that goes on beyond the time of the whole call is broken off',
+    prove: async (subject) => {
+      const reply = await subject.ask({ headers: ['Timeouts: total=0.4'], keepAlive: true }, ({ socket }) => {
+        socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
+        const timer = setInterval(() => socket.write('1\r\nx\r\n'), 50);
+        socket.on('close', () => clearInterval(timer));
+      });
+      assert.deepEqual([reply.status, reply.isWhole], [200, false]);
+    },
+  },
+  {
+    name: 'time limits that are kept change nothing',
+    prove: async (subject) => {
+      const reply = await subject.ask({ headers: ['Timeouts: connect=5, headers=5, idle=5, total=10.5'] });
+      assert.deepEqual([reply.status, reply.body.toString()], [200, 'ok']);
+    },
+  },
+  ...malformed.map((value) => ({
+    name: `time limits that are none are refused: ${value}`,
+    prove: async (subject: Subject) => {
+      const reply = await subject.ask({ headers: [`Timeouts: ${value}`] });
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [400, 'invalid_headers']);
+      assert.deepEqual(subject.provider.seen, []);
+    },
+  })),
+];

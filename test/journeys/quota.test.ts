@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { after, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
+
+/** What callers of the proxy see of a provider's quotas. */
+let trellis: TestTrellis;
+before(async () => {
+  trellis = await openTrellis();
+});
+after(() => trellis.close());
+
+/** An integration with such a quota, and connections of accounts that no other test uses. */
+async function connections(integration: string, quota: string, count = 1) {
+  await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: integration, integration_config: { quota } },
+  });
+  const made = [];
+  for (let n = 0; n < count; n += 1) {
+    const account = `${integration}-${n}@example.com`;
+    await trellis.control('POST', 'accounts', { email: account });
+    made.push(await connect(trellis, { integration, account }));
+  }
+  return made.map(({ headers }) => headers);
+}
+
+const read = (headers: Record<string, string> | undefined, wait = '0') =>
+  trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers: { ...headers, 'quota-wait': wait } });
+const asked = async () =>
+  Number((await trellis.control('GET', 'calls'))['GET /v4/spreadsheets/{spreadsheetId}'] ?? 0);
+
+test('a call beyond the quota is not sent, and is told when to come again in words that the client knows', async () => {
+  const [ada] = await connections('few', 'ReadRequestsPerMinutePerUser=1');
+  assert.equal((await read(ada, '5')).status, 404);
+  const before = await asked();
+  const refused = await read(ada);
+  assert.equal(refused.status, 429);
+  assert.equal(refused.headers.get('x-trellis-error'), 'quota_exhausted');
+  assert.ok(Number(refused.headers.get('retry-after')) > 50);
+  const { error } = refused.body as { error: { status: string; details: { reason: string }[] } };
+  assert.equal(error.status, 'RESOURCE_EXHAUSTED');
+  assert.equal(error.details[0]?.reason, 'QUOTA_EXHAUSTED');
+  assert.equal(await asked(), before);
+  const written = await trellis.call('POST', '/proxy/v4/spreadsheets/none:batchUpdate', {
+    headers: ada!,
+    body: { requests: [] },
+  });
+  assert.notEqual(written.status, 429);
+});
+
+test("the provider's own refusal goes back unchanged, with the time to come again, and closes the account's bucket", async () => {
+  const [ada, grace] = await connections('refused', 'on', 2);
+  await trellis.control('POST', 'faults', { case: 'api_429_user', times: 1 });
+  const refused = await read(ada, '5');
+  assert.equal(refused.status, 429);
+  assert.equal(refused.headers.get('x-trellis-error'), null);
+  assert.match(refused.text, /Quota exceeded for quota metric 'Read requests'/);
+  const seconds = Number(refused.headers.get('retry-after'));
+  assert.ok(seconds >= 1 && seconds <= 60);
+  assert.equal((await read(ada)).headers.get('x-trellis-error'), 'quota_exhausted');
+  assert.equal((await read(grace, '5')).status, 404);
+});
+
+test('a caller who hangs up in the line is not sent to the provider', async () => {
+  const [ada] = await connections('gone', 'ReadRequestsPerMinutePerUser=2');
+  await Promise.all([read(ada, '5'), read(ada, '5')]);
+  const before = await asked();
+  const call = request(`${trellis.baseUrl}/proxy/v4/spreadsheets/none`, {
+    headers: { ...ada, 'quota-wait': '60', authorization: `Bearer ${trellis.keys.dev}` },
+  });
+  call.on('error', () => {}).end();
+  await once(call, 'socket');
+  await sleep(100);
+  call.destroy();
+  await sleep(100);
+  assert.equal(await asked(), before);
+});
+
+test('numbers for a quota that the provider has not are refused', async () => {
+  const answer = await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'wrong', integration_config: { quota: 'Reads=9' } },
+  });
+  assert.equal(answer.status, 400);
+  assert.match(answer.text, /ReadRequestsPerMinutePerProject=600/);
+});
+
+test('a refusal that names the project closes it for all accounts, on other nodes too', async () => {
+  const [ada, grace] = await connections('project', 'on', 2);
+  const other = await trellis.serveAnother();
+  try {
+    await trellis.control('POST', 'faults', { case: 'api_429_project', times: 1 });
+    assert.equal((await read(ada, '5')).headers.get('x-trellis-error'), null);
+    assert.equal((await read(grace)).headers.get('x-trellis-error'), 'quota_exhausted');
+    const there = await other.call('GET', '/proxy/v4/spreadsheets/none', {
+      headers: { ...grace, 'quota-wait': '1' },
+    });
+    assert.equal(there.headers.get('x-trellis-error'), 'quota_exhausted');
+  } finally {
+    await other.close();
+  }
+});
+
+test("a guard's page closes everything for minutes", async () => {
+  const [ada] = await connections('guard', 'on');
+  // What the test before has closed is forgotten by a node that comes up.
+  await trellis.db.query('delete from quota_book');
+  const fresh = await trellis.serveAnother();
+  try {
+    await trellis.control('POST', 'faults', { case: 'api_429_html', times: 1 });
+    const options = { headers: { ...ada, 'quota-wait': '5' } };
+    const page = await fresh.call('POST', '/proxy/v4/spreadsheets/none:batchUpdate', {
+      ...options,
+      body: { requests: [] },
+    });
+    assert.equal(page.headers.get('retry-after'), '300');
+    assert.match(page.text, /automated queries/);
+    const next = await fresh.call('GET', '/proxy/v4/spreadsheets/none', options);
+    assert.equal(next.headers.get('x-trellis-error'), 'quota_exhausted');
+    assert.ok(Number(next.headers.get('retry-after')) > 250);
+  } finally {
+    await fresh.close();
+  }
+});

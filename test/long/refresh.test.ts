@@ -1,0 +1,18 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { expireInTurn } from './refresh.ts';
+
+const few = { processes: 3, connections: 20, rounds: 2, timeoutMs: 900, storeMs: 600, shortPauseMs: 300 };
+
+for (const rotation of ['none', 'until_used', 'single_use'] as const) {
+  test(`forty expiries on paused and killed processes are one refresh each (rotation: ${rotation})`, async () => {
+    const { expiries, accepted, lost } = await expireInTurn({
+      ...few,
+      rotation,
+      seed: 1,
+      longPauseMs: undefined,
+    });
+    assert.equal(expiries, 40);
+    assert.equal(accepted, expiries + lost);
+  });
+}

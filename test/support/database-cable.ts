@@ -1,0 +1,67 @@
+// A way to the database that can be cut.
+
+import { type AddressInfo, createServer, connect as openSocket, type Socket } from 'node:net';
+import { join } from 'node:path';
+import type { DbTarget } from '../../server/db/pool.ts';
+
+export type DatabaseCable = {
+  /** The same database, through the cable. */
+  target: DbTarget;
+  /** Breaks all connections, and every new one until `plug`. */
+  pull(): void;
+  plug(): void;
+  close(): Promise<void>;
+};
+
+export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable> {
+  const sockets = new Set<Socket>();
+  let isPulled = false;
+  const server = createServer((socket) => {
+    const far = openSocket(addressOf(target));
+    for (const [one, other] of [
+      [socket, far],
+      [far, socket],
+    ] as const) {
+      sockets.add(one);
+      one.on('error', () => other.destroy());
+      one.on('close', () => {
+        sockets.delete(one);
+        other.destroy();
+      });
+      one.pipe(other);
+    }
+    if (isPulled) socket.destroy();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    target: through(target, port),
+    pull() {
+      isPulled = true;
+      for (const socket of sockets) socket.destroy();
+    },
+    plug() {
+      isPulled = false;
+    },
+    close() {
+      for (const socket of sockets) socket.destroy();
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+function addressOf(target: DbTarget): { path: string } | { host: string; port: number } {
+  if ('url' in target) {
+    const { hostname, port } = new URL(target.url);
+    return { host: hostname, port: Number(port || 5432) };
+  }
+  const { host, port } = target;
+  return host.startsWith('/') ? { path: join(host, `.s.PGSQL.${port}`) } : { host, port };
+}
+
+function through(target: DbTarget, port: number): DbTarget {
+  if (!('url' in target)) return { ...target, host: '127.0.0.1', port };
+  const url = new URL(target.url);
+  url.host = `127.0.0.1:${port}`;
+  return { url: url.href };
+}

@@ -1,0 +1,69 @@
+// What a node of the service needs to refresh connections, without the rest of it.
+
+import { createSecretKey } from 'node:crypto';
+import { type CredentialSource, createCredentialSource } from '../../server/connections/credentials.ts';
+import {
+  type ConnectionReader,
+  createConnectionReader,
+  type LiveConnection,
+} from '../../server/connections/reader.ts';
+import type { RefreshTiming } from '../../server/connections/refresh.ts';
+import { createStates } from '../../server/connections/states.ts';
+import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
+import type { Integration, IntegrationReading } from '../../server/integrations/store.ts';
+import { createLog } from '../../server/log.ts';
+import { loadCatalog } from '../../server/providers/catalog.ts';
+import { openVault } from '../../server/vault.ts';
+
+export type RefreshNode = {
+  db: Db;
+  reading: IntegrationReading;
+  reader: ConnectionReader;
+  credentials: CredentialSource;
+  /** The connection `name`, as the database has it now. */
+  live(name: string): Promise<LiveConnection>;
+  close(): Promise<void>;
+};
+
+export type NodeSettings = {
+  target: DbTarget;
+  /** The provider definitions. */
+  directory: string;
+  /** 32 bytes as hex. */
+  masterKey: string;
+  environmentId: number;
+  /** Says to the provider who asks. */
+  name: string;
+  timing: RefreshTiming;
+};
+
+type Fetch = ReturnType<Parameters<typeof createCredentialSource>[0]['fetchFor']>;
+
+/** Opens a node with a pool of its own. `through` stands in the way of its requests to the provider. */
+export function openRefreshNode(
+  { target, directory, masterKey, environmentId, name, timing }: NodeSettings,
+  { now, through = fetch }: { now: () => Date; through?: Fetch },
+): RefreshNode {
+  const db = openDb(target, { maxConnections: 4 });
+  const vault = openVault([{ id: 'test', key: createSecretKey(Buffer.from(masterKey, 'hex')) }]);
+  const reading = { vault, catalog: loadCatalog(directory), testClient: undefined };
+  const reader = createConnectionReader({ db, reading });
+  const log = createLog({ level: 'silent', format: 'json' });
+  const states = createStates({ db, log, reader, now });
+  const fetchFor = (_of: Integration): Fetch => {
+    return (url, init) => through(url, { ...init, headers: { ...init.headers, 'x-node': name } });
+  };
+  const credentials = createCredentialSource({ db, reader, fetchFor, states, log, now, timing });
+  return {
+    ...{ db, reading, reader, credentials },
+    async live(connectionId) {
+      const at = { environmentId, integrationKey: 'rotating', connectionId };
+      reader.forget(at);
+      return reader.get(at);
+    },
+    async close() {
+      await credentials.settled();
+      await db.end();
+    },
+  };
+}
