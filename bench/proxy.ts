@@ -23,19 +23,27 @@ async function runProxy({ rounds, scale }: BenchOptions): Promise<void> {
   const upstream = await startPart(otherCore, 'upstream');
   const passThrough = await startPart(measuredCore, 'pass-through', upstream.url);
   const nginx = await startNginx(upstream.url);
-  const service = await startRunningService({ env: { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' } });
+  const env = { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' };
+  const service = await startRunningService({ env });
+  const silent = await startRunningService({ env: { ...env, TRELLIS_ACTIVITY: 'off' } });
   await pin(process.pid, otherCore);
   await pin(service.pid, measuredCore);
+  await pin(silent.pid, measuredCore);
   try {
     const at = { upstream, passThrough, nginx, service: { pid: service.pid, url: service.baseUrl } };
     const targets = await targetsOf(at, service);
     for (const target of targets('/v1/things')) await load(target, { connections: 50, seconds: 2 }); // warm
     await reportRates(targets('/v1/things'), { rounds, seconds });
+    await reportActivityLog([...targets('/v1/things').slice(-1), await silentTarget(at, silent)], {
+      rounds,
+      seconds,
+    });
     await reportLatency(targets('/v1/things'), { rounds, seconds });
     await reportBodies(targets('/big'), rounds);
     await reportStreams(targets('/slow').find(({ name }) => name === 'service')!, service.pid);
   } finally {
     await service.stop();
+    await silent.stop();
     await nginx?.stop();
     await passThrough.stop();
     await upstream.stop();
@@ -76,7 +84,25 @@ async function targetsOf(
   ];
 }
 
+/** The same service with its activity log off. */
+async function silentTarget(
+  at: { upstream: Part; passThrough: Part; nginx: Part | undefined },
+  silent: RunningService,
+): Promise<Target> {
+  const targets = await targetsOf({ ...at, service: { pid: silent.pid, url: silent.baseUrl } }, silent);
+  return { ...targets('/v1/things').at(-1)!, name: 'service, log off' };
+}
+
 type Timing = { rounds: number; seconds: number };
+
+/** What logging each call costs; the database that is written to has no core of its own here. */
+async function reportActivityLog(targets: Target[], timing: Timing): Promise<void> {
+  const figures = await measure(targets, { ...timing, connections: 50 });
+  const [on, off] = [figures.get('service')!, figures.get('service, log off')!];
+  console.log('Activity log on / off');
+  report('rate', '', { ratio: on.perSecond / off.perSecond, must: '>= 0.95' });
+  report('requests per CPU time', '', { ratio: off.cpuUs / on.cpuUs, must: '>= 0.95' });
+}
 
 async function reportRates(targets: Target[], timing: Timing): Promise<void> {
   const figures = await measure(targets, { ...timing, connections: 50 });

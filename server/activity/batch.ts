@@ -41,6 +41,16 @@ export class Batch {
     for (const message of operation.messages ?? []) this.#addMessage(message, { id, epochMs });
   }
 
+  /** Empty as a new one, with the memory that it has. */
+  clear(): void {
+    this.days.clear();
+    this.count = 0;
+    this.#rows.clear();
+    this.#messages = undefined;
+    this.#messageCount = 0;
+    this.#lastDay = -1;
+  }
+
   async write(tx: Tx): Promise<void> {
     await tx.copyInto(`operation (${columns})`, this.#rows);
     if (this.#messages) await tx.copyInto(`operation_message (${messageColumns})`, this.#messages);

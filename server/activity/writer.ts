@@ -54,6 +54,8 @@ export function createActivity({
   /** Oldest first. The last one is still open, unless it is being written. */
   let batches: Batch[] = [];
   let open: Batch | undefined;
+  /** The last one that was written: its memory is used again. */
+  let spare: Batch | undefined;
   let waiting = 0;
   const ids = new OperationIds();
   const madeDays = new Set<number>();
@@ -108,6 +110,8 @@ export function createActivity({
       tries = 0;
       batches.shift();
       waiting -= batch.count;
+      batch.clear();
+      spare = batch;
     }
   }
 
@@ -135,7 +139,8 @@ export function createActivity({
         return;
       }
       if (open === undefined) {
-        open = new Batch();
+        open = spare ?? new Batch();
+        spare = undefined;
         batches.push(open);
       }
       open.add(operation, ids, now().getTime());

@@ -1,7 +1,7 @@
 /**
  * How the process keeps its memory, all of it read once when it begins:
  *
- * - V8's young generation stays at 16 MB, else it grows to 64 under load, and as many buffers wait to be collected with
+ * - V8's young generation stays at 8 MB, else it grows to 64 under load, and as many buffers wait to be collected with
  *   it. The old one is collected when it has doubled, not when it is four times as large. Pages that a collection has
  *   emptied go back at once, not after 8 s.
  * - glibc keeps what is freed in an arena for each thread, and all below a threshold that it raises to the largest piece
@@ -10,10 +10,10 @@
  *
  * What each gives and costs: docs/decisions/0009.
  */
-const flags = ['--max-semi-space-size=8', '--memory-pool-timeout=0', '--heap-growing-percent=100'];
+const flags = ['--max-semi-space-size=4', '--memory-pool-timeout=0', '--heap-growing-percent=100'];
 const settings = {
   MALLOC_ARENA_MAX: '1',
-  MALLOC_MMAP_THRESHOLD_: '4194304',
+  MALLOC_MMAP_THRESHOLD_: '1048576',
   MALLOC_TRIM_THRESHOLD_: '8388608',
 };
 

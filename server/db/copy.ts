@@ -80,6 +80,11 @@ export class CopyRows {
     this.#length = this.#bytes.write(signature, 'latin1');
   }
 
+  /** Takes the rows away; the memory stays. */
+  clear(): void {
+    this.#length = signature.length;
+  }
+
   /** Begins a row of so many fields. */
   row(fields: number): this {
     this.#reserve(2);

@@ -140,7 +140,7 @@ function readPath(raw: string): { exact: string[]; folded: string[] } | undefine
   const exact: string[] = [];
   for (const segment of segmentsOf(raw)) {
     const text = decoded(segment);
-    if (text === undefined || isUnclear(text) || isUnclear(text.normalize('NFKC'))) return undefined;
+    if (text === undefined || isUnclear(text.normalize('NFKC'))) return undefined;
     exact.push(text);
   }
   return { exact, folded: exact.map(folded) };
