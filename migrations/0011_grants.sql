@@ -20,7 +20,7 @@ create index issued_token_connection on issued_token (connection);
 alter table connection
   -- {used, limit} while the account's live tokens come near to what the provider lets live.
   add column token_slots jsonb,
-  -- `granted_at` of the grant whose end was told.
+  -- The end (`refresh_expires_at`) that was told.
   add column expiry_told_for timestamptz;
 create index connection_token_slots on connection (id) where token_slots is not null and deleted_at is null;
 create index connection_refresh_expiry on connection (refresh_expires_at)

@@ -39,3 +39,17 @@ create index security_event_age on security_event (received_at);
 
 -- When the provider gave the grant: what it tells of an earlier day says nothing of it.
 alter table connection add column granted_at timestamptz not null default now();
+
+-- Security events name one refresh token by its first 16 characters or by a digest: what is found by them is opened
+-- and compared. First halves of SHA-256 of those characters, and of the SHA-512 of the token's SHA-512.
+alter table connection
+  add column refresh_prefix_digest bytea,
+  add column refresh_token_digest bytea,
+  -- When to try it, since an event has restored the account that another one had ended.
+  add column retry_at timestamptz;
+create index connection_refresh_prefix on connection (refresh_prefix_digest) where refresh_prefix_digest is not null;
+create index connection_refresh_token on connection (refresh_token_digest) where refresh_token_digest is not null;
+create index connection_retry on connection (retry_at) where retry_at is not null;
+
+-- Those of one client, or of a project whose name client IDs begin with, in any environment.
+create index integration_client on integration (is_test, client_id collate "C");

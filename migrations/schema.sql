@@ -40,6 +40,7 @@ create table auth_attempt (
   secrets bytea not null,
   created_at timestamp with time zone not null default now(),
   expires_at timestamp with time zone not null,
+  taken_at timestamp with time zone,
   constraint auth_attempt_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint auth_attempt_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint auth_attempt_pkey PRIMARY KEY (state_hash),
@@ -105,6 +106,9 @@ create table connection (
   token_slots jsonb,
   expiry_told_for timestamp with time zone,
   granted_at timestamp with time zone not null default now(),
+  refresh_prefix_digest bytea,
+  refresh_token_digest bytea,
+  retry_at timestamp with time zone,
   constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
@@ -117,6 +121,9 @@ CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_be
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_refresh_expiry ON public.connection USING btree (refresh_expires_at) WHERE ((refresh_expires_at IS NOT NULL) AND (deleted_at IS NULL));
+CREATE INDEX connection_refresh_prefix ON public.connection USING btree (refresh_prefix_digest) WHERE (refresh_prefix_digest IS NOT NULL);
+CREATE INDEX connection_refresh_token ON public.connection USING btree (refresh_token_digest) WHERE (refresh_token_digest IS NOT NULL);
+CREATE INDEX connection_retry ON public.connection USING btree (retry_at) WHERE (retry_at IS NOT NULL);
 CREATE INDEX connection_token_slots ON public.connection USING btree (id) WHERE ((token_slots IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_unused ON public.connection USING btree (integration_id, refreshed_at) WHERE ((deleted_at IS NULL) AND (status = 'active'::text));
 
@@ -214,6 +221,7 @@ create table integration (
   constraint integration_key_unique UNIQUE (environment_id, key),
   constraint integration_pkey PRIMARY KEY (id)
 );
+CREATE INDEX integration_client ON public.integration USING btree (is_test, client_id COLLATE "C");
 CREATE INDEX integration_probe ON public.integration USING btree (probe_at) WHERE (probe_at IS NOT NULL);
 
 create table issued_token (

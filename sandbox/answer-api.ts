@@ -21,8 +21,11 @@ export async function answerApi(
     access = { ok: false, kind: 'invalid' };
   }
   const granted = access;
+  const struck = by.faults.takeAt(['api'], about);
   const client = by.clients.find(about.clientId ?? '') ?? by.clients.builtIn();
-  return answerUnder(by.faults.takeAt(['api'], about), {
+  // Faults are for who gets in; the log of calls says whose token it was also where it has ended.
+  if (!granted.ok) Object.assign(about, by.tokens.ownerOf(bearerToken(authorization) ?? ''));
+  return answerUnder(struck, {
     signal: request.signal,
     projectNumber: client.projectNumber,
     work: async () => {

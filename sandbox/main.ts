@@ -1,10 +1,12 @@
 /**
- * The sandbox: a provider that behaves like Google (OAuth and Sheets) and can be broken on purpose.
+ * The sandbox: a provider that behaves like Google (OAuth, Sheets and Drive) and can be broken on purpose.
  *
  * `startSandbox` runs it inside another program; `node sandbox/main.ts` runs it alone, set up by SANDBOX_PORT,
  * SANDBOX_URL, SANDBOX_DATA_DIR and SANDBOX_KEY. Imports nothing of the service.
  */
 import { join, resolve } from 'node:path';
+import { createDriveApi } from './drive/api.ts';
+import { createDriveSpreadsheets } from './drive/spreadsheets.ts';
 import { type Sandbox, type SandboxOptions, serveSandbox } from './server.ts';
 import { createSheetsApi } from './sheets/api.ts';
 import { damageSpreadsheet } from './sheets/damage.ts';
@@ -16,8 +18,14 @@ export type { Sandbox, SandboxOptions } from './server.ts';
 export function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   return serveSandbox(options, ({ url, now }) => {
     const sheets = createSheetsApi({ dataDir: join(options.dataDir, 'spreadsheets'), url, now });
+    const drive = createDriveApi({
+      dataDir: join(options.dataDir, 'drive'),
+      url,
+      now,
+      spreadsheets: createDriveSpreadsheets(sheets),
+    });
     return {
-      apis: [{ ...sheets, routeOf: sheetsRoute }],
+      apis: [{ ...sheets, routeOf: sheetsRoute }, drive],
       spreadsheets: {
         create: sheets.createSpreadsheet,
         list: sheets.listSpreadsheets,

@@ -56,7 +56,8 @@ export class Quota {
 
   /** Counts a call; the answer in its place where it is one too many. */
   take(call: { method: string; path: string; sub: string; projectNumber: string }): Reply | undefined {
-    if (this.#limits === undefined) return undefined;
+    // The limits are those of the Sheets API; Drive has its own.
+    if (this.#limits === undefined || !call.path.startsWith('/v4/')) return undefined;
     const { readsPerProject, readsPerAccount, writesPerProject, writesPerAccount, windowS } = this.#limits;
     const isRead = READ.test(`${call.method} ${call.path.replaceAll(/%3a/gi, ':')}`);
     const kind = isRead ? 'Read' : 'Write';

@@ -50,6 +50,8 @@ export class Tokens {
   #clock: Clock;
   #access = new Map<string, AccessToken>();
   #refresh = new Map<string, RefreshToken>();
+  /** Access tokens that ended before their time. */
+  #ended = new Map<string, AccessToken>();
 
   constructor(clock: Clock, saved: { accessTokens: AccessToken[]; refreshTokens: RefreshToken[] }) {
     this.#clock = clock;
@@ -169,8 +171,18 @@ export class Tokens {
     delete token.supersedes;
   }
 
+  /** Whose token it is or was, for those who look at the calls; tokens that ended are known until a restart. */
+  ownerOf(token: string): { sub: string; clientId: string } | undefined {
+    const found = this.#access.get(token) ?? this.#ended.get(token);
+    return found && { sub: found.sub, clientId: found.clientId };
+  }
+
   endAccess(token: string): void {
+    const found = this.#access.get(token);
+    if (found === undefined) return;
     this.#access.delete(token);
+    this.#ended.set(token, found);
+    trim(this.#ended, () => true);
   }
 
   endRefresh(token: RefreshToken): void {
@@ -179,13 +191,13 @@ export class Tokens {
 
   /** Ends every token that any client of the project holds for this account: revocation works by project. */
   endAll(pair: { projectNumber: string; sub: string }): void {
-    for (const [key, token] of this.#access) if (isOf(token, pair)) this.#access.delete(key);
+    for (const [key, token] of this.#access) if (isOf(token, pair)) this.endAccess(key);
     for (const token of this.#refresh.values()) if (isOf(token, pair)) this.endRefresh(token);
   }
 
   /** Ends every token of a deleted account. */
   endAllOf(sub: string): void {
-    for (const [key, token] of this.#access) if (token.sub === sub) this.#access.delete(key);
+    for (const [key, token] of this.#access) if (token.sub === sub) this.endAccess(key);
     for (const token of this.#refresh.values()) if (token.sub === sub) this.endRefresh(token);
   }
 
@@ -193,7 +205,7 @@ export class Tokens {
   endMail(sub: string): number {
     const holdsMail = (token: { sub: string; scopes: string[] }) =>
       token.sub === sub && token.scopes.some(isMailScope);
-    for (const [key, token] of this.#access) if (holdsMail(token)) this.#access.delete(key);
+    for (const [key, token] of this.#access) if (holdsMail(token)) this.endAccess(key);
     const ended = this.listLiveRefresh().filter(holdsMail);
     for (const token of ended) this.endRefresh(token);
     return ended.length;

@@ -36,6 +36,7 @@ import { createQuota } from './proxy/quota/quota.ts';
 import { proxyRoutes } from './proxy/routes.ts';
 import { recordRoutes } from './records/routes.ts';
 import type { Vault } from './vault.ts';
+import { retryJob } from './webhooks/retries.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
 /** Where the provider definitions and their logos lie. */
@@ -118,15 +119,16 @@ export async function createApp({
   eventRoutes(app, { db });
   activityRoutes(app, { db, now });
   await everyMinute?.(revocationJob(revocations));
-  await everyMinute?.(sweepJob({ db, vault, now }));
-  await everyMinute?.(expiryJob({ db, catalog, now }));
-  await everyMinute?.(tokenSlotsJob(db));
+  await everyMinute?.(sweepJob({ db, vault, log, now }));
+  await everyMinute?.(expiryJob({ db, catalog, log, now }));
+  await everyMinute?.(tokenSlotsJob({ db, log }));
+  await everyMinute?.(retryJob({ db, reader, credentials, log, now }));
   await everyMinute?.(quotaSweepJob(db));
   const { keptDays } = config.activity;
   await everyMinute?.({ name: 'activity.days', run: () => keepDays(db, { now: now(), keptDays }) });
-  await everyMinute?.(probeJob({ db, reader, credentials, now }));
   const isSandboxOn = testClient !== undefined;
-  await everyMinute?.(keepaliveJob({ db, catalog, reader, credentials, isSandboxOn, now }));
+  await everyMinute?.(probeJob({ db, reader, credentials, isSandboxOn, log, now }));
+  await everyMinute?.(keepaliveJob({ db, catalog, reader, credentials, isSandboxOn, log, now }));
   await webhookRoutes(app, {
     ...{ db, reading, reader, credentials, log, now },
     fetchFor: outbound.fetchFor,

@@ -79,7 +79,7 @@ export const errorCatalogue = {
   },
   connection_blocked: {
     status: 424,
-    message: "The account's administrator does not allow this application.",
+    message: 'The provider refuses this application for this connection; its user cannot change that.',
   },
   connection_refresh_failed: {
     status: 503,

@@ -25,7 +25,8 @@ const PROJECT = z.strictObject({
   project_number: PROJECT_NUMBER,
   name: NAME.optional(),
   audience: z.enum(['external', 'internal']).optional(),
-  domain: NAME.optional(),
+  // Null takes it away.
+  domain: NAME.nullable().optional(),
   publishing: z.enum(['testing', 'production']).optional(),
   // Google lists a hundred testers at most.
   test_users: z.array(EMAIL).max(100).optional(),
@@ -51,13 +52,15 @@ export const CLIENT_ROUTES: Record<string, ControlRoute> = {
   'GET /projects': (_request, { clients }) => ({ projects: clients.listProjects().map(projectToWire) }),
 
   'POST /projects': async (request, { clients, save }) => {
-    const { project_number: number, test_users: testUsers, ...settings } = readBody(request, PROJECT);
+    const { project_number: number, test_users: testUsers, domain, ...settings } = readBody(request, PROJECT);
     const project = getProject(number, clients);
     const audience = settings.audience ?? project.audience;
-    if (audience === 'internal' && (settings.domain ?? project.domain) === undefined) {
+    if (audience === 'internal' && (domain === undefined ? project.domain : domain) == null) {
       throw invalid('domain', 'an internal project belongs to a Workspace domain');
     }
     const lowered = testUsers?.map((email) => email.toLowerCase());
+    if (domain === null) delete project.domain;
+    else if (domain !== undefined) project.domain = domain;
     Object.assign(project, settings, lowered === undefined ? {} : { testUsers: lowered });
     await save();
     return projectToWire(project);

@@ -1,7 +1,7 @@
 import type { Account, Standing } from '../accounts.ts';
 import type { ControlParts } from '../control/parts.ts';
 import { type Html, html } from '../html.ts';
-import { andMore, button, empty, form, options, SHOWN, section, span } from './parts.ts';
+import { andMore, button, empty, form, options, SHOWN, section, span, type View } from './parts.ts';
 
 const STANDINGS: [Standing, string][] = [
   ['active', 'in good standing'],
@@ -11,7 +11,7 @@ const STANDINGS: [Standing, string][] = [
 ];
 
 /** Who exists, what may befall them, and the form that adds somebody. */
-export function accountsSection({ accounts }: ControlParts, ticket: string): Html {
+export function accountsSection({ accounts }: ControlParts, view: View): Html {
   const all = accounts.list();
   return section(
     {
@@ -20,18 +20,20 @@ export function accountsSection({ accounts }: ControlParts, ticket: string): Htm
       text: 'A change of password ends the tokens that hold mail scopes. A session length applies to Cloud scopes.',
     },
     html`${all.length === 0 && empty('There is nobody. Add an account below.')}
-${all.length > 0 && html`<div class="cards">${all.slice(0, SHOWN).map((account) => accountCard(account, ticket))}</div>${andMore(all.length)}`}
+${all.length > 0 && html`<div class="cards">${all.slice(0, SHOWN).map((account) => accountCard(account, view))}</div>${andMore(all.length)}`}
 ${form(
-  { act: 'add_account', ticket, className: 'fields' },
-  html`<label class="grow">Address<input type="email" name="email" required placeholder="alan@example.com"></label>
-<label>Name<input type="text" name="name" maxlength="200" placeholder="from the address"></label>
-<label>Workspace domain<input type="text" name="hosted_domain" maxlength="200" placeholder="none"></label>
+  { act: 'add_account', view, className: 'fields' },
+  (
+    typed,
+  ) => html`<label class="grow">Address<input type="email" name="email" value="${typed('email')}" required placeholder="alan@example.com"></label>
+<label>Name<input type="text" name="name" value="${typed('name')}" maxlength="200" placeholder="from the address"></label>
+<label>Workspace domain<input type="text" name="hosted_domain" value="${typed('hosted_domain')}" maxlength="200" placeholder="none"></label>
 <button class="button">Add account</button>`,
 )}`,
   );
 }
 
-function accountCard(account: Account, ticket: string): Html {
+function accountCard(account: Account, view: View): Html {
   const { email, name, sub, standing, hostedDomain, sessionSeconds } = account;
   const fixed = { account: email };
   const isActive = standing === 'active';
@@ -41,8 +43,8 @@ function accountCard(account: Account, ticket: string): Html {
     sessionSeconds !== undefined &&
     html`<span class="tag bad">sessions of ${span(sessionSeconds * 1000)}</span>`
   }<small>id ${sub}</small></div>
-<div class="buttons">${button({ act: 'password', ticket, fixed }, 'Change password')}
-${form({ act: 'standing', ticket, fixed }, html`<select name="standing" aria-label="Standing of ${email}">${options(STANDINGS, standing)}</select> <button class="button small">Set</button>`)}
-${form({ act: 'session', ticket, fixed }, html`<input type="number" name="hours" min="0.01" step="any" placeholder="hours" aria-label="Session length of ${email} in hours"> <button class="button small">Set session length</button>`)}
-${button({ act: 'purge', ticket, fixed, isDanger: true }, 'Delete')}</div></div>`;
+<div class="buttons">${button({ act: 'password', view, fixed }, 'Change password')}
+${form({ act: 'standing', view, fixed }, (typed) => html`<select name="standing" aria-label="Standing of ${email}">${options(STANDINGS, typed('standing', standing))}</select> <button class="button small">Set</button>`)}
+${form({ act: 'session', view, fixed }, (typed) => html`<input type="number" name="hours" value="${typed('hours')}" min="0.01" step="any" placeholder="hours" aria-label="Session length of ${email} in hours"> <button class="button small">Set session length</button>`)}
+${button({ act: 'purge', view, fixed, isDanger: true }, 'Delete')}</div></div>`;
 }

@@ -1,10 +1,10 @@
 import type { Project } from '../clients.ts';
 import type { ControlParts } from '../control/parts.ts';
 import { type Html, html } from '../html.ts';
-import { andMore, form, options, SHOWN, section } from './parts.ts';
+import { andMore, form, options, SHOWN, section, type View } from './parts.ts';
 
 /** The projects with their clients, and who may consent to them. */
-export function appsSection({ clients }: ControlParts, ticket: string): Html {
+export function appsSection({ clients }: ControlParts, view: View): Html {
   const projects = clients.listProjects();
   const clientIds = (project: Project) =>
     clients
@@ -20,12 +20,12 @@ export function appsSection({ clients }: ControlParts, ticket: string): Html {
     html`<div class="cards">${projects
       .slice(0, SHOWN)
       .map((project) =>
-        projectCard(project, { clientIds: clientIds(project), ticket }),
+        projectCard(project, { clientIds: clientIds(project), view }),
       )}</div>${andMore(projects.length)}`,
   );
 }
 
-function projectCard(project: Project, by: { clientIds: string[]; ticket: string }): Html {
+function projectCard(project: Project, by: { clientIds: string[]; view: View }): Html {
   const { number, name, audience, domain = '', publishing, testUsers } = project;
   const isNarrow = audience === 'internal' || publishing === 'testing';
   const shown = by.clientIds.slice(0, 5);
@@ -34,23 +34,23 @@ function projectCard(project: Project, by: { clientIds: string[]; ticket: string
   }</span><small>project ${number} · ${by.clientIds.length === 1 ? 'one client' : `${by.clientIds.length} clients`}</small></div>
 ${shown.map((clientId) => html`<small><code>${clientId}</code></small><br>`)}
 ${form(
-  { act: 'project', ticket: by.ticket, className: 'fields', fixed: { project_number: number } },
-  html`<label>Audience<select name="audience">${options(
+  { act: 'project', view: by.view, className: 'fields', fixed: { project_number: number } },
+  (typed) => html`<label>Audience<select name="audience">${options(
     [
       ['external', 'external'],
       ['internal', 'internal'],
     ],
-    audience,
+    typed('audience', audience),
   )}</select></label>
-<label>Workspace domain<input type="text" name="domain" value="${domain}" maxlength="200" placeholder="of an internal app"></label>
+<label>Workspace domain<input type="text" name="domain" value="${typed('domain', domain)}" maxlength="200" placeholder="of an internal app"></label>
 <label>Publishing<select name="publishing">${options(
     [
       ['production', 'production'],
       ['testing', 'testing'],
     ],
-    publishing,
+    typed('publishing', publishing),
   )}</select></label>
-<label class="grow">Test users<input type="text" name="test_users" value="${testUsers.join(', ')}" placeholder="addresses, separated by commas"></label>
+<label class="grow">Test users<input type="text" name="test_users" value="${typed('test_users', testUsers.join(', '))}" placeholder="addresses, separated by commas"></label>
 <button class="button">Save</button>`,
 )}</div>`;
 }

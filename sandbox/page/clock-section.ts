@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts';
 import { type Html, html } from '../html.ts';
-import { button, form, section, span, time } from './parts.ts';
+import { button, form, section, span, time, type View } from './parts.ts';
 
 const STEPS: [hours: string, text: string][] = [
   ['1', '+ 1 hour'],
@@ -10,7 +10,7 @@ const STEPS: [hours: string, text: string][] = [
 ];
 
 /** The clock, and buttons that move it. */
-export function clockSection({ clock }: { clock: Clock }, ticket: string): Html {
+export function clockSection({ clock }: { clock: Clock }, view: View): Html {
   const ahead = clock.offsetSeconds();
   return section(
     {
@@ -19,9 +19,10 @@ export function clockSection({ clock }: { clock: Clock }, ticket: string): Html 
       text: 'Everything that expires here asks this clock. It moves forward only and starts anew with the sandbox.',
     },
     html`<p><b>${time(clock.now())}</b> UTC ${ahead > 0 && html`<span class="tag bad">${span(ahead * 1000)} ahead</span>`}</p>
-<div class="buttons">${STEPS.map(([hours, text]) => button({ act: 'advance', ticket, fixed: { hours } }, text))}${form(
-      { act: 'advance', ticket },
-      html`<input type="number" name="hours" min="0.01" step="any" required placeholder="hours" aria-label="Hours to move the clock by"> <button class="button small">Move</button>`,
+<div class="buttons">${STEPS.map(([hours, text]) => button({ act: 'advance', view, fixed: { hours } }, text))}${form(
+      { act: 'advance', view },
+      (typed) =>
+        html`<input type="number" name="hours" value="${typed('hours')}" min="0.01" step="any" required placeholder="hours" aria-label="Hours to move the clock by"> <button class="button small">Move</button>`,
     )}</div>`,
   );
 }

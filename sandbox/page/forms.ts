@@ -74,7 +74,7 @@ const ACTS: Record<string, Act> = {
       project_number: text(form, 'project_number') ?? '',
       publishing: text(form, 'publishing'),
       audience: text(form, 'audience'),
-      domain: text(form, 'domain'),
+      domain: text(form, 'domain') ?? null,
       test_users: (form.get('test_users') ?? '').split(/[\s,;]+/).filter((email) => email !== ''),
     }),
   },

@@ -2,13 +2,13 @@ import type { ControlParts } from '../control/parts.ts';
 import type { Grant } from '../grants.ts';
 import { type Html, html } from '../html.ts';
 import { diesAt, REFRESH_TOKEN_LIMIT, type RefreshToken } from '../tokens.ts';
-import { andMore, button, empty, SHOWN, section, shortScope, span, table } from './parts.ts';
+import { andMore, button, empty, SHOWN, section, shortScope, span, table, type View } from './parts.ts';
 
 /** How many tokens of one grant and client are shown one by one. */
 const TOKENS_SHOWN = 5;
 
 /** What was granted, and the live refresh tokens of each client with their age and end. */
-export function grantsSection(parts: ControlParts, ticket: string): Html {
+export function grantsSection(parts: ControlParts, view: View): Html {
   const grants = parts.grants.list();
   const live = parts.tokens.listLiveRefresh();
   return section(
@@ -24,13 +24,13 @@ ${
     const own = live.filter(
       (token) => token.sub === grant.sub && token.projectNumber === grant.projectNumber,
     );
-    return grantCard(grant, { parts, ticket, own });
+    return grantCard(grant, { parts, view, own });
   })}</div>${andMore(grants.length)}`
 }`,
   );
 }
 
-function grantCard(grant: Grant, by: { parts: ControlParts; ticket: string; own: RefreshToken[] }): Html {
+function grantCard(grant: Grant, by: { parts: ControlParts; view: View; own: RefreshToken[] }): Html {
   const { accounts, clients, clock } = by.parts;
   const email = accounts.find(grant.sub)?.email ?? grant.sub;
   const app = clients.findProject(grant.projectNumber)?.name ?? grant.projectNumber;
@@ -40,7 +40,7 @@ function grantCard(grant: Grant, by: { parts: ControlParts; ticket: string; own:
 <p class="scopes">${grant.scopes.map((scope) => html`<code>${shortScope(scope)}</code>`)}</p>
 ${by.own.length === 0 && html`<p class="quiet">No live refresh token.</p>`}
 ${[...ofClient].map(([clientId, tokens]) => tokensOf({ clientId, tokens, now: clock.now() }))}
-${button({ act: 'revoke', ticket: by.ticket, fixed, isDanger: true }, 'Revoke')}</div>`;
+${button({ act: 'revoke', view: by.view, fixed, isDanger: true }, 'Revoke')}</div>`;
 }
 
 function tokensOf(of: { clientId: string; tokens: RefreshToken[]; now: number }): Html {

@@ -8,15 +8,13 @@ import { callsSection, eventsSection } from './calls-section.ts';
 import { clockSection } from './clock-section.ts';
 import { faultsSection } from './faults-section.ts';
 import { grantsSection } from './grants-section.ts';
+import type { View } from './parts.ts';
 import { spreadsheetsSection } from './spreadsheets-section.ts';
 import { OVERVIEW_STYLE } from './style.ts';
 
 /** The page over these parts; with a complaint about a form it is a 400. */
-export async function overviewPage(
-  parts: ControlParts,
-  view: { ticket: string; complaint?: string },
-): Promise<Reply> {
-  const { ticket, complaint } = view;
+export async function overviewPage(parts: ControlParts, view: View & { complaint?: string }): Promise<Reply> {
+  const { complaint } = view;
   const { accounts, tokens, faults, calls } = parts;
   const spreadsheets = await parts.spreadsheets.list();
   const inForce = faults.list().length;
@@ -47,12 +45,12 @@ ${complaint !== undefined && html`<p class="alert" role="alert">${complaint}</p>
       ([count, name, isHot]) =>
         html`<li${isHot && new Html(' class="hot"')}><b>${count}</b><span>${name}</span></li>`,
     )}</ul>
-${clockSection(parts, ticket)}
-${faultsSection(parts, ticket)}
-${accountsSection(parts, ticket)}
-${appsSection(parts, ticket)}
-${grantsSection(parts, ticket)}
-${spreadsheetsSection(spreadsheets, ticket)}
+${clockSection(parts, view)}
+${faultsSection(parts, view)}
+${accountsSection(parts, view)}
+${appsSection(parts, view)}
+${grantsSection(parts, view)}
+${spreadsheetsSection(spreadsheets, view)}
 ${callsSection(parts)}
 ${eventsSection(parts)}`,
   });

@@ -118,6 +118,72 @@ test('a complaint about a form is shown on the page, escaped', async (t) => {
   }
 });
 
+test('what was typed stands in its form beside the complaint, and in no other', async (t) => {
+  const bench = await openBench(t);
+  const ticket = await ticketOf(bench);
+  const project_number = '100000000001';
+  const forms: [Record<string, string>, RegExp][] = [
+    [
+      { act: 'add_account', email: 'not-an-address', name: '"Alan"', hosted_domain: 'w.example' },
+      /name="email" value="not-an-address".*\n.*name="name" value="&(?:#34|quot);Alan&(?:#34|quot);".*\n.*value="w\.example"/,
+    ],
+    [
+      { act: 'project', project_number, audience: 'internal', publishing: 'testing', test_users: 'nobody' },
+      /<option value="internal" selected>[\s\S]*<option value="testing" selected>[\s\S]*name="test_users" value="nobody"/,
+    ],
+    [
+      { act: 'fault', case: 'token_503', times: '3', delay_ms: '-1' },
+      /<option value="token_503" selected>[\s\S]*<option value="3" selected>[\s\S]*name="delay_ms" value="-1"/,
+    ],
+    [{ act: 'session', account: 'ada@example.com', hours: '-7' }, /name="hours" value="-7"/],
+  ];
+  for (const [fields, filled] of forms) {
+    const response = await post(bench, { ...fields, ticket });
+    assert.equal(response.status, 400);
+    const page = await response.text();
+    assert.ok(filled.test(page), `what was typed at ${fields.act} is gone`);
+    assert.ok((page.match(/value="-7"/g) ?? []).length <= 1, 'one account has been typed at');
+  }
+});
+
+test('the domain of a project can be cleared by its form', async (t) => {
+  const bench = await openBench(t);
+  const ticket = await ticketOf(bench);
+  const project = {
+    act: 'project',
+    project_number: '100000000001',
+    publishing: 'production',
+    test_users: '',
+  };
+  const save = async (more: Record<string, string>) =>
+    (await post(bench, { ticket, ...project, ...more })).status;
+  const domain = async () =>
+    (await bench.control<{ projects: { domain?: string }[] }>('GET /projects')).projects[0]?.domain;
+  assert.equal(await save({ audience: 'internal', domain: 'w.example' }), 303);
+  assert.equal(await save({ audience: 'internal', domain: '' }), 400, 'an internal project needs one');
+  assert.equal(await domain(), 'w.example');
+  assert.equal(await save({ audience: 'external', domain: '' }), 303);
+  assert.equal(await domain(), undefined);
+});
+
+test('a call with a token that was revoked or ended early is listed under its account', async (t) => {
+  const bench = await openBench(t);
+  const { access_token } = (await bench.connect()) as { access_token: string };
+  const call = async () => {
+    const headers = { authorization: `Bearer ${access_token}` };
+    const answer = await fetch(`${bench.sandbox.url}/v4/spreadsheets/x`, { headers });
+    await answer.body?.cancel();
+    return answer.status;
+  };
+  await bench.control('POST /revoke', { account: 'ada@example.com' });
+  assert.equal(await call(), 401);
+  const page = await (await fetch(`${bench.sandbox.url}/`)).text();
+  assert.match(
+    page,
+    /401<\/span><\/td><td><code>GET [^<]*spreadsheets[^<]*<\/code><\/td><td>ada@example\.com/,
+  );
+});
+
 test('with a key nobody acts by the page', async (t) => {
   const bench = await openBench(t, { key: 'open-sesame' });
   const response = await post(bench, { act: 'advance', hours: '1' });

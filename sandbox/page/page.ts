@@ -31,14 +31,14 @@ export function createPage(parts: ControlParts, key: string | undefined): Page {
       if (!isOwnForm(request, { sent: form.get('ticket') ?? '', ticket, url: parts.url })) {
         const complaint =
           'This form was not sent by this page, or the sandbox has been restarted since. Try again.';
-        return overviewPage(parts, { ticket, complaint });
+        return overviewPage(parts, { ticket, complaint, typed: form });
       }
       try {
         const section = await actOn(form, { request, parts });
         return { status: 303, headers: { location: `/#${section}`, 'cache-control': 'no-store' }, body: '' };
       } catch (error) {
         if (!(error instanceof ControlError)) throw error;
-        return overviewPage(parts, { ticket, complaint: error.message });
+        return overviewPage(parts, { ticket, complaint: error.message, typed: form });
       }
     },
   };

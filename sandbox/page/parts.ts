@@ -4,30 +4,38 @@ import { Html, html } from '../html.ts';
 /** How many entries a section shows; the control routes give the rest. */
 export const SHOWN = 50;
 
+/** What the forms of one page carry: its ticket, and the form that a complaint is about. */
+export type View = { ticket: string; typed?: URLSearchParams };
+/** What stands in a field: what was typed before the complaint, otherwise this. */
+export type Typed = (name: string, otherwise?: string) => string;
+
 /** A section with a heading and a sentence. */
 export function section(about: { id: string; title: string; text: string }, body: Html | Html[]): Html {
   return html`<section id="${about.id}"><h2>${about.title}</h2><p class="quiet">${about.text}</p>${body}</section>
 `;
 }
 
-/** A form that posts to the page: its act, its ticket and whatever is fixed, then the fields. */
+/** A form that posts to the page: its act, its ticket and whatever is fixed, then the fields, filled as they were sent. */
 export function form(
-  to: { act: string; ticket: string; className?: string; fixed?: Record<string, string> },
-  fields: Html,
+  to: { act: string; view: View; className?: string; fixed?: Record<string, string> },
+  fields: (typed: Typed) => Html,
 ): Html {
-  const fixed = Object.entries({ act: to.act, ticket: to.ticket, ...to.fixed });
+  const own = Object.entries({ act: to.act, ...to.fixed });
+  const { ticket, typed } = to.view;
+  const isThis = own.every(([name, value]) => typed?.get(name) === value);
+  const fixed = [...own, ['ticket', ticket]];
   return html`<form method="post" action="/"${to.className !== undefined && html` class="${to.className}"`}>${fixed.map(
     ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
-  )}${fields}</form>`;
+  )}${fields((name, otherwise = '') => (isThis ? typed?.get(name) : null) ?? otherwise)}</form>`;
 }
 
 /** A small button that posts a form of its own. */
 export function button(
-  to: { act: string; ticket: string; fixed?: Record<string, string>; isDanger?: boolean },
+  to: { act: string; view: View; fixed?: Record<string, string>; isDanger?: boolean },
   text: string,
 ): Html {
   const danger = to.isDanger === true ? ' danger' : '';
-  return form(to, html`<button class="button small${danger}">${text}</button>`);
+  return form(to, () => html`<button class="button small${danger}">${text}</button>`);
 }
 
 /** The options of a select, one of them chosen. */

@@ -1,6 +1,6 @@
 import { type Html, html } from '../html.ts';
 import { DAMAGES } from '../sheets/damage.ts';
-import { andMore, empty, form, options, SHOWN, section } from './parts.ts';
+import { andMore, empty, form, options, SHOWN, section, type View } from './parts.ts';
 
 const TEXTS: Record<(typeof DAMAGES)[number], string> = {
   header_renamed: 'rename the first heading',
@@ -16,7 +16,7 @@ const TEXTS: Record<(typeof DAMAGES)[number], string> = {
 /** The spreadsheets, and what a careless person may do to one. */
 export function spreadsheetsSection(
   all: { spreadsheetId: string; title: string; owner: { email: string } }[],
-  ticket: string,
+  view: View,
 ): Html {
   const damages: [string, string][] = DAMAGES.map((damage) => [damage, TEXTS[damage]]);
   return section(
@@ -34,7 +34,7 @@ ${
       title,
       owner,
     }) => html`<div class="card"><div class="head"><b>${title}</b><span>${owner.email}</span><small><code>${spreadsheetId}</code></small></div>
-<div class="buttons">${form({ act: 'damage', ticket, fixed: { spreadsheet_id: spreadsheetId } }, html`<select name="damage" aria-label="What to do to ${title}">${options(damages)}</select> <button class="button small danger">Do it</button>`)}</div></div>`,
+<div class="buttons">${form({ act: 'damage', view, fixed: { spreadsheet_id: spreadsheetId } }, (typed) => html`<select name="damage" aria-label="What to do to ${title}">${options(damages, typed('damage'))}</select> <button class="button small danger">Do it</button>`)}</div></div>`,
   )}</div>${andMore(all.length)}`
 }`,
   );

@@ -48,6 +48,8 @@ export interface SpreadsheetSummary {
   readonly spreadsheetId: string;
   readonly title: string;
   readonly owner: { readonly email: string; readonly sub: string };
+  /** The OAuth client that made it; absent where none did. */
+  readonly clientId?: string;
   /** Milliseconds since 1970. */
   readonly modifiedAt: number;
   readonly sheets: readonly { title: string; rowCount: number; columnCount: number }[];
@@ -228,10 +230,11 @@ export function createSheetsApi({
 
     async listSpreadsheets() {
       const all = await store.list();
-      return all.map(({ spreadsheetId, properties, owner, modifiedAt, sheets }) => ({
+      return all.map(({ spreadsheetId, properties, owner, clientId, modifiedAt, sheets }) => ({
         spreadsheetId,
         title: properties.title,
         owner,
+        ...(clientId !== undefined && { clientId }),
         modifiedAt,
         sheets: sheets.map((one) => ({
           title: one.properties.title,

@@ -1,4 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
+import { sql } from 'kysely';
 import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
@@ -7,6 +8,8 @@ import { hashOf } from './sessions.ts';
 
 /** How long a person may take at the provider. */
 export const attemptLifeMs = 30 * 60_000;
+/** How long a trip that came back may take here before it counts as cut off; longer than any exchange. */
+const settlingMs = 5 * 60_000;
 
 /** One trip to the provider, as it was begun. */
 export type Attempt = {
@@ -73,8 +76,9 @@ export async function storeAttempt(
 }
 
 /**
- * Reads a trip and deletes it in the same statement, whoever asks: a state that was seen outside its browser is
- * spent. `unknown` is one that never was, was taken, or has expired.
+ * Reads a trip and marks it as taken in the same statement, whoever asks: a state that was seen outside its browser
+ * is spent. `unknown` is one that never was, was taken, or has expired. What is taken is to be ended with `endAttempt`;
+ * the sweep finds what was not.
  */
 export async function takeAttempt(
   db: Queryable,
@@ -83,8 +87,13 @@ export async function takeAttempt(
   const row = first(
     await db.run(
       tables
-        .deleteFrom('auth_attempt')
+        .updateTable('auth_attempt')
+        .set({
+          taken_at: now,
+          expires_at: sql`greatest(expires_at, ${new Date(now.getTime() + settlingMs)})`,
+        })
         .where('state_hash', '=', hashOf(state))
+        .where('taken_at', 'is', null)
         // One that comes too late is left to be told of as abandoned.
         .where('expires_at', '>', now)
         .returning([
@@ -120,13 +129,46 @@ export async function takeAttempt(
   };
 }
 
+/** A trip as it stands when it is over. */
+export type EndedAttempt = {
+  environmentId: number;
+  begunAt: Date;
+  integration: { key: string; providerName: string; isTest: boolean };
+  /** Of the session, sealed. */
+  settings: Buffer;
+  /** Whether the session has made its connection, by this trip or another. */
+  isUsed: boolean;
+};
+
+/** Forgets a trip that was taken. Undefined where it is gone: its session or its integration was deleted. */
+export async function endAttempt(tx: Queryable, state: string): Promise<EndedAttempt | undefined> {
+  const row = first(
+    await tx.query<Omit<EndedAttempt, 'integration'> & EndedAttempt['integration']>(
+      `delete from auth_attempt
+       using integration, connect_session
+       where state_hash = $1
+         and taken_at is not null
+         and integration.id = auth_attempt.integration_id
+         and connect_session.id = auth_attempt.session_id
+       returning
+         auth_attempt.environment_id as "environmentId", auth_attempt.created_at as "begunAt",
+         integration.key, integration.provider as "providerName", integration.is_test as "isTest",
+         connect_session.settings, connect_session.used_at is not null as "isUsed"`,
+      [hashOf(state)],
+    ),
+  );
+  if (row === undefined) return undefined;
+  const { key, providerName, isTest, ...ended } = row;
+  return { ...ended, integration: { key, providerName, isTest } };
+}
+
 /** Whether somebody of the session is on the way to the provider, or has not come back. */
 export async function hasAttempt(
   db: Queryable,
   { sessionId, environmentId }: { sessionId: number; environmentId: number },
 ): Promise<boolean> {
   const found = await db.query(
-    'select from auth_attempt where session_id = $1 and environment_id = $2 limit 1',
+    'select from auth_attempt where session_id = $1 and environment_id = $2 and taken_at is null limit 1',
     [sessionId, environmentId],
   );
   return found.length > 0;

@@ -6,14 +6,16 @@ import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { noteIssuedToken } from '../connections/grants.ts';
 import { whileExchanging } from '../connections/revocation-unit.ts';
 import { templateValues } from '../connections/values.ts';
+import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
-import { type Attempt, takeAttempt } from './attempts.ts';
+import { type Attempt, endAttempt, takeAttempt } from './attempts.ts';
 import { beginAgain, redirectUriOf } from './begin.ts';
+import { noteClientVerdict } from './client-verdict.ts';
 import { failureOf, queueFailure } from './failures.ts';
 import { foreignBrowser, providerFault, unknownState } from './fault.ts';
 import { checkAccount, type Gain, type Saved, saveConnection } from './save.ts';
-import { getSession } from './sessions.ts';
+import { getSession, type SessionSettings } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, type Target } from './target.ts';
 
 /** A trip that made or renewed a connection, or one that has to be gone once more. */
@@ -40,9 +42,23 @@ export async function finish(
   const [state, ...others] = params.getAll('state');
   if (!state || others.length > 0) throw unknownState();
   const taken = await takeAttempt(db, { state, browser, vault: reading.vault, now: now() });
-  if (taken.kind === 'another browser') throw foreignBrowser(deps.baseUrl);
-  if (taken.kind === 'unknown' || browser === undefined) throw unknownState();
-  const { attempt } = taken;
+  if (taken.kind === 'unknown') throw unknownState();
+  try {
+    if (taken.kind === 'another browser' || browser === undefined) throw foreignBrowser(deps.baseUrl);
+    const finished = await complete(deps, { attempt: taken.attempt, params, state, browser });
+    await forget(deps, state);
+    return finished;
+  } catch (error) {
+    await tellFailure(deps, { state, error });
+    throw asAppError(error);
+  }
+}
+
+async function complete(
+  deps: ConnectDeps,
+  { attempt, params, state, browser }: Omit<Trip, 'target'> & { browser: string },
+): Promise<Finished> {
+  const { db, reading, now } = deps;
   const session = await getSession(db, {
     id: attempt.sessionId,
     environmentId: attempt.environmentId,
@@ -58,14 +74,9 @@ export async function finish(
   });
   const { integration } = target;
   if (integration.id !== attempt.integrationId) throw new AppError('unknown_provider_config');
-  try {
-    return await whileExchanging(db, { integration, now: now() }, () =>
-      settle(deps, { attempt, target, params, state, browser }),
-    );
-  } catch (error) {
-    await tellFailure(deps, { attempt, target, error });
-    throw asAppError(error);
-  }
+  return whileExchanging(db, { integration, now }, () =>
+    settle(deps, { attempt, target, params, state, browser }),
+  );
 }
 
 async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Promise<Finished> {
@@ -108,20 +119,27 @@ async function noteUnkept(
     .catch((err: unknown) => log.warn({ err }, 'a token that was not kept was not counted'));
 }
 
-/** Never throws: what failed before is what matters. */
+/** Never throws: the trip is done, and the sweep removes what is left of it. */
+async function forget({ db, log }: ConnectDeps, state: string): Promise<void> {
+  await endAttempt(db, state).catch((err: unknown) => log.warn({ err }, 'a trip is left to the sweep'));
+}
+
+/**
+ * Never throws: what failed before is what matters, and what is not told now is left to the sweep. Where the session
+ * has made its connection by another trip, nothing is missing.
+ */
 async function tellFailure(
-  { db, log }: ConnectDeps,
-  { attempt, target, error }: { attempt: Attempt; target: Target; error: unknown },
+  { db, log, reading: { vault } }: ConnectDeps,
+  { state, error }: { state: string; error: unknown },
 ): Promise<void> {
-  const failure = failureOf(error);
-  if (failure === undefined) return;
-  const { session, integration } = target;
-  const { environmentId, settings } = session;
-  const about = { key: integration.key, providerName: integration.provider.name, isTest: integration.isTest };
-  const facts = { environmentId, settings, integration: about, begunAt: attempt.begunAt, ...failure };
-  await queueFailure(db, 'connection.connect_failed', facts).catch((err: unknown) =>
-    log.warn({ err }, 'a failed connect was not told'),
-  );
+  const tell = db.transaction(async (tx) => {
+    const ended = await endAttempt(tx, state);
+    if (ended === undefined || ended.isUsed) return;
+    const key = await environmentKey(tx, { environmentId: ended.environmentId, vault });
+    const settings = key.openJson(ended.settings, 'connect session') as SessionSettings;
+    await queueFailure(tx, 'connection.connect_failed', { ...ended, settings, ...failureOf(error) });
+  });
+  await tell.catch((err: unknown) => log.warn({ err }, 'a failed connect was not told'));
 }
 
 async function exchange(
@@ -148,8 +166,11 @@ async function exchange(
     codeVerifier: attempt.codeVerifier,
     now: deps.now(),
   });
+  if (!params.has('error')) {
+    await noteClientVerdict(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
+  }
   if (!outcome.ok) {
-    note(deps, { integration, fault: outcome.fault, step: 'exchange' });
+    note(deps, { integration, fault: outcome.fault, step: params.has('error') ? 'callback' : 'exchange' });
     throw providerFault(outcome.fault, integration.provider.display_name);
   }
   const { tokens } = outcome;
@@ -171,14 +192,16 @@ async function exchange(
   };
 }
 
-/** The provider's code alone: its text may hold anything. */
+/** The provider's code alone: its text may hold anything. A person who says no is no reason to look. */
 function note(
   { log }: ConnectDeps,
-  { integration, fault, step }: { integration: Integration; fault: TokenFault; step: string },
+  {
+    integration,
+    fault: { kind, error, httpStatus },
+    step,
+  }: { integration: Integration; fault: TokenFault; step: 'callback' | 'exchange' | 'account' },
 ): void {
-  const { kind, error, httpStatus } = fault;
-  log.warn(
-    { integration: integration.key, step, kind, fault: error, status: httpStatus },
-    'connecting failed',
-  );
+  const facts = { integration: integration.key, step, kind, fault: error, status: httpStatus };
+  if (kind === 'denied') log.info(facts, 'access was not given');
+  else log.warn(facts, 'connecting failed');
 }

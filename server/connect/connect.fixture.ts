@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { startSandbox } from '../../sandbox/main.ts';
 import { openTestDatabase } from '../../test/support/database.ts';
+import { openSecretWatch, type SecretWatch } from '../../test/support/secret-watch.ts';
 import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config.ts';
 import { createConnectionReader } from '../connections/reader.ts';
@@ -54,7 +55,7 @@ verification:
 
 export type ConnectBench = Awaited<ReturnType<typeof openConnectBench>>;
 
-/** `end` closes everything. `publicUrl` is the BASE_URL where that is not the address it listens at. */
+/** `end` closes everything, and fails where a secret got out. `publicUrl` is the BASE_URL where that is not the address it listens at. */
 export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {}) {
   const { db, drop } = await openTestDatabase();
   const dataDir = await mkdtemp(join(tmpdir(), 'trellis-connect-'));
@@ -77,7 +78,17 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   let aheadMs = 0;
   const now = () => new Date(Date.now() + aheadMs);
   const logged: string[] = [];
-  const log = pino({ level: 'trace' }, { write: (line) => void logged.push(line) });
+  const watch = openSecretWatch();
+  watch.made('client_secret', sandbox.client.clientSecret);
+  const log = pino(
+    { level: 'trace' },
+    {
+      write(line: string) {
+        logged.push(line);
+        watch.log.write(line);
+      },
+    },
+  );
   const app = await createHttp({
     config: { brand, trustedProxies: [], baseUrl },
     log,
@@ -85,13 +96,15 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
     isRootAlias: () => false,
   });
   const reader = createConnectionReader({ db, reading });
-  const fetchFor = ({ isTest }: { isTest: boolean }) => outbound.fetchFor({ isTest });
+  const fetchFor = watch.watched(({ isTest }) => outbound.fetchFor({ isTest }));
   providerRoutes(app, { catalog, baseUrl, directory: definitions });
   await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, now });
   await app.listen({ host: 'localhost', port });
 
   const { environment } = await ensureEnvironment(db, { name: 'dev', vault });
-  const { secret } = await createKey(db, { environment, name: 'test', scopes: ['connect:write'] });
+  const scopes = ['connect:write'];
+  const { secret } = await createKey(db, { environment, name: 'test', scopes });
+  watch.made('key', secret);
   const addIntegration = (key: string, provider: string, change: IntegrationChange = {}) =>
     createIntegration(db, { ...reading, environmentId: environment.id, key, provider, ...change });
   await addIntegration('sheets', 'google-sheet', { isTest: true });
@@ -132,7 +145,7 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
       await control('POST /clock', { advance_s: seconds });
     },
     /** What the job does each minute. */
-    sweep: () => sweepConnect({ db, vault, now }),
+    sweep: () => sweepConnect({ db, vault, log, now }),
     /** Any route with the key of the environment. */
     async call(route: string, body?: unknown, headers: Record<string, string> = {}) {
       const [method = '', path = ''] = route.split(' ');
@@ -143,9 +156,11 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
         redirect: 'manual',
       });
       const text = await answer.text();
+      const { status, headers: given } = answer;
+      watch.answered(route, { status, text, headers: given, sent: body, scopes });
       return {
-        status: answer.status,
-        headers: answer.headers,
+        status,
+        headers: given,
         // biome-ignore lint/suspicious/noExplicitAny: what came back is for the test to judge
         body: (text.startsWith('{') ? JSON.parse(text) : text) as any,
       };
@@ -162,7 +177,7 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
       if (status !== 201) throw new Error(JSON.stringify(answer));
       return answer.data.token;
     },
-    browser: () => openBrowser(ownUrl),
+    browser: () => openBrowser(ownUrl, watch),
     /** What the provider would send the browser back to, once the account decided. */
     async consent(
       url: string,
@@ -184,32 +199,33 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
       await outbound.close();
       await sandbox.close();
       await api.close();
+      await watch.readDatabase(db);
       await drop();
       await rm(dataDir, { recursive: true, force: true });
+      watch.assertClean();
     },
   };
 }
 
 /** A browser with a cookie jar for one host, that follows no redirect by itself. */
-function openBrowser(baseUrl: string) {
+function openBrowser(baseUrl: string, watch: SecretWatch) {
   let cookie = '';
   return {
     get cookie() {
       return cookie;
     },
     async visit(url: string) {
-      const answer = await fetch(new URL(url, baseUrl), {
+      const address = new URL(url, baseUrl);
+      const answer = await fetch(address, {
         redirect: 'manual',
         headers: cookie === '' ? {} : { cookie },
       });
       const set = answer.headers.get('set-cookie');
       if (set !== null) cookie = set.split(';', 1)[0] ?? '';
-      return {
-        status: answer.status,
-        headers: answer.headers,
-        location: answer.headers.get('location') ?? '',
-        text: await answer.text(),
-      };
+      const { status, headers } = answer;
+      const text = await answer.text();
+      watch.answered(`GET ${address.pathname}${address.search}`, { status, text, headers });
+      return { status, headers, location: headers.get('location') ?? '', text };
     },
     /** Where `/oauth/connect` sends this browser. */
     async begin(token: string, { key = 'sheets', query = '' } = {}): Promise<string> {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
+import { takeAttempt } from './attempts.ts';
 import { type ConnectBench, openConnectBench } from './connect.fixture.ts';
 
 let bench: ConnectBench;
@@ -10,6 +11,7 @@ after(() => bench.end());
 beforeEach(async () => {
   for (const table of ['event', 'connection', 'connect_session'])
     await bench.db.query(`delete from ${table}`);
+  await bench.db.query('update integration set fault = null, probe_at = null');
 });
 
 const events = () =>
@@ -55,18 +57,74 @@ describe('a trip that fails', () => {
       const answer = await browser.visit(await bench.consent(await browser.begin(await bench.session())));
       assert.equal(answer.status, 400);
       assert.deepEqual(
-        (await events()).map(({ type, data }) => [type, data.cause]),
+        (await events())
+          .filter(({ type }) => type !== 'integration.misconfigured')
+          .map(({ type, data }) => [type, data.cause]),
         [['connection.connect_failed', cause]],
       );
       assert.deepEqual(await bench.connections(), []);
     });
   }
 
+  test('over a refused client is a fault of the integration, until the provider takes a code of it', async () => {
+    const browser = bench.browser();
+    const connect = async () =>
+      (await browser.visit(await bench.consent(await browser.begin(await bench.session())))).status;
+    const told = async () => (await events()).map(({ type }) => type).filter((type) => /^integ/.test(type));
+    await bench.control('POST /faults', { case: 'token_wrong_secret', times: 2 });
+    assert.deepEqual([await connect(), await connect()], [400, 400]);
+    assert.deepEqual(await told(), ['integration.misconfigured']);
+    assert.equal(await connect(), 200);
+    assert.deepEqual(await told(), ['integration.misconfigured', 'integration.recovered']);
+  });
+
+  test('an answer in another browser is told once, and its state is spent', async () => {
+    const browser = bench.browser();
+    const callback = await bench.consent(await browser.begin(await bench.session(user)));
+    assert.equal((await bench.browser().visit(callback)).status, 400);
+    assert.equal((await browser.visit(callback)).status, 400);
+    await bench.advance(2 * 3600);
+    await bench.sweep();
+    const [told, ...more] = await events();
+    assert.deepEqual([told?.type, told?.data.cause], ['connection.connect_failed', 'another_browser']);
+    assert.deepEqual(told?.data.end_user, { id: 'u1' });
+    assert.deepEqual(more, []);
+  });
+
+  test('what nobody foresaw is told with its code', async () => {
+    const browser = bench.browser();
+    await browser.visit(await bench.consent(await browser.begin(await bench.session())));
+    const [made] = await bench.connections();
+    const callback = await bench.consent(
+      await browser.begin(await bench.reconnectSession(made?.connection_id ?? '')),
+    );
+    await bench.db.query('update connection set data_key = null, credentials = null, deleted_at = now()');
+    assert.equal((await browser.visit(callback)).status, 400);
+    const [, told, ...more] = await events();
+    assert.deepEqual(
+      [told?.type, told?.data.cause, told?.data.evidence],
+      ['connection.connect_failed', 'not_completed', { error: 'unknown_connection' }],
+    );
+    assert.deepEqual(more, []);
+  });
+
+  test('a no is no warning in the log, and any other failure is', async () => {
+    const browser = bench.browser();
+    const logOf = async (callback: string) => {
+      bench.logged.length = 0;
+      await browser.visit(callback);
+      const lines = bench.logged.map((line) => JSON.parse(line) as Record<string, unknown>);
+      return lines.filter(({ step }) => step !== undefined).map(({ level, step }) => [level, step]);
+    };
+    const no = await bench.consent(await browser.begin(await bench.session()), { deny: true });
+    assert.deepEqual(await logOf(no), [[30, 'callback']]);
+    await bench.control('POST /faults', { case: 'token_wrong_secret', times: 1 });
+    const wrong = await bench.consent(await browser.begin(await bench.session()));
+    assert.deepEqual(await logOf(wrong), [[40, 'exchange']]);
+  });
+
   test('nobody is told of a state that is not waited for', async () => {
     const browser = bench.browser();
-    const callback = await bench.consent(await browser.begin(await bench.session()));
-    await bench.browser().visit(callback);
-    await browser.visit(callback);
     await browser.visit('/oauth/callback?state=x&error=access_denied');
     assert.deepEqual(await events(), []);
   });
@@ -106,6 +164,47 @@ describe('a trip that never comes back', () => {
     await bench.sweep();
     assert.deepEqual(await bench.events(), ['connection.created']);
     assert.deepEqual(await bench.db.query('select 1 from auth_attempt'), []);
+    assert.deepEqual(await bench.db.query('select 1 from connect_session'), []);
+  });
+
+  test('is told of, too, when it came back and its node was killed, and its state stays spent', async () => {
+    const browser = bench.browser();
+    const callback = await bench.consent(await browser.begin(await bench.session(user)));
+    const state = new URL(callback).searchParams.get('state') ?? '';
+    const of = { vault: bench.reading.vault, now: bench.now(), state, browser: browser.cookie.split('=')[1] };
+    assert.equal((await takeAttempt(bench.db, of)).kind, 'taken');
+    assert.equal((await takeAttempt(bench.db, of)).kind, 'unknown');
+    assert.equal((await browser.visit(callback)).status, 400);
+    await bench.advance(40 * 60);
+    await bench.sweep();
+    await bench.sweep();
+    const [told, ...more] = await events();
+    assert.deepEqual([told?.type, told?.data.cause], ['connection.connect_abandoned', 'cut_off']);
+    assert.deepEqual(more, []);
+  });
+
+  test('that is being completed is not told of when its session ends meanwhile', async () => {
+    const browser = bench.browser();
+    const callback = await bench.consent(await browser.begin(await bench.session(user)));
+    await bench.advance(29 * 60);
+    const state = new URL(callback).searchParams.get('state') ?? '';
+    const of = { vault: bench.reading.vault, now: bench.now(), state, browser: browser.cookie.split('=')[1] };
+    await takeAttempt(bench.db, of);
+    await bench.advance(2 * 60);
+    await bench.sweep();
+    assert.deepEqual(await events(), []);
+  });
+
+  test('is told of where the settings of another session cannot be opened, and both are removed', async () => {
+    await bench.browser().begin(await bench.session(user));
+    await bench.db.query("update connect_session set settings = '\\x00'");
+    await bench.advance(60);
+    await bench.browser().begin(await bench.session(user));
+    for (let hours = 0; hours < 2; hours += 1) {
+      await bench.advance(3600);
+      await bench.sweep();
+    }
+    assert.deepEqual(await bench.events(), ['connection.connect_abandoned']);
     assert.deepEqual(await bench.db.query('select 1 from connect_session'), []);
   });
 

@@ -3,7 +3,7 @@ import { type Evidence, evidenceOf } from '../connections/health.ts';
 import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { type EventType, queueEvent } from '../events/outbox.ts';
-import { ConnectFault } from './fault.ts';
+import { ConnectFault, otherBrowserType } from './fault.ts';
 import type { SessionSettings } from './sessions.ts';
 
 /** What the application is told of trips that made no connection: once for each, with a cause and what to do. */
@@ -18,6 +18,9 @@ export type ConnectCause =
   | 'unexpected_answer'
   | 'another_account'
   | 'account_unknown'
+  | 'another_browser'
+  | 'not_completed'
+  | 'cut_off'
   | 'nothing_came_back';
 
 const nextSteps: Record<ConnectCause, string> = {
@@ -34,6 +37,12 @@ const nextSteps: Record<ConnectCause, string> = {
   another_account: 'The user chose another account than the one that is expected.',
   account_unknown:
     'The provider did not say which account it is. Ask for scopes that tell, such as openid and email.',
+  another_browser:
+    'The answer came to a browser that did not begin, or that takes no cookies. Open the link in the browser in which it is to be completed, at the address of this service.',
+  not_completed:
+    'The user came back, and the connection could not be made: the evidence names the error, the log of the service says more.',
+  cut_off:
+    'The user came back, and the service was stopped before the connection was made. A new link helps.',
   nothing_came_back:
     'The user went to the provider and did not come back: gave up, or was stopped by an error page of the provider (redirect address not registered, application under test or not allowed by the organization, client deleted, too many sign-ins). Open the link yourself to see it.',
 };
@@ -48,15 +57,18 @@ const causes: Record<TokenFault['kind'], ConnectCause> = {
   protocol: 'unexpected_answer',
 };
 
-/** What a failed trip tells the application; undefined for what is none of its business, such as a used link. */
-export function failureOf(error: unknown): ConnectFailure | undefined {
+/** What a failed trip tells the application. */
+export function failureOf(error: unknown): ConnectFailure {
   if (error instanceof ConnectFault && error.fault !== undefined) {
     return { cause: causes[error.fault.kind], evidence: evidenceOf(error.fault) };
   }
-  if (!(error instanceof AppError)) return undefined;
+  if (error instanceof ConnectFault && error.explanation.type === otherBrowserType) {
+    return { cause: 'another_browser', evidence: {} };
+  }
+  if (!(error instanceof AppError)) return { cause: 'not_completed', evidence: {} };
   if (error.code === 'another_account') return { cause: 'another_account', evidence: {} };
   if (error.code === 'connection_validation_failed') return { cause: 'account_unknown', evidence: {} };
-  return undefined;
+  return { cause: 'not_completed', evidence: { error: error.code } };
 }
 
 /** Whom a trip was for. */

@@ -38,10 +38,13 @@ export function unknownState(): ConnectFault {
   });
 }
 
+/** The type of the fault that `foreignBrowser` makes. */
+export const otherBrowserType = 'state_cookie_err';
+
 /** A callback in a browser that did not begin it. */
 export function foreignBrowser(baseUrl: string): ConnectFault {
   return new ConnectFault({
-    type: 'state_cookie_err',
+    type: otherBrowserType,
     title: 'This was begun in another browser',
     message: `The browser that opens this page must be the one that began, it must accept cookies, and it must have begun at ${baseUrl}.`,
     nextStep: startAgain,

@@ -6,12 +6,13 @@
 /**
  * The callback page: tells whoever opened it how it went, over `window.opener` and, for browsers in which the
  * provider's pages have cut that tie, over a BroadcastChannel. The message holds no secret, so any origin may get it.
+ * What goes over the channel names no trip, so a fault is not closed by it: whoever answers may have meant another.
  */
 export const callbackScript = `
 const { channel, ack, message, closesItself } = JSON.parse(document.body.dataset.result);
 const broadcast = new BroadcastChannel(channel);
 const closeOnAck = (event) => { if (event.data && event.data.type === ack) window.close(); };
-broadcast.addEventListener('message', closeOnAck);
+if (!message.payload) broadcast.addEventListener('message', closeOnAck);
 window.addEventListener('message', closeOnAck);
 const { opener } = window;
 if (opener) opener.postMessage(message, '*');
@@ -21,7 +22,7 @@ if (opener && closesItself) setTimeout(() => window.close(), 500);
 
 /**
  * The connect page: opens the provider in a window of its own where there is room and waits for its message, and
- * posts forms. Every result is shown by the server: on success the page is loaded again.
+ * posts forms. A broadcast may be of another tab's trip, so it is only a reason to ask the service. Every result is shown by the server: on success the page is loaded again.
  */
 export const connectScript = `
 const { channel, success, failure, ack, sessionUrl, token } = JSON.parse(document.body.dataset.flow);
@@ -32,38 +33,36 @@ const show = (id, text) => {
   element.hidden = text === '';
 };
 let opened, timer, hintTimer;
-const settle = () => { clearInterval(timer); clearTimeout(hintTimer); timer = undefined; };
-const hear = (message) => {
-  if (timer === undefined || !message) return;
-  if (message.type === success) { settle(); location.reload(); }
-  if (message.type === failure) {
-    settle();
-    document.getElementById('waiting').hidden = true;
-    show('fault', message.payload.message);
-  }
-};
-const broadcast = new BroadcastChannel(channel);
-broadcast.addEventListener('message', ({ data }) => {
-  if (timer !== undefined && data && data.type === success) broadcast.postMessage({ type: ack });
-  hear(data);
-});
+const settle = () => { clearInterval(timer); clearTimeout(hintTimer); timer = undefined; location.reload(); };
 window.addEventListener('message', ({ source, origin, data }) => {
-  if (source !== opened || origin !== location.origin) return;
-  if (data && (data.type === success || data.type === failure)) source.postMessage({ type: ack }, origin);
-  hear(data);
+  if (!source || source !== opened || origin !== location.origin || timer === undefined || !data) return;
+  if (data.type === success || data.type === failure) source.postMessage({ type: ack }, origin);
+  if (data.type === success) settle();
+  if (data.type === failure) {
+    clearTimeout(hintTimer);
+    document.getElementById('waiting').hidden = true;
+    show('fault', data.payload.message);
+  }
 });
 // A browser may cut the tie to the window it opened: the session tells, too, by being used up.
-const ask = async () => {
+const isUsedUp = async () => {
   const answer = await fetch(sessionUrl, { headers: { authorization: 'Bearer ' + token } }).catch(() => undefined);
-  if (answer && answer.status === 401) { settle(); location.reload(); }
+  return timer !== undefined && answer !== undefined && answer.status === 401;
 };
+const ask = async () => { if (await isUsedUp()) settle(); };
+const broadcast = new BroadcastChannel(channel);
+broadcast.addEventListener('message', async ({ data }) => {
+  if (timer === undefined || !data || data.type !== success || !(await isUsedUp())) return;
+  broadcast.postMessage({ type: ack });
+  settle();
+});
 const travel = (url) => {
   show('fault', '');
   opened = window.innerWidth < 640 ? null : window.open(url, '_blank', 'popup,width=520,height=680');
   if (!opened) { location.assign(url); return; }
   document.getElementById('waiting').hidden = false;
-  if (timer !== undefined) return;
-  timer = setInterval(ask, 3000);
+  timer ??= setInterval(ask, 3000);
+  clearTimeout(hintTimer);
   hintTimer = setTimeout(() => { document.getElementById('hints').open = true; }, 15000);
 };
 const withParams = (address, form) => {

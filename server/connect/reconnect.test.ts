@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { findConnection } from '../connections/store.ts';
+import { setTimeout as pause } from 'node:timers/promises';
+import { swapCredentials } from '../connections/save.ts';
+import { findConnection, updateConnection } from '../connections/store.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
 
 let bench: ConnectBench;
@@ -190,6 +192,35 @@ describe('another account', () => {
     assert.deepEqual(await bench.connections(), []);
   });
 });
+
+test('what a refresh and a change of tags store while a reconnect is saved is not lost', async () => {
+  const before = await connect();
+  await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
+  const browser = bench.browser();
+  const token = await bench.reconnectSession(before.connectionId, { end_user: { id: 'u1' } });
+  const callback = await bench.consent(await browser.begin(token));
+  const { landed } = await bench.db.transaction(async (tx) => {
+    await tx.query('select from connection where id = $1 for update', [before.id]);
+    const answer = browser.visit(callback);
+    while (!(await isSomebodyWaiting())) await pause(10);
+    const credentials = { ...before.credentials, refresh_token: 'rotated' };
+    assert.ok(await swapCredentials(tx, { current: before, credentials, grant: {} }));
+    await updateConnection(tx, { id: before.id, tags: { plan: 'gold' } });
+    return { landed: answer };
+  });
+  assert.equal((await landed).status, 200);
+  const now = await only();
+  assert.notEqual(now.credentials.access_token, before.credentials.access_token);
+  assert.equal(now.credentials.refresh_token, 'rotated');
+  assert.deepEqual(now.tags, { plan: 'gold', end_user_id: 'u1' });
+});
+
+const isSomebodyWaiting = async () =>
+  (
+    await bench.db.query(
+      "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+    )
+  ).length > 0;
 
 test('a page that renews names the user of the connection where the session names none', async () => {
   const end_user = { id: 'u1', display_name: 'Ada Lovelace' };

@@ -13,7 +13,7 @@ import { queueEvent } from '../events/outbox.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import { allowsOtherAccount } from './scopes.ts';
 import { type Session, useSession } from './sessions.ts';
-import { type ConnectDeps, getTarget, type Target } from './target.ts';
+import { type ConnectDeps, getAllowed, lockRenewed, type Target } from './target.ts';
 
 /** What any mode brings home. */
 export type Gain = {
@@ -49,15 +49,19 @@ export async function saveConnection(
   const { vault } = reading;
   const at = now();
   const saved = await db.transaction(async (tx) => {
-    const target = await getTarget(tx, { reading, session, key });
-    const { integration, current } = target;
-    checkAccount(target, gain);
-    const { settings } = session;
-    const isOtherAccount = differs(current?.account, gain.grant.account);
+    const integration = await getAllowed(tx, { reading, session, key });
     const missing = missingScopes(integration.provider, {
       wanted: gain.grant.scopesRequested ?? [],
       granted: gain.grant.scopesGranted ?? [],
     });
+    // Of two that end at once the second waits here, finds the session used, and leaves nothing behind.
+    const outcome = { integration: integration.key, missing_scopes: missing };
+    await useSession(tx, { id: session.id, outcome });
+    // Read under its lock: a refresh may have stored the successor of the token that is kept.
+    const current = await lockRenewed(tx, { session, reading });
+    checkAccount({ session, integration, current }, gain);
+    const { settings } = session;
+    const isOtherAccount = differs(current?.account, gain.grant.account);
     const given = {
       vault,
       // A token of one account must not come to stand for another.
@@ -68,9 +72,6 @@ export async function saveConnection(
       endUser: settings.end_user,
       webhookUrlOverride: settings.webhook_url_override,
     };
-    // Of two that end at once the second waits here, finds the session used, and leaves nothing behind.
-    const outcome = { integration: integration.key, missing_scopes: missing };
-    await useSession(tx, { id: session.id, outcome });
     const connection = current
       ? await replaceCredentials(tx, { ...given, current })
       : await insertConnection(tx, { ...given, integration });

@@ -4,49 +4,36 @@ import { endUserInput, organizationInput, tagsInput, tagsOf } from '../connectio
 import { connectionId } from '../connections/wire.ts';
 import type { Queryable } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
-import { text } from '../http/text.ts';
-import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
+import { text, webAddress } from '../http/text.ts';
+import { findIntegrations, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import { integrationKey, readScopes } from '../integrations/wire.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
 import type { ConnectDefaults, SessionSettings } from './sessions.ts';
+
+/** As many integrations as a body may name in one place, and faults as an answer names. */
+const most = 100;
 
 const texts = z.record(z.string(), text({ max: 8192 }));
 const common = {
   end_user: endUserInput.optional(),
   organization: organizationInput.optional(),
   tags: tagsInput.optional(),
-  integrations_config_defaults: z
-    .record(
-      integrationKey,
-      z.strictObject({
-        user_scopes: text({ max: 8192 }).optional(),
-        authorization_params: texts.optional(),
-        connection_config: texts.optional(),
-      }),
-    )
-    .optional(),
-  overrides: z
-    .record(
-      integrationKey,
-      z.strictObject({
-        docs_connect: z
-          .url({ protocol: /^https?$/ })
-          .max(2048)
-          .optional(),
-      }),
-    )
-    .optional(),
-  webhook_url_override: z
-    .url({ protocol: /^https?$/ })
-    .max(2048)
-    .optional(),
+  integrations_config_defaults: perIntegration(
+    z.strictObject({
+      user_scopes: text({ max: 8192 }).optional(),
+      authorization_params: texts.optional(),
+      connection_config: texts.optional(),
+    }),
+  ).optional(),
+  overrides: perIntegration(z.strictObject({ docs_connect: webAddress().optional() })).optional(),
+  webhook_url_override: webAddress().optional(),
   require_same_account: z.boolean().optional(),
 };
 
 /** Body of `POST /connect/sessions`. `end_user` may be left out only where there are `tags`, even empty ones. */
 export const sessionInput = z
-  .strictObject({ ...common, allowed_integrations: z.array(integrationKey).min(1).max(100).optional() })
+  .strictObject({ ...common, allowed_integrations: z.array(integrationKey).min(1).max(most).optional() })
   .superRefine((body, context) => {
     if (body.end_user === undefined && body.tags === undefined) {
       context.addIssue({
@@ -77,6 +64,12 @@ export const reconnectInput = z.strictObject({
     .optional(),
 });
 
+function perIntegration<T extends z.ZodType>(value: T) {
+  return z
+    .record(integrationKey, value)
+    .refine((given) => Object.keys(given).length <= most, `names more than ${most} integrations`);
+}
+
 type Input = z.output<typeof sessionInput> | z.output<typeof reconnectInput>;
 
 /** The settings to store. Throws `invalid_body` naming each default that the provider's definition does not know. */
@@ -87,23 +80,24 @@ export async function readSettings(
   const { end_user: given, organization, integrations_config_defaults: defaults } = body;
   const endUser: EndUser | undefined = given && { ...given, organization: organization ?? null };
   const faults: FieldError[] = [];
-  const find = (key: string) => findIntegration(db, { ...reading, environmentId, key });
-  for (const [index, key] of ('allowed_integrations' in body
-    ? (body.allowed_integrations ?? [])
-    : []
-  ).entries()) {
-    if ((await find(key)) === undefined) faults.push(unknown(key, ['allowed_integrations', String(index)]));
+  const allowed = ('allowed_integrations' in body && body.allowed_integrations) || [];
+  const overridden = Object.keys(body.overrides ?? {});
+  const keys = [...new Set([...allowed, ...Object.keys(defaults ?? {}), ...overridden])];
+  const found = keys.length > 0 ? await findIntegrations(db, { ...reading, environmentId, keys }) : [];
+  const known = new Map(found.map((integration) => [integration.key, integration]));
+  for (const [index, key] of allowed.entries()) {
+    if (!known.has(key)) faults.push(unknown(key, ['allowed_integrations', String(index)]));
   }
   for (const [key, wanted] of Object.entries(defaults ?? {})) {
     const path = ['integrations_config_defaults', key];
-    const integration = await find(key);
+    const integration = known.get(key);
     if (integration === undefined) faults.push(unknown(key, path));
     else faults.push(...defaultFaults(wanted, { integration, path }));
   }
-  for (const key of Object.keys(body.overrides ?? {})) {
-    if ((await find(key)) === undefined) faults.push(unknown(key, ['overrides', key]));
+  for (const key of overridden) {
+    if (!known.has(key)) faults.push(unknown(key, ['overrides', key]));
   }
-  if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults });
+  if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults.slice(0, most) });
   const isTagged = given !== undefined || organization !== undefined || body.tags !== undefined;
   return {
     end_user: endUser,

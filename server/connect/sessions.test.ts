@@ -52,6 +52,21 @@ const faults: { title: string; body: unknown; path: string[] }[] = [
   },
   { title: 'a tag that is no text', body: { tags: { a: 1 } }, path: ['tags', 'a'] },
   { title: 'a tag key that begins with a digit', body: { tags: { '1a': 'x' } }, path: ['tags', '1a'] },
+  ...['overrides', 'integrations_config_defaults'].map((field) => ({
+    title: `${field} for 101 integrations`,
+    body: { ...user, [field]: Object.fromEntries(Array.from({ length: 101 }, (_, n) => [`k${n}`, {}])) },
+    path: [field],
+  })),
+  {
+    title: 'a NUL in the webhook address',
+    body: { ...user, webhook_url_override: 'https://example.com/\0' },
+    path: ['webhook_url_override'],
+  },
+  {
+    title: 'a lone surrogate in the address of a page',
+    body: { ...user, overrides: { sheets: { docs_connect: 'https://example.com/\ud800' } } },
+    path: ['overrides', 'sheets', 'docs_connect'],
+  },
   {
     title: 'no integrations allowed',
     body: { ...user, allowed_integrations: [] },
@@ -232,4 +247,17 @@ test('a browser may ask for less, and what the application fixed wins over the b
   );
   assert.equal(url.searchParams.get('scope'), `openid ${sheetsScope}`);
   assert.equal(url.searchParams.get('login_hint'), 'a@b.example');
+});
+
+test('an answer names a hundred faults at most', async () => {
+  const keys = (prefix: string) => Array.from({ length: 100 }, (_, n) => `${prefix}${n}`);
+  const unknown = await bench.call('POST /connect/sessions', {
+    ...user,
+    allowed_integrations: keys('a'),
+    overrides: Object.fromEntries(keys('b').map((key) => [key, {}])),
+  });
+  assert.deepEqual([unknown.status, unknown.body.error.errors.length], [400, 100]);
+  const overrides = Object.fromEntries(Array.from({ length: 5000 }, (_, n) => [`k${n}`, 'x']));
+  const misshapen = await bench.call('POST /connect/sessions', { ...user, overrides });
+  assert.deepEqual([misshapen.status, misshapen.body.error.errors.length], [400, 100]);
 });

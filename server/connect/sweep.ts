@@ -1,6 +1,8 @@
 import { type Db, first, type Queryable } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
+import { eachInTurn } from '../jobs/each.ts';
 import type { Job } from '../jobs/jobs.ts';
+import type { Logger } from '../log.ts';
 import type { Vault } from '../vault.ts';
 import { queueFailure } from './failures.ts';
 import { type SessionSettings, sessionLifeMs } from './sessions.ts';
@@ -8,12 +10,14 @@ import { type SessionSettings, sessionLifeMs } from './sessions.ts';
 /**
  * What is left of connect sessions that are over.
  *
- * Owns: that a trip which never came back is told of once, and that expired rows go. A provider shows most of its
+ * Owns: that a trip which never came back, or was cut off, is told of once, and that expired rows go. A provider shows most of its
  * refusals on pages of its own and sends nobody back, so silence is the only sign there is.
  */
-type Deps = { db: Db; vault: Vault; now?: () => Date };
+type Deps = { db: Db; vault: Vault; log: Logger; now?: () => Date };
 type Abandoned = { id: number; environmentId: number };
+type Attempt = { begunAt: Date; isTaken: boolean; key: string; providerName: string; isTest: boolean };
 
+const sweepJobName = 'connect.sweep';
 const mostAtOnce = 200;
 
 /**
@@ -22,7 +26,7 @@ const mostAtOnce = 200;
  * may still come back, and its page can say that it has expired.
  */
 export async function sweepConnect(
-  { db, vault, now = () => new Date() }: Deps,
+  { db, vault, log, now = () => new Date() }: Deps,
   signal: AbortSignal = AbortSignal.timeout(60_000),
 ): Promise<void> {
   const at = now();
@@ -37,10 +41,10 @@ export async function sweepConnect(
      limit $2`,
     [at, mostAtOnce],
   );
-  for (const session of found) {
-    if (signal.aborted) return;
-    await db.transaction((tx) => tellAbandoned(tx, { session, vault, at }));
-  }
+  await eachInTurn(found, {
+    ...{ job: sweepJobName, log, signal },
+    work: (session) => db.transaction((tx) => tellAbandoned(tx, { session, vault, log, at })),
+  });
   await db.query(
     `delete from auth_attempt
      using connect_session
@@ -59,15 +63,15 @@ export async function sweepConnect(
 
 /** Each minute on one node. */
 export function sweepJob(deps: Deps): Job<Record<string, never>> {
-  return { name: 'connect.sweep', run: (_, signal) => sweepConnect(deps, signal) };
+  return { name: sweepJobName, run: (_, signal) => sweepConnect(deps, signal) };
 }
 
 /** The attempts go in the statement that finds them, so whoever takes them tells, once. */
 async function tellAbandoned(
   tx: Queryable,
-  { session, vault, at }: { session: Abandoned; vault: Vault; at: Date },
+  { session, vault, log, at }: { session: Abandoned; vault: Vault; log: Logger; at: Date },
 ): Promise<void> {
-  const attempts = await tx.query<{ begunAt: Date; key: string; providerName: string; isTest: boolean }>(
+  const attempts = await tx.query<Attempt>(
     `delete from auth_attempt
      using integration
      where session_id = $1
@@ -76,7 +80,7 @@ async function tellAbandoned(
        and integration.id = auth_attempt.integration_id
      returning
        auth_attempt.created_at as "begunAt", integration.key, integration.provider as "providerName",
-       integration.is_test as "isTest"`,
+       integration.is_test as "isTest", auth_attempt.taken_at is not null as "isTaken"`,
     [session.id, session.environmentId, at],
   );
   const row = first(
@@ -87,13 +91,21 @@ async function tellAbandoned(
   );
   const [latest] = attempts.toSorted((one, other) => other.begunAt.getTime() - one.begunAt.getTime());
   if (latest === undefined || row === undefined) return;
-  const key = await environmentKey(tx, { environmentId: session.environmentId, vault });
+  let settings: SessionSettings;
+  try {
+    const key = await environmentKey(tx, { environmentId: session.environmentId, vault });
+    settings = key.openJson(row.settings, 'connect session') as SessionSettings;
+  } catch (error) {
+    // Nothing can be told of whom it was for, now or later: its attempts go all the same.
+    log.warn({ err: error, session: session.id }, 'a connect session cannot be opened');
+    return;
+  }
   await queueFailure(tx, 'connection.connect_abandoned', {
     environmentId: session.environmentId,
-    settings: key.openJson(row.settings, 'connect session') as SessionSettings,
+    settings,
     integration: latest,
     begunAt: latest.begunAt,
-    cause: 'nothing_came_back',
+    cause: latest.isTaken ? 'cut_off' : 'nothing_came_back',
     evidence: {},
   });
 }

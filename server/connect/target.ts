@@ -1,8 +1,8 @@
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
-import { type Connection, findConnection } from '../connections/store.ts';
-import type { Db, Queryable } from '../db/pool.ts';
+import { type Connection, findConnection, findConnectionForUpdate } from '../connections/store.ts';
+import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
 import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
@@ -29,21 +29,43 @@ export type ConnectDeps = {
 /** What a session makes a connection to, and which connection it renews. */
 export type Target = { session: Session; integration: Integration; current: Connection | undefined };
 
+type Wanted = { reading: IntegrationReading; session: Session; key: string; mode?: AuthModeName };
+
+/**
+ * What the session is used for. Throws what `getAllowed` throws, and `unknown_connection` where the connection to
+ * renew was deleted.
+ */
+export async function getTarget(db: Queryable, wanted: Wanted): Promise<Target> {
+  const { session, reading } = wanted;
+  const integration = await getAllowed(db, wanted);
+  const at = renewedBy(session);
+  if (at === undefined) return { session, integration, current: undefined };
+  const found = await findConnection(db, { ...at, vault: reading.vault });
+  return { session, integration, current: checkRenewed(session, found) };
+}
+
+/**
+ * The connection that the session renews, which nobody else changes until the transaction ends; undefined where it
+ * makes one. Throws `unknown_connection`.
+ */
+export async function lockRenewed(
+  tx: Tx,
+  { session, reading }: Pick<Wanted, 'session' | 'reading'>,
+): Promise<Connection | undefined> {
+  const at = renewedBy(session);
+  if (at === undefined) return undefined;
+  return checkRenewed(session, await findConnectionForUpdate(tx, { ...at, vault: reading.vault }));
+}
+
 /**
  * The integration that the session is used for. Throws `integration_not_allowed`, `unknown_provider_config`,
- * `invalid_auth_mode` where it authorizes in another way than `mode`, `test_credentials_unavailable`, and
- * `unknown_connection` where the connection to renew was deleted.
+ * `invalid_auth_mode` where it authorizes in another way than `mode`, and `test_credentials_unavailable`.
  */
-export async function getTarget(
+export async function getAllowed(
   db: Queryable,
-  {
-    reading,
-    session,
-    key,
-    mode,
-  }: { reading: IntegrationReading; session: Session; key: string; mode?: AuthModeName },
-): Promise<Target> {
-  const { environmentId, allowedIntegrations, settings } = session;
+  { reading, session, key, mode }: Wanted,
+): Promise<Integration> {
+  const { environmentId, allowedIntegrations } = session;
   if (allowedIntegrations !== undefined && !allowedIntegrations.includes(key)) {
     throw new AppError('integration_not_allowed', `The connect session does not allow "${key}".`);
   }
@@ -57,18 +79,21 @@ export async function getTarget(
   }
   if (integration.isTest && reading.testClient === undefined)
     throw new AppError('test_credentials_unavailable');
-  if (settings.reconnect === undefined) return { session, integration, current: undefined };
-  const current = await findConnection(db, {
-    environmentId,
-    integrationKey: settings.reconnect.integration,
-    connectionId: settings.reconnect.connection,
-    vault: reading.vault,
-  });
-  // One that was deleted and made again under its old ID is another connection.
-  if (current === undefined || current.id !== session.connectionRow) {
+  return integration;
+}
+
+function renewedBy({ environmentId, settings: { reconnect } }: Session) {
+  return (
+    reconnect && { environmentId, integrationKey: reconnect.integration, connectionId: reconnect.connection }
+  );
+}
+
+/** One that was deleted and made again under its old ID is another connection. */
+function checkRenewed({ connectionRow }: Session, found: Connection | undefined): Connection {
+  if (found === undefined || found.id !== connectionRow) {
     throw new AppError('unknown_connection', 'The connection that was to be renewed has been deleted.');
   }
-  return { session, integration, current };
+  return found;
 }
 
 /**

@@ -42,6 +42,14 @@ export function keptAfter(
   ];
 }
 
+/** What stands in a connection while it is locked. */
+type Locked = {
+  version: number;
+  credentials: Credentials;
+  refreshToken: string | undefined;
+  kept: string[];
+};
+
 /**
  * Locks the connection until the transaction ends and tells what stands there now; undefined where it is deleted, or
  * was connected anew since the lease was taken, so that tokens of the old grant are of no use.
@@ -49,7 +57,7 @@ export function keptAfter(
 export async function lockGrant(
   tx: Tx,
   { connection, lease }: { connection: Connection; lease: Lease },
-): Promise<{ version: number; refreshToken: string | undefined; kept: string[] } | undefined> {
+): Promise<Locked | undefined> {
   const row = first(
     await tx.query<{ version: number; credentials: Buffer; kept: Buffer | null }>(
       `select credentials_version as version, credentials, kept_tokens as kept
@@ -58,7 +66,7 @@ export async function lockGrant(
          and environment_id = $2
          and deleted_at is null
          and extract(epoch from granted_at)::text = $3
-       for update`,
+       for no key update`,
       [connection.id, connection.environmentId, lease.grant],
     ),
   );
@@ -66,9 +74,33 @@ export async function lockGrant(
   const credentials = connection.dataKey.openJson(row.credentials, 'credentials') as Credentials;
   return {
     version: row.version,
+    credentials,
     refreshToken: credentials.type === 'OAUTH2' ? credentials.refresh_token : undefined,
     kept: openKept(connection, row.kept),
   };
+}
+
+/**
+ * Puts the successor of the stored refresh token in its place; the other credentials stay, and the token that was
+ * used is kept. Call it under `lockGrant`.
+ */
+export async function putSuccessor(
+  tx: Tx,
+  { connection, token, locked }: { connection: Connection; token: string; locked: Locked },
+): Promise<void> {
+  const { credentials, refreshToken = token, kept } = locked;
+  const left = [refreshToken, ...kept].filter((other) => other !== token);
+  await tx.query(
+    `update connection
+     set credentials = $3, kept_tokens = $4, credentials_version = credentials_version + 1
+     where id = $1 and environment_id = $2`,
+    [
+      connection.id,
+      connection.environmentId,
+      connection.dataKey.sealJson({ ...credentials, refresh_token: token }, 'credentials'),
+      sealKept(connection, left),
+    ],
+  );
 }
 
 /** Adds a token to those kept. Call it under `lockGrant`. */

@@ -25,7 +25,8 @@ export type CredentialSource = {
   fresh(connection: LiveConnection): Promise<Credentials>;
   /**
    * What to try after the provider answered 401 to `used`: credentials that another call got meanwhile, or those of
-   * one refresh. Undefined where nothing better is to be had. Throws `connection_needs_reauth` when the refresh shows
+   * one refresh. Undefined where nothing better is to be had, also for 30 s after such a refresh: an API that refuses
+   * every token would cost one per call. Throws `connection_needs_reauth` when the refresh shows
    * that the grant is dead.
    */
   renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined>;
@@ -37,6 +38,8 @@ export type CredentialSource = {
 
 /** How long a failure in the background keeps this node from the next one, where the database does not say. */
 const quietMs = 5_000;
+/** How long a token that a refusal brought is not replaced for another refusal. */
+const renewalMs = 30_000;
 const mostRemembered = 10_000;
 const settleMs = 3_000;
 
@@ -49,6 +52,8 @@ export function createCredentialSource({
   const running = new Map<number, Promise<LiveConnection>>();
   /** Connections whose last refresh in the background failed, and until when they are left alone. */
   const quietUntil = new Map<number, number>();
+  /** Connections that were refreshed for a 401, and until when another 401 is taken for the API's own. */
+  const renewedUntil = new Map<number, number>();
 
   async function fresh(connection: LiveConnection): Promise<Credentials> {
     const { credentials } = connection;
@@ -76,7 +81,11 @@ export function createCredentialSource({
       refuseDead(current);
       if (accessTokenOf(current.credentials) !== used.access_token) return current.credentials;
       refuseEarly(current);
-      return (await refreshed(current)).credentials;
+      const at = now().getTime();
+      if ((renewedUntil.get(current.id) ?? 0) > at) return undefined;
+      const { credentials } = await refreshed(current);
+      remember(renewedUntil, current.id, at + renewalMs);
+      return credentials;
     } catch (error) {
       // A grant that has turned out to be dead is told as such; for any other reason the 401 is the answer.
       if (error instanceof AppError && !isRefusal(error)) return undefined;
@@ -99,8 +108,7 @@ export function createCredentialSource({
     refreshed(connection).then(
       () => quietUntil.delete(id),
       (error: unknown) => {
-        if (quietUntil.size >= mostRemembered) quietUntil.clear();
-        quietUntil.set(id, at + quietMs);
+        remember(quietUntil, id, at + quietMs);
         if (!(error instanceof AppError)) log.error({ err: error }, 'a refresh in the background failed');
       },
     );
@@ -135,6 +143,11 @@ export function createCredentialSource({
 function refuseDead(connection: LiveConnection): void {
   const refusal = refusalOf(connection, connection.integration.provider);
   if (refusal !== undefined) throw refusal;
+}
+
+function remember(times: Map<number, number>, id: number, until: number): void {
+  if (times.size >= mostRemembered) times.clear();
+  times.set(id, until);
 }
 
 function accessTokenOf(credentials: Credentials): string | undefined {

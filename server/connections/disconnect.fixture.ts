@@ -13,11 +13,13 @@ import type { Caller } from '../http/caller.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
+import { createCredentialSource } from './credentials.ts';
 import { disconnect, type RevokeChoice } from './disconnect.ts';
 import { createConnectionReader } from './reader.ts';
 import { revocationJob } from './revocations.ts';
 import { insertConnection } from './save.ts';
-import type { Connection } from './store.ts';
+import { createStates } from './states.ts';
+import { type Connection, findConnection } from './store.ts';
 
 const host = 'apps.googleusercontent.com';
 const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
@@ -71,7 +73,10 @@ export async function openDisconnectBench() {
             refresh_token: `refresh-${randomBytes(8).toString('hex')}`,
             raw: {},
           },
-          grant: account === undefined ? {} : { account: { id: account, email: `${account}@example.com` } },
+          grant: {
+            ...(account !== undefined && { account: { id: account, email: `${account}@example.com` } }),
+            grantedAt: clock.now,
+          },
         }),
       ),
     disconnect: (connection: Connection, revoke: RevokeChoice = 'auto', confirmedOthers = 0) =>
@@ -81,6 +86,19 @@ export async function openDisconnectBench() {
         revoke,
         confirmedOthers,
       }),
+    now: (connection: Connection) => findConnection(db, { ...connection, vault }),
+    /** The token endpoint takes the token, whatever was revoked. */
+    async refresh(connection: Connection) {
+      const { reader, log } = deps;
+      const tokens = { access_token: 'access-2', token_type: 'Bearer', expires_in: 3600 };
+      const credentials = createCredentialSource({
+        ...{ db, reader, log, now: deps.now },
+        states: createStates({ db, reader, log, now: deps.now }),
+        fetchFor: () => (async () => Response.json(tokens)) as unknown as Fetch,
+      });
+      reader.forget(connection);
+      await credentials.refreshed(await reader.get(connection));
+    },
     runJob: () => revocationJob(deps).run({}, new AbortController().signal),
     async eventsOf(type: string, environment: 'dev' | 'prod' = 'dev') {
       const rows = await db.query<{ data: Record<string, unknown> }>(
@@ -88,6 +106,13 @@ export async function openDisconnectBench() {
         [type, environments[environment].id],
       );
       return rows.map(({ data }) => data);
+    },
+    async auditOf(action: string, environment: 'dev' | 'prod' = 'dev') {
+      const rows = await db.query<{ target: string }>(
+        'select target from audit where action = $1 and environment_id = $2 order by created_at, id',
+        [action, environments[environment].id],
+      );
+      return rows.map(({ target }) => target);
     },
     waiting: () =>
       db.query<{ attempts: number; evidence: unknown }>(
@@ -114,20 +139,29 @@ function callerIn(environmentId: number): Caller {
 /** Google's revocation endpoint, wherever its address says that it is. */
 async function startProvider() {
   const revoked: string[] = [];
-  const state: { answer: () => Promise<[number, unknown]> } = { answer: async () => [200, {}] };
+  type Answer = [status: number, body: unknown, headers?: Record<string, string>];
+  const state: { answer: () => Promise<Answer> } = { answer: async () => [200, {}] };
   const server = createServer(async (request, response) => {
     const chunks = await Array.fromAsync(request as AsyncIterable<Buffer>);
     revoked.push(new URLSearchParams(Buffer.concat(chunks).toString()).get('token') ?? '');
-    const [status, body] = await state.answer();
-    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    const [status, body, headers] = await state.answer();
+    if (status === 0) request.socket.destroy();
+    else {
+      response.writeHead(status, { 'content-type': 'application/json', ...headers });
+      response.end(JSON.stringify(body));
+    }
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
     /** The tokens of all revocations that arrived. */
     revoked,
-    answers(status: number, body: unknown = {}) {
-      state.answer = async () => [status, body];
+    answers(status: number, body: unknown = {}, headers: Record<string, string> = {}) {
+      state.answer = async () => [status, body, headers];
+    },
+    /** Ends the socket instead of an answer. */
+    hangsUp() {
+      state.answer = async () => [0, {}];
     },
     answersWhen(ready: Promise<unknown>) {
       state.answer = () => ready.then(() => [200, {}]);

@@ -4,7 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import { type DisconnectBench, openDisconnectBench, tokenOf } from './disconnect.fixture.ts';
-import { whileExchanging } from './revocation-unit.ts';
+import { sendingMs, whileExchanging } from './revocation-unit.ts';
 import { sendRevocation } from './revocations.ts';
 import { findConnection } from './store.ts';
 
@@ -42,6 +42,11 @@ describe('a deletion', () => {
       assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'shared' });
       assert.deepEqual(await bench.disconnect(other), { revocation: 'done' });
     }
+  });
+
+  test('does not count a project whose number merely begins alike', async () => {
+    await bench.connect(await bench.integrate('alike', { client: '1111-a' }), 'ada');
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'done' });
   });
 
   test('does not count other accounts, other projects, and connections that need their user anyway', async () => {
@@ -119,6 +124,41 @@ describe('a forced revocation', () => {
       [[other.connectionId, 'revoked_by_disconnect']],
     );
     assert.deepEqual(await bench.eventsOf('connection.needs_reauth'), []);
+    assert.deepEqual(await bench.auditOf('connection.ended', 'prod'), [`forced/${other.connectionId}`]);
+  });
+
+  test('that waits is sent although a refresh has kept another connection alive meanwhile', async () => {
+    const prod = await bench.integrate('kept-alive', { environment: 'prod' });
+    const other = await bench.connect(prod, 'ada');
+    bench.provider.answers(503);
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada'), 'always', 1), {
+      revocation: 'queued',
+    });
+    await bench.refresh(other);
+    assert.equal((await bench.now(other))?.status, 'active');
+    bench.provider.answers(200);
+    bench.advance(hour);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 2, 'the failure and one more');
+    assert.deepEqual(await bench.waiting(), []);
+    assert.deepEqual(await bench.eventsOf('connection.revoke_dropped'), []);
+  });
+
+  test('that waits is dropped, and told of, once the account has connected again', async () => {
+    bench.provider.answers(503);
+    const one = await bench.connect(sheets, 'ada');
+    await bench.disconnect(one, 'always');
+    bench.advance(hour);
+    await bench.connect(sheets, 'ada');
+    bench.provider.answers(200);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 1, 'only the attempt that failed');
+    const told = await bench.eventsOf('connection.revoke_dropped');
+    assert.deepEqual(
+      told.map(({ connection_id }) => connection_id),
+      [one.connectionId],
+    );
+    assert.ok((await bench.auditOf('connection.revoke_dropped')).includes(`sheets/${one.connectionId}`));
   });
 
   test('needs no confirmation where nobody else loses access', async () => {
@@ -162,6 +202,51 @@ describe('an outage of the provider', () => {
     assert.deepEqual(await bench.waiting(), []);
   });
 
+  test('does not keep others waiting where what it holds cannot be opened', async () => {
+    bench.provider.answers(503);
+    const bad = await bench.connect(sheets, 'ada');
+    const good = await bench.connect(sheets, 'bob');
+    await bench.disconnect(bad);
+    await bench.disconnect(good);
+    await bench.db.query(
+      "update revocation set secrets = '\\x00' where id = (select min(id) from revocation)",
+    );
+    bench.provider.answers(200);
+    bench.provider.revoked.length = 0;
+    bench.advance(hour);
+    await bench.runJob();
+    assert.deepEqual(bench.provider.revoked, [tokenOf(good)]);
+    const [left, ...more] = await bench.db.query<{ next_at: Date }>('select next_at from revocation');
+    assert.ok(left && left.next_at > bench.deps.now());
+    assert.deepEqual(more, []);
+    bench.advance(75 * hour);
+    await bench.runJob();
+    assert.deepEqual(await bench.waiting(), [], 'after three days it is given up');
+    assert.match((await bench.auditOf('connection.revoke_failed')).at(-1) ?? '', /^revocation [0-9]+$/);
+  });
+
+  test('is given up after three days also where the provider names a far day, and not sent later', async () => {
+    bench.provider.answers(503, {}, { 'retry-after': String(30 * 24 * 3600) });
+    await bench.disconnect(await bench.connect(sheets, 'ada'));
+    bench.provider.answers(200);
+    bench.advance(75 * hour);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 1, 'only the attempt that failed');
+    const [event] = await bench.eventsOf('connection.revoke_failed');
+    assert.deepEqual([event?.attempts, event?.evidence], [1, { error: 'server_error', http_status: 503 }]);
+    assert.deepEqual(await bench.waiting(), []);
+  });
+
+  test('of the service for more than three days leaves a revocation that nobody has tried its attempt', async () => {
+    await whileExchanging(bench.db, { integration: sheets, now: bench.deps.now }, async () => {
+      assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'queued' });
+    });
+    bench.advance(75 * hour);
+    await bench.runJob();
+    assert.equal(bench.provider.revoked.length, 1);
+    assert.deepEqual(await bench.eventsOf('connection.revoke_failed'), []);
+  });
+
   test('leaves no token readable in the database', async () => {
     bench.provider.answers(503);
     const one = await bench.connect(sheets, 'ada');
@@ -203,7 +288,7 @@ describe('an outage of the provider', () => {
 describe('a grant that is just being made', () => {
   test('puts off the revocations of its project, and survives them', async () => {
     const one = await bench.connect(sheets, 'ada');
-    await whileExchanging(bench.db, { integration: sheets, now: bench.deps.now() }, async () => {
+    await whileExchanging(bench.db, { integration: sheets, now: bench.deps.now }, async () => {
       assert.deepEqual(await bench.disconnect(one), { revocation: 'queued' });
       await bench.connect(sheets, 'ada');
     });
@@ -218,7 +303,7 @@ describe('a grant that is just being made', () => {
     bench.provider.answersWhen(arrived.promise.then(() => order.push('revoked')));
     const deleted = bench.disconnect(await bench.connect(sheets, 'ada'));
     while (bench.provider.revoked.length === 0) await wait(5);
-    const exchanged = whileExchanging(bench.db, { integration: sheets, now: bench.deps.now() }, async () => {
+    const exchanged = whileExchanging(bench.db, { integration: sheets, now: bench.deps.now }, async () => {
       order.push('exchanged');
     });
     while ((await bench.db.query('select from exchange')).length === 0) await wait(5);
@@ -226,6 +311,22 @@ describe('a grant that is just being made', () => {
     await Promise.all([deleted, exchanged]);
     assert.deepEqual(order, ['revoked', 'exchanged']);
     assert.deepEqual(await bench.db.query('select from exchange'), []);
+  });
+
+  test('begins after a revocation without an answer can no longer be carried out', async () => {
+    bench.provider.hangsUp();
+    assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'queued' });
+    const endsAt = bench.deps.now().getTime() + sendingMs;
+    const now = () => {
+      bench.advance(200);
+      return bench.deps.now();
+    };
+    const begunAt = await Promise.all(
+      Array.from({ length: 20 }, () =>
+        whileExchanging(bench.db, { integration: sheets, now }, async () => bench.deps.now().getTime()),
+      ),
+    );
+    assert.ok(Math.min(...begunAt) >= endsAt, `${endsAt - Math.min(...begunAt)} ms too early`);
   });
 
   test('is forgotten when its node died, so that revocations go on', async () => {

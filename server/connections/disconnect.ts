@@ -6,14 +6,9 @@ import type { Caller } from '../http/caller.ts';
 import { findIntegration, type Integration } from '../integrations/store.ts';
 import { connectionEvent } from './event.ts';
 import type { ConnectionReader } from './reader.ts';
+import { queueRevocation, type RevocationOutcome, revocableToken } from './revocation-notes.ts';
 import { findSharers, lockUnit, type Sharer, unitOf } from './revocation-unit.ts';
-import {
-  queueRevocation,
-  type RevocationDeps,
-  type RevocationOutcome,
-  revocableToken,
-  sendRevocation,
-} from './revocations.ts';
+import { type RevocationDeps, sendRevocation } from './revocations.ts';
 import { endConnection } from './states.ts';
 import {
   type ConnectionHead,
@@ -112,7 +107,7 @@ async function destroy(
   // Read again under the lock: a refresh may have stored the successor of the token.
   const connection = await getConnection(tx, { ...at, vault: reading.vault });
   const token = isRevocable ? revocableToken(connection.credentials, integration) : undefined;
-  const ended = isForced ? await endOthers(tx, { others, at: now() }) : [];
+  const ended = isForced ? await endOthers(tx, { others, caller, at: now() }) : [];
   let plan: Plan = 'none';
   if (token !== undefined && others.length > 0 && !isForced) plan = 'shared';
   else if (token !== undefined) {
@@ -136,12 +131,22 @@ async function destroy(
 }
 
 /** Those of the same account are known to lose access, so they are told at once instead of at their next refresh. */
-async function endOthers(tx: Tx, { others, at }: { others: Sharer[]; at: Date }): Promise<ConnectionHead[]> {
+async function endOthers(
+  tx: Tx,
+  { others, caller, at }: { others: Sharer[]; caller: Caller; at: Date },
+): Promise<ConnectionHead[]> {
   const ended: ConnectionHead[] = [];
   for (const { id, environmentId, isCertain } of others) {
     const other = isCertain ? await findHeadForUpdate(tx, { id, environmentId }) : undefined;
     if (other === undefined) continue;
-    await endConnection(tx, { connection: other, cause: 'revoked_by_disconnect', evidence: {}, at });
+    const change = { connection: other, cause: 'revoked_by_disconnect' as const, evidence: {}, at };
+    if (!(await endConnection(tx, change))) continue;
+    // Where it is looked for: the caller may be of another environment.
+    await writeAudit(tx, {
+      ...{ environmentId, actor: actorOf(caller), action: 'connection.ended' },
+      target: `${other.integrationKey}/${other.connectionId}`,
+      details: { cause: 'revoked_by_disconnect' },
+    });
     ended.push(other);
   }
   return ended;

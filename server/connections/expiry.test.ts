@@ -5,6 +5,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
+import { createLog } from '../log.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
 import { expiryOf, noticeMs, warnOfExpiries } from './expiry.ts';
@@ -16,6 +17,7 @@ const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
 const google = catalog.get('google-sheet');
 const start = new Date('2026-11-21T12:00:00Z');
 const hourMs = 3600_000;
+const log = createLog({ level: 'silent', format: 'json' });
 const later = (ms: number) => new Date(start.getTime() + ms);
 
 let database: TestDatabase;
@@ -47,7 +49,7 @@ const reconnect = (current: Connection, { refresh, at, end }: { refresh: string;
     grant: { refreshExpiresAt: end, grantedAt: at },
   });
 const warn = (now: Date) =>
-  warnOfExpiries(database.db, { catalog, now, signal: new AbortController().signal });
+  warnOfExpiries(database.db, { catalog, log, now, signal: new AbortController().signal });
 const events = () =>
   database.db.query<{ type: string; data: Record<string, unknown> }>('select type, data from event');
 const week = later(604_799_000);
@@ -85,6 +87,37 @@ test('it is told once per grant, whoever looks and however often', async () => {
   assert.equal(await warn(near), 0);
   assert.equal(await warn(new Date(near.getTime() + 600_000_000)), 1);
   assert.equal((await events()).length, 2);
+});
+
+test('it is told again where the provider puts the end off at each refresh', async () => {
+  const connection = await connect(later(40 * hourMs));
+  assert.equal(await warn(start), 1);
+  const slide = (end: Date) =>
+    database.db.query('update connection set refresh_expires_at = $1 where id = $2', [end, connection.id]);
+  await slide(later(40 * hourMs + 1000));
+  assert.equal(await warn(start), 0);
+  await slide(later(720 * hourMs));
+  assert.equal(await warn(later(hourMs)), 0);
+  const near = later(700 * hourMs);
+  assert.equal(await warn(near), 1);
+  assert.equal(await warn(near), 0);
+});
+
+test('a new grant is told of, however near its end is to that of the one before', async () => {
+  const connection = await connect(later(24 * hourMs));
+  assert.equal(await warn(start), 1);
+  await reconnect(connection, { refresh: 'second', at: later(hourMs), end: later(25 * hourMs) });
+  assert.equal(await warn(later(hourMs)), 1);
+});
+
+test('one that cannot be told does not stop the others', async () => {
+  const bad = await connect(later(hourMs));
+  await connect(later(2 * hourMs));
+  await database.db.query(
+    `alter table connection add constraint broken check (id <> ${bad.id} or expiry_told_for is null)`,
+  );
+  assert.equal(await warn(start), 1);
+  await database.db.query('alter table connection drop constraint broken');
 });
 
 test('nothing is told of what is over, dead, deleted, or without an end', async () => {

@@ -1,6 +1,8 @@
 import type { Db, Queryable } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
+import { eachInTurn } from '../jobs/each.ts';
 import type { Job } from '../jobs/jobs.ts';
+import type { Logger } from '../log.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { connectionEvent } from './event.ts';
@@ -22,6 +24,7 @@ const dayMs = 24 * 3600_000;
 /** Between the grant and our note of it, and by how much a provider rounds. */
 const toleranceMs = 3600_000;
 const mostAtOnce = 500;
+const expiryJobName = 'connections.expiry';
 
 const nextSteps: Record<ExpiryCause, string> = {
   testing_expiry:
@@ -42,9 +45,14 @@ export function expiryOf(
   return { cause, at: refreshExpiresAt, next_step: nextSteps[cause] };
 }
 
+/** Providers count the seconds anew at each answer, and some move the end with each refresh. */
+const isUntold = (noticeS: string) =>
+  `(expiry_told_for is null or refresh_expires_at > expiry_told_for + make_interval(secs => ${noticeS}))`;
+
 /**
- * Raises `connection.expiring` where the grant ends within two days: once per grant, whoever else looks at the same
- * time. False where it is not time, is over, was told, or the connection is dead anyway.
+ * Raises `connection.expiring` where the grant ends within two days: once per end, whoever else looks at the same
+ * time, and again where the provider put it off by more than that. False where it is not time, is over, was told, or
+ * the connection is dead anyway.
  */
 export async function warnOfExpiry(
   tx: Queryable,
@@ -59,15 +67,15 @@ export async function warnOfExpiry(
   if (expiry === undefined || leftMs === undefined || leftMs <= 0 || leftMs > noticeMs) return false;
   const told = await tx.query(
     `update connection
-     set expiry_told_for = granted_at
+     set expiry_told_for = refresh_expires_at
      where id = $1
        and environment_id = $2
        and deleted_at is null
        and status <> 'needs_reauth'
        and refresh_expires_at = $3
-       and expiry_told_for is distinct from granted_at
+       and ${isUntold('$4')}
      returning id`,
-    [connection.id, connection.environmentId, expiry.at],
+    [connection.id, connection.environmentId, expiry.at, noticeMs / 1000],
   );
   if (told.length === 0) return false;
   await queueEvent(tx, {
@@ -86,7 +94,7 @@ export async function warnOfExpiry(
 /** Tells of every grant that ends within two days and was not told of; how many. A transaction for each. */
 export async function warnOfExpiries(
   db: Db,
-  { catalog, now, signal }: { catalog: Catalog; now: Date; signal: AbortSignal },
+  { catalog, log, now, signal }: { catalog: Catalog; log: Logger; now: Date; signal: AbortSignal },
 ): Promise<number> {
   const due = await db.query<{ id: number; environmentId: number }>(
     `select id, environment_id as "environmentId"
@@ -95,21 +103,23 @@ export async function warnOfExpiries(
        and refresh_expires_at <= $2
        and deleted_at is null
        and status <> 'needs_reauth'
-       and expiry_told_for is distinct from granted_at
+       and ${isUntold('$4')}
      order by refresh_expires_at
      limit $3`,
-    [now, new Date(now.getTime() + noticeMs), mostAtOnce],
+    [now, new Date(now.getTime() + noticeMs), mostAtOnce, noticeMs / 1000],
   );
   let told = 0;
-  for (const found of due) {
-    if (signal.aborted) break;
-    const isTold = await db.transaction(async (tx) => {
-      const connection = await findHead(tx, found);
-      if (connection === undefined) return false;
-      return warnOfExpiry(tx, { connection, provider: catalog.find(connection.providerName), at: now });
-    });
-    if (isTold) told += 1;
-  }
+  await eachInTurn(due, {
+    ...{ job: expiryJobName, log, signal },
+    async work(found) {
+      const isTold = await db.transaction(async (tx) => {
+        const connection = await findHead(tx, found);
+        if (connection === undefined) return false;
+        return warnOfExpiry(tx, { connection, provider: catalog.find(connection.providerName), at: now });
+      });
+      if (isTold) told += 1;
+    },
+  });
   return told;
 }
 
@@ -117,14 +127,16 @@ export async function warnOfExpiries(
 export function expiryJob({
   db,
   catalog,
+  log,
   now = () => new Date(),
 }: {
   db: Db;
   catalog: Catalog;
+  log: Logger;
   now?: () => Date;
 }): Job<Record<string, never>> {
   return {
-    name: 'connections.expiry',
-    run: (_, signal) => warnOfExpiries(db, { catalog, now: now(), signal }),
+    name: expiryJobName,
+    run: (_, signal) => warnOfExpiries(db, { catalog, log, now: now(), signal }),
   };
 }

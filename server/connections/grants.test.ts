@@ -6,9 +6,10 @@ import { openTestDatabase, type TestDatabase } from '../../test/support/database
 import { revocationUnit } from '../auth-modes/revocation.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
+import { createLog } from '../log.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
-import { forgetTokens, noteIssuedToken, updateTokenSlots } from './grants.ts';
+import { forgetTokens, noteIssuedToken, sweepTokens, updateTokenSlots } from './grants.ts';
 import { insertConnection } from './save.ts';
 import { type Connection, destroyConnection, findHead } from './store.ts';
 
@@ -18,6 +19,7 @@ const google = catalog.get('google-sheet');
 /** Small enough to walk through by hand: near from 4 on, full at 5. */
 const limit = 5;
 const clientId = '111-a.apps.googleusercontent.com';
+const log = createLog({ level: 'silent', format: 'json' });
 
 let database: TestDatabase;
 let dev: Integration;
@@ -47,13 +49,13 @@ const tick = (seconds = 1) => {
   time = new Date(time.getTime() + seconds * 1000);
   return time;
 };
-const connect = (integration = dev, of = account) =>
+const connect = (integration = dev, { of = account, at = tick } = {}) =>
   database.db.transaction(async (tx) => {
     const connection = await insertConnection(tx, {
       ...{ vault, integration, grant: { account: of } },
       credentials: { type: 'OAUTH2', access_token: 'a', refresh_token: 'r', raw: {} },
     });
-    await noteIssuedToken(tx, { integration, account: of, connection, wasDead: false, at: tick() });
+    await noteIssuedToken(tx, { integration, account: of, connection, wasDead: false, at: at() });
     return connection;
   });
 const reconnect = (connection: Connection, wasDead = false) =>
@@ -66,7 +68,7 @@ const connectMany = async (count: number) => {
   return made;
 };
 const destroy = ({ id }: Connection) => database.db.transaction((tx) => destroyConnection(tx, id));
-const update = () => updateTokenSlots(database.db, new AbortController().signal);
+const update = () => updateTokenSlots(database.db, { log, signal: new AbortController().signal });
 const slotsOf = async (connection: Connection) => (await findHead(database.db, connection))?.tokenSlots;
 const events = async () =>
   (
@@ -111,7 +113,7 @@ test('the tokens of all environments count, and each hears of its own connection
 
 test('another account, and a provider without a limit, count for themselves', async () => {
   await connectMany(3);
-  const other = await connect(dev, { id: 'grace' });
+  const other = await connect(dev, { of: { id: 'grace' } });
   assert.equal(await slotsOf(other), undefined);
   const unlimited = { ...dev, provider: { ...dev.provider, refresh_token_lifetime: {} } };
   for (let turn = 0; turn < 6; turn += 1) await connect(unlimited);
@@ -187,6 +189,25 @@ test('a superseded token that nobody has used for so long is dead', async () => 
   assert.equal(count, 4);
 });
 
+test('the tokens of an account that nobody holds any more are forgotten, those of others stay', async () => {
+  const left = [await connect(), await connect()];
+  await connect(dev, { of: { id: 'bob' } });
+  const inBetween = await connect(dev, { of: { id: 'cy' } });
+  await connect(dev, { of: { id: 'cy' } });
+  for (const connection of [...left, inBetween]) await destroy(connection);
+  const most = 2;
+  const after = await sweepTokens(database.db, { after: undefined, most });
+  assert.notEqual(after, undefined);
+  assert.equal(await sweepTokens(database.db, { after, most }), undefined);
+  const rows = await database.db.query<{ count: number }>(
+    'select count(*)::integer as count from issued_token group by holder order by count',
+  );
+  assert.deepEqual(
+    rows.map(({ count }) => count),
+    [1, 2],
+  );
+});
+
 test('neither token nor account stands in the table', async () => {
   await connectMany(1);
   const [row] = await database.db.query<{ text: string }>('select t::text as text from issued_token t');
@@ -194,7 +215,8 @@ test('neither token nor account stands in the table', async () => {
 });
 
 test('twenty at once are counted one by one', async () => {
-  await Promise.all(Array.from({ length: 20 }, () => connect()));
+  // All of one moment: the order is that in which they are counted.
+  await Promise.all(Array.from({ length: 20 }, () => connect(dev, { at: () => time })));
   const told = await events();
   assert.equal(told.filter(({ isNext }) => !isNext).length, 1);
   const next = told.filter(({ isNext }) => isNext).map(({ connection }) => connection);
@@ -203,4 +225,15 @@ test('twenty at once are counted one by one', async () => {
   await update();
   const counted = await database.db.query("select from connection where token_slots->>'used' = '5'");
   assert.equal(counted.length, limit, 'the provider has dropped the others');
+});
+
+test('a connection whose warning cannot be written does not stop the others', async () => {
+  const [bad, ...others] = await connectMany(4);
+  assert.ok(bad);
+  await database.db.query('update connection set token_slots = $1', [JSON.stringify({ used: 9, limit })]);
+  await database.db.query(
+    `alter table connection add constraint broken check (id <> ${bad.id} or token_slots->>'used' = '9')`,
+  );
+  assert.equal(await update(), others.length);
+  await database.db.query('alter table connection drop constraint broken');
 });

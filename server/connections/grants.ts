@@ -2,7 +2,9 @@ import { createHash } from 'node:crypto';
 import { revocationUnit } from '../auth-modes/revocation.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import type { Integration } from '../integrations/store.ts';
+import { eachInTurn } from '../jobs/each.ts';
 import type { Job } from '../jobs/jobs.ts';
+import type { Logger } from '../log.ts';
 import type { ConnectionHead } from './store.ts';
 import { isNear, storeSlots, tellNear, tellNext } from './token-slots.ts';
 
@@ -14,6 +16,8 @@ import { isNear, storeSlots, tellNear, tellNext } from './token-slots.ts';
  * A place is taken by each token issued at or after the oldest one that a living connection needs. One that was
  * superseded earlier is dropped before any that is needed, so it does no harm; a later one is in between.
  */
+
+const slotsJobName = 'connections.token-slots';
 
 type Account = { id: string };
 /** Of the oldest that takes a place the connection is known, since one needs it. */
@@ -88,7 +92,10 @@ export async function forgetTokens(
 }
 
 /** Brings what connections say of their account's tokens up to date, a connection at a time; how many changed. */
-export async function updateTokenSlots(db: Db, signal: AbortSignal): Promise<number> {
+export async function updateTokenSlots(
+  db: Db,
+  { log, signal }: { log: Logger; signal: AbortSignal },
+): Promise<number> {
   const holders = await db.query<{ holder: Buffer; limit: number }>(
     `select issued_token.holder, max((connection.token_slots->>'limit')::integer) as limit
      from connection
@@ -110,11 +117,14 @@ export async function updateTokenSlots(db: Db, signal: AbortSignal): Promise<num
        order by connection.id`,
       [holder, isNear(slots) ? JSON.stringify(slots) : null],
     );
-    for (const { id } of stale) {
-      if (signal.aborted) return changed;
-      await storeSlots(db, { id, slots });
-      changed += 1;
-    }
+    await eachInTurn(stale, {
+      ...{ job: slotsJobName, log, signal },
+      async work({ id }) {
+        await storeSlots(db, { id, slots });
+        changed += 1;
+      },
+    });
+    if (signal.aborted) return changed;
   }
   const dropped = await db.query(
     `update connection
@@ -129,9 +139,58 @@ export async function updateTokenSlots(db: Db, signal: AbortSignal): Promise<num
   return changed + dropped.length;
 }
 
-/** Keeps the warnings of accounts near the limit true: others of the account connect, reconnect and leave. */
-export function tokenSlotsJob(db: Db): Job<Record<string, never>> {
-  return { name: 'connections.token-slots', run: (_, signal) => updateTokenSlots(db, signal) };
+/**
+ * Forgets the tokens of accounts of which no connection holds one any more: whatever they get next is younger, so that
+ * these do no harm. Looks at so many accounts after the one given; the last it saw, or undefined where none is left.
+ */
+export async function sweepTokens(
+  db: Db,
+  { after, most }: { after: Buffer | undefined; most: number },
+): Promise<Buffer | undefined> {
+  const seen = await db.query<{ holder: Buffer; isHeld: boolean }>(
+    `with seen as (
+       select distinct holder from issued_token where holder > $1 order by holder limit $2
+     )
+     select holder, exists (select from ${heldBy}) as "isHeld" from seen order by holder`,
+    [after ?? Buffer.alloc(0), most],
+  );
+  for (const { holder } of seen.filter(({ isHeld }) => !isHeld)) {
+    await db.transaction(async (tx) => {
+      await lockHolder(tx, holder);
+      await tx.query(
+        `with seen as (select $1::bytea as holder)
+         delete from issued_token
+         using seen
+         where issued_token.holder = seen.holder
+           and not exists (select from ${heldBy})`,
+        [holder],
+      );
+    });
+  }
+  return seen.length < most ? undefined : seen.at(-1)?.holder;
+}
+
+/** Of `seen.holder`, the tokens that a connection holds. */
+const heldBy = `issued_token as held
+  join connection on connection.id = held.connection
+  where held.holder = seen.holder and held.superseded_at is null and connection.account_id is not null`;
+
+/** Accounts whose tokens one run looks at. */
+const mostSwept = 500;
+
+/**
+ * Keeps the warnings of accounts near the limit true: others of the account connect, reconnect and leave. Forgets the
+ * tokens of those that are gone.
+ */
+export function tokenSlotsJob({ db, log }: { db: Db; log: Logger }): Job<Record<string, never>> {
+  let after: Buffer | undefined;
+  return {
+    name: slotsJobName,
+    async run(_, signal) {
+      await updateTokenSlots(db, { log, signal });
+      if (!signal.aborted) after = await sweepTokens(db, { after, most: mostSwept });
+    },
+  };
 }
 
 /** Until the transaction ends, nobody else counts the tokens of the account. No connection is locked under it. */

@@ -23,7 +23,9 @@ export type Cause =
   | 'refresh_reply_lost'
   | 'security_event'
   | 'revoked_by_disconnect'
-  | 'blocked_by_admin';
+  | 'blocked_by_admin'
+  | 'client_not_allowed'
+  | 'scopes_refused';
 
 /** The part of a provider's definition that health is told by. */
 type HealthRules = Pick<ProviderDefinition, 'scopes' | 'refresh_token_lifetime'>;
@@ -60,6 +62,10 @@ const nextSteps: Record<Cause, string> = {
     'Another connection of the same account was disconnected, and the provider ended all of them with it. Ask the user to connect again.',
   blocked_by_admin:
     "The account's administrator does not allow this application. Ask the administrator to trust it; it is tried again every day.",
+  client_not_allowed:
+    'The provider does not let this client use the token: it was given to another client, or refreshing is not allowed. Check the client; if the connection was imported, connect it again. It is tried again every hour.',
+  scopes_refused:
+    'The provider no longer gives the client a scope of this grant. Check which scopes the client may ask for, or ask the user to connect again. It is tried again every hour.',
 };
 const waitItOut =
   'The provider does not answer refreshes. Nothing needs to be done: it is tried again with growing pauses.';
@@ -92,9 +98,12 @@ export type HealthWire = {
   warnings: Warning[];
 };
 
+/** What somebody else than the user may mend, so that trying again makes sense. */
+const blocks: ReadonlySet<Cause> = new Set(['blocked_by_admin', 'client_not_allowed', 'scopes_refused']);
+
 /** The state that a cause leads to. */
 export function statusOf(cause: Cause): Exclude<ConnectionStatus, 'active'> {
-  return cause === 'blocked_by_admin' ? 'blocked' : 'needs_reauth';
+  return blocks.has(cause) ? 'blocked' : 'needs_reauth';
 }
 
 /** A fault as it is stored. */
@@ -130,6 +139,10 @@ export function causeOf(
       return 'session_policy';
     case 'blocked_by_admin':
       return 'blocked_by_admin';
+    case 'client_misconfigured':
+      // RFC 6749 §5.2: the client is known, and may not use this very grant; another connection's may be well.
+      if (fault.error === 'unauthorized_client') return 'client_not_allowed';
+      if (fault.error === 'invalid_scope') return 'scopes_refused';
   }
   return undefined;
 }
@@ -187,10 +200,15 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
     evidence: found?.evidence ?? null,
     since: found?.since ?? null,
     next_step: found?.next_step ?? null,
-    reconnect: status === 'needs_reauth' || missing.length > 0 ? reconnect : null,
+    reconnect: isReconnectUseful(connection, missing) ? reconnect : null,
     missing_scopes: missing,
     warnings: warningsOf(connection, provider),
   };
+}
+
+function isReconnectUseful({ status, fault }: ConnectionHead, missing: string[]): boolean {
+  if (status === 'blocked') return fault !== undefined && fault.cause !== 'blocked_by_admin';
+  return status === 'needs_reauth' || missing.length > 0;
 }
 
 /** What a call on behalf of a dead connection is told; undefined where it is not known to be dead. */
@@ -209,7 +227,7 @@ export function delayOf(
   { provider, retryAfterMs = 30_000 }: { provider: HealthRules; retryAfterMs?: number | undefined },
 ): AppError {
   const { integrationFault: fault, connectionId } = connection;
-  const isIntegrations = fault !== undefined && keepsFromRefresh(fault, connectionId);
+  const isIntegrations = fault !== undefined && keepsFromRefresh(fault);
   return new AppError(
     isIntegrations ? 'integration_misconfigured' : 'connection_refresh_failed',
     isIntegrations ? fault.next_step : undefined,

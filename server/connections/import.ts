@@ -7,7 +7,7 @@ import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import { auditConnection } from './audit.ts';
 import { connectionEvent } from './event.ts';
 import { insertConnection, type NewConnection, replaceCredentials } from './save.ts';
-import { type Connection, findConnection } from './store.ts';
+import { type Connection, findConnectionForUpdate } from './store.ts';
 
 /**
  * Makes a connection out of tokens that the application holds already. An existing ID gets the new credentials, and
@@ -32,7 +32,7 @@ export async function importConnection(
   const { vault } = reading;
   const place = { environmentId: caller.environmentId, integrationKey: integration.key };
   const current =
-    id === undefined ? undefined : await findConnection(tx, { ...place, connectionId: id, vault });
+    id === undefined ? undefined : await findConnectionForUpdate(tx, { ...place, connectionId: id, vault });
   const { credentials } = given;
   const expiry = credentials.type === 'OAUTH2' ? credentials.expires_at : undefined;
   const content = {

@@ -1,6 +1,8 @@
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { eachInTurn } from '../jobs/each.ts';
 import type { Job } from '../jobs/jobs.ts';
+import type { Logger } from '../log.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { CredentialSource } from './credentials.ts';
 import type { ConnectionReader } from './reader.ts';
@@ -17,7 +19,7 @@ type Due = { id: number; environmentId: number; integrationKey: string; connecti
  * - those whose refresh token would die of disuse (`refresh_token_lifetime.unused_days` of the definition), once half
  *   to three quarters of that time have passed: which part is the connection's own, so that what was connected in one
  *   day is not refreshed in one;
- * - those that an administrator blocked, a day after the last attempt.
+ * - those that are blocked: a day after the last attempt where an administrator did it, else an hour.
  *
  * What a refresh comes to is written where every refresh is judged (`states.ts`). Integrations that the provider
  * refuses wait for their probe (`probe.ts`).
@@ -28,6 +30,7 @@ export function keepaliveJob({
   reader,
   credentials,
   isSandboxOn,
+  log,
   now = () => new Date(),
 }: {
   db: Db;
@@ -36,6 +39,7 @@ export function keepaliveJob({
   credentials: Pick<CredentialSource, 'refreshed'>;
   /** Test connections are left alone while it is not. */
   isSandboxOn: boolean;
+  log: Logger;
   now?: () => Date;
 }): Job<Record<string, never>> {
   // Each run goes on where the one before ended, so that those who keep failing do not stand in front of the others.
@@ -46,15 +50,17 @@ export function keepaliveJob({
     async run(_ids, signal) {
       const due = await listDue(db, { catalog, isSandboxOn, after, at: now() });
       after = due.length < mostAtOnce ? 0 : (due.at(-1)?.id ?? 0);
-      for (const place of due) {
-        if (signal.aborted) return;
-        try {
-          await credentials.refreshed(await reader.get(place));
-        } catch (error) {
-          // A refusal or a failure has been written by the time it is thrown, or the connection was deleted.
-          if (!(error instanceof AppError)) throw error;
-        }
-      }
+      await eachInTurn(due, {
+        ...{ job: 'connections.keepalive', log, signal },
+        async work(place) {
+          try {
+            await credentials.refreshed(await reader.get(place));
+          } catch (error) {
+            // A refusal or a failure has been written by the time it is thrown, or the connection was deleted.
+            if (!(error instanceof AppError)) throw error;
+          }
+        },
+      });
     },
   };
 }

@@ -29,7 +29,8 @@ type Row = { isReplyOwed: boolean; failures: number; keptTokens: Buffer | null; 
 const grantOf = 'extract(epoch from granted_at)::text';
 
 /**
- * Takes the lease and notes that a refresh is being sent. Undefined where another node holds it, or the credentials
+ * Takes the lease and notes that a refresh is being sent; does not wait for those who write the connection's records
+ * (`holdConnection`). Undefined where another node holds it, or the credentials
  * are no longer those of `connection`.
  */
 export async function takeLease(
@@ -48,7 +49,7 @@ export async function takeLease(
            and credentials_version = $3
            and deleted_at is null
            and (refresh_until is null or refresh_until <= clock_timestamp())
-         for update
+         for no key update
        )
        update connection
        set refresh_owner = $4,

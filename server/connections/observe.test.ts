@@ -11,7 +11,7 @@ import { openVault } from '../vault.ts';
 import { healthToWire } from './health.ts';
 import { createObserver, type ObservedAnswer, type Observer } from './observe.ts';
 import { createConnectionReader, type LiveConnection, placeOf } from './reader.ts';
-import { insertConnection } from './save.ts';
+import { insertConnection, replaceCredentials, swapCredentials } from './save.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
@@ -83,6 +83,24 @@ test('a scope that an API misses is noted and told once, and the connection stay
   const [event, ...more] = await events();
   assert.deepEqual([event?.type, event?.data.lost_scopes], ['connection.scopes_reduced', [sheets]]);
   assert.deepEqual(more, []);
+});
+
+test('a scope is noted too where the token was refreshed meanwhile, but not on another grant', async () => {
+  const asked = one;
+  await swapCredentials(database.db, { current: one, credentials: one.credentials, grant: {} });
+  const [node] = observers;
+  const answer = refused(403, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT');
+  node.observe(asked, answer);
+  await node.settled();
+  assert.deepEqual((await health()).missing_scopes, [sheets]);
+  const credentials = { type: 'OAUTH2', access_token: 'a', refresh_token: 'another', raw: {} } as const;
+  const current = await reader.reread(one);
+  const grantedAt = new Date(current.grantedAt.getTime() + 1);
+  const grant = { scopesRequested: [sheets], scopesGranted: [sheets], grantedAt };
+  await replaceCredentials(database.db, { vault, current, credentials, grant });
+  node.observe(asked, answer);
+  await node.settled();
+  assert.deepEqual((await health()).missing_scopes, []);
 });
 
 test('a scope that was never granted has been told before', async () => {

@@ -49,7 +49,7 @@ export function createObserver({
 }: {
   db: Db;
   log: Logger;
-  reader: Pick<ConnectionReader, 'forget' | 'forgetIntegration'>;
+  reader: Pick<ConnectionReader, 'forget' | 'forgetIntegration' | 'reread'>;
   now?: () => Date;
 }): Observer {
   const waiting = new Set<Promise<void>>();
@@ -60,7 +60,9 @@ export function createObserver({
     const { integration } = connection;
     const api = apiOf(answer.url);
     if (answer.status < 400) {
-      const isProven = await db.transaction((tx) => noteProven(tx, { integration, at: now(), api }));
+      const isProven = await db.transaction((tx) =>
+        noteProven(tx, { integration, at: now(), proof: { api } }),
+      );
       if (isProven) forgetIntegration(connection);
       return;
     }
@@ -81,6 +83,10 @@ export function createObserver({
     const lacking = lackingOf(provider, { accepted, wanted: scopes ?? provider.scopes.default });
     // Where it was missing from the start, the connection said so when it was made.
     if (lacking === undefined || missingScopesOf(connection, provider).includes(lacking)) return;
+    // The call may have gone with a token refreshed since `connection` was read: the same grant, perhaps told of less.
+    const current = await reader.reread(connection);
+    const isSameGrant = current.id === connection.id && current.grantedAt <= connection.grantedAt;
+    if (!isSameGrant || missingScopesOf(current, provider).includes(lacking)) return;
     const isNews = await db.transaction(async (tx) => {
       const changed = await tx.query(
         `update connection
@@ -91,7 +97,7 @@ export function createObserver({
            and deleted_at is null
            and not $4 = any(coalesce(scopes_lacking, '{}'))
          returning id`,
-        [connection.id, connection.environmentId, connection.credentialsVersion, lacking],
+        [connection.id, connection.environmentId, current.credentialsVersion, lacking],
       );
       if (changed.length === 0) return false;
       await queueEvent(tx, {

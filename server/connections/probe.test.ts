@@ -26,6 +26,8 @@ let time = new Date('2026-11-21T12:00:00Z');
 /** What the provider answers, and how often it was asked. */
 let answer: { status: number; body: object };
 let asked = 0;
+/** Where it depends on the refresh token. */
+let answerTo: ((token: string) => typeof answer) | undefined;
 let run: () => Promise<unknown>;
 let refuse: (connection: LiveConnection, error: string) => Promise<unknown>;
 let reader: ReturnType<typeof createConnectionReader>;
@@ -39,13 +41,15 @@ before(async () => {
   const now = () => time;
   const log = createLog({ level: 'silent', format: 'json' });
   const states = createStates({ db, reader, now, log });
-  const fetchFor = () => async () => {
+  const fetchFor = () => async (_url: string, init: { body?: unknown }) => {
     asked += 1;
+    const token = new URLSearchParams(String(init.body)).get('refresh_token') ?? '';
+    const { status, body } = answerTo?.(token) ?? answer;
     const headers = { 'content-type': 'application/json' };
-    return new Response(JSON.stringify(answer.body), { status: answer.status, headers });
+    return new Response(JSON.stringify(body), { status, headers });
   };
   const credentials = createCredentialSource({ db, reader, fetchFor, states, log, now });
-  const job = probeJob({ db, reader, credentials, now });
+  const job = probeJob({ db, reader, credentials, isSandboxOn: false, log, now });
   run = () => job.run({}, new AbortController().signal);
   refuse = (connection, error) =>
     states.refused(connection, { kind: 'client_misconfigured', error, httpStatus: 401 });
@@ -54,6 +58,7 @@ after(() => database.drop());
 beforeEach(async () => {
   made += 1;
   asked = 0;
+  answerTo = undefined;
   await database.db.query('update integration set fault = null, probe_at = null');
   const integration = await createIntegration(database.db, {
     ...{ ...reading, environmentId, key: `sheets-${made}`, provider: 'google-sheet' },
@@ -76,6 +81,13 @@ const types = async () =>
       [one.integrationKey],
     )
   ).map(({ type }) => type);
+const probeOf = async ({ integrationId }: LiveConnection) => {
+  const [row] = await database.db.query<{ probe_at: Date }>(
+    'select probe_at from integration where id = $1',
+    [integrationId],
+  );
+  return row!;
+};
 const cause = async () => (await reader.reread(one)).integrationFault?.cause;
 
 test('a refused client is tried at growing intervals while nobody calls, until it is accepted', async () => {
@@ -100,24 +112,71 @@ test('a refused client is tried at growing intervals while nobody calls, until i
   assert.equal(asked, 4, 'there is nothing left to probe');
 });
 
+test('a connection that cannot be opened is passed over, and stops no other integration', async () => {
+  const { db } = database;
+  await refuse(one, 'invalid_client');
+  const bad = one;
+  await db.query("update connection set credentials = '\\x00' where id = $1", [bad.id]);
+  const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'refresh', raw: {} } as const;
+  const grant = { accessExpiresAt: new Date(time.getTime() + 1) };
+  advance(60);
+  reader.forget(placeOf(bad));
+  await run();
+  assert.equal(asked, 0);
+  await insertConnection(db, { vault, integration: bad.integration, credentials, grant });
+  answer = { status: 200, body: accepted };
+  advance(3600);
+  await run();
+  assert.equal(asked, 1);
+  assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
+});
+
 test('an integration without a connection to try waits as well', async () => {
   await refuse(one, 'invalid_client');
   await database.db.transaction((tx) => destroyConnection(tx, one.id));
   advance(60);
   await run();
-  const [row] = await database.db.query<{ probe_at: Date }>(
-    'select probe_at from integration where key = $1',
-    [one.integrationKey],
-  );
-  assert.equal(row?.probe_at.getTime(), time.getTime() + 120_000);
+  assert.equal((await probeOf(one)).probe_at.getTime(), time.getTime() + 120_000);
   assert.equal(asked, 0);
 });
 
-test('a fault of one token alone ends with its connection', async () => {
-  await refuse(one, 'unauthorized_client');
-  assert.equal(await cause(), 'client_not_allowed');
-  await database.db.transaction((tx) => destroyConnection(tx, one.id));
+test('a fault that lasts for years is probed all the same', async () => {
+  await refuse(one, 'invalid_client');
+  answer = { status: 401, body: { error: 'invalid_client' } };
+  await database.db.query('update integration set probes = 100000');
   advance(60);
   await run();
-  assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
+  assert.equal((await probeOf(one)).probe_at.getTime(), time.getTime() + 3_600_000);
+});
+
+test('a test integration without the sandbox stops no other', async () => {
+  const { db } = database;
+  const test = await createIntegration(db, {
+    ...{ ...reading, testClient: { url: 'http://localhost', clientId: 'id', clientSecret: 'secret' } },
+    ...{ environmentId, key: `test-${made}`, provider: 'google-sheet', isTest: true },
+  });
+  const fault = { cause: 'client_refused', evidence: {}, since: time.toISOString(), next_step: '' };
+  await db.query('update integration set fault = $2, probe_at = $3 where id = $1', [test.id, fault, time]);
+  await refuse(one, 'invalid_client');
+  answer = { status: 200, body: accepted };
+  advance(60);
+  await run();
+  assert.equal(asked, 1);
+  assert.equal(await cause(), undefined);
+  const [row] = await db.query<{ probes: number }>('select probes from integration where id = $1', [test.id]);
+  assert.equal(row?.probes, 0, 'it was left alone');
+});
+
+test('each probe takes another connection, so that one that fails for itself keeps nobody waiting', async () => {
+  const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'well', raw: {} } as const;
+  const grant = { accessExpiresAt: new Date(time.getTime() + 9_000_000) };
+  await insertConnection(database.db, { vault, integration: one.integration, credentials, grant });
+  await refuse(one, 'invalid_client');
+  answerTo = (token) =>
+    token === 'well' ? { status: 200, body: accepted } : { status: 401, body: { error: 'invalid_client' } };
+  for (let turn = 0; turn < 2; turn += 1) {
+    advance(3600);
+    await run();
+  }
+  assert.equal(await cause(), undefined);
 });

@@ -1,11 +1,15 @@
 import type { Db } from '../db/pool.ts';
-import { claimProbe, type DueProbe, listDueProbes, noteProven } from '../integrations/fault.ts';
+import { claimProbe, type DueProbe, listDueProbes } from '../integrations/probes.ts';
+import { eachInTurn } from '../jobs/each.ts';
 import type { Job } from '../jobs/jobs.ts';
+import type { Logger } from '../log.ts';
 import type { CredentialSource } from './credentials.ts';
-import type { ConnectionReader } from './reader.ts';
+import type { ConnectionReader, LiveConnection } from './reader.ts';
 
 /** Integrations that one run looks at. */
 const mostAtOnce = 20;
+/** Connections of an integration of which one has to be readable. */
+const mostCandidates = 5;
 
 /**
  * Finds out whether a provider accepts an integration's client again, also while nobody calls: one refresh of one of
@@ -16,53 +20,56 @@ export function probeJob({
   db,
   reader,
   credentials,
+  isSandboxOn,
+  log,
   now = () => new Date(),
 }: {
   db: Db;
   reader: Pick<ConnectionReader, 'get'>;
   credentials: Pick<CredentialSource, 'refreshed'>;
+  /** Test integrations are left alone while it is not. */
+  isSandboxOn: boolean;
+  log: Logger;
   now?: () => Date;
 }): Job<Record<string, never>> {
   async function probe(integration: DueProbe): Promise<void> {
-    const { environmentId, key } = integration;
-    const named = onlyConnectionOf(integration);
-    const connectionId = await pick(db, { integration, named });
-    if (connectionId === undefined && named !== undefined) {
-      // The one token that was refused is gone, and nothing else was wrong.
-      await db.transaction((tx) => noteProven(tx, { integration, at: now(), refreshOf: named }));
-      return;
-    }
-    if (connectionId !== undefined) {
-      const connection = await reader.get({ environmentId, integrationKey: key, connectionId });
+    try {
+      const connection = await readFirst(integration, await listCandidates(db, integration));
       // A refusal has been judged and written by the time it is thrown; it is what is expected here.
-      await credentials.refreshed(connection).catch(() => {});
+      if (connection !== undefined) await credentials.refreshed(connection).catch(() => {});
+    } finally {
+      // Unless the refresh took its turn or cleared the fault: whatever happened, the next one waits.
+      await claimProbe(db, { integration, at: now() });
     }
-    // Unless the refresh took its turn or cleared the fault: whatever happened, the next one waits.
-    await claimProbe(db, { integration, at: now() });
+  }
+
+  /** One that was deleted meanwhile, or cannot be opened, is passed over. */
+  async function readFirst(
+    { environmentId, key }: DueProbe,
+    ids: string[],
+  ): Promise<LiveConnection | undefined> {
+    for (const connectionId of ids) {
+      try {
+        return await reader.get({ environmentId, integrationKey: key, connectionId });
+      } catch (error) {
+        log.warn({ err: error, integration: key, connection: connectionId }, 'a connection was not probed');
+      }
+    }
+    return undefined;
   }
 
   return {
     name: 'connections.probe',
     async run(_ids, signal) {
-      for (const integration of await listDueProbes(db, { at: now(), limit: mostAtOnce })) {
-        if (signal.aborted) return;
-        await probe(integration);
-      }
+      const due = await listDueProbes(db, { at: now(), isSandboxOn, limit: mostAtOnce });
+      await eachInTurn(due, { job: 'connections.probe', log, signal, work: probe });
     },
   };
 }
 
-/** Set where the fault was said of one connection's token alone. */
-function onlyConnectionOf({ fault }: DueProbe): string | undefined {
-  return fault.cause === 'client_not_allowed' ? String(fault.evidence.connection_id) : undefined;
-}
-
-/** The named connection, else the one whose token is the most due; undefined where none can be refreshed. */
-async function pick(
-  db: Db,
-  { integration, named }: { integration: DueProbe; named: string | undefined },
-): Promise<string | undefined> {
-  const [found] = await db.query<{ connection_id: string }>(
+/** Others at each probe, and those that failed least first: one that fails for itself keeps nobody waiting. */
+async function listCandidates(db: Db, { id, environmentId, probes }: DueProbe): Promise<string[]> {
+  const found = await db.query<{ connection_id: string }>(
     `select connection_id
      from connection
      where integration_id = $1
@@ -70,10 +77,9 @@ async function pick(
        and deleted_at is null
        and status = 'active'
        and access_expires_at is not null
-       and ($3::text is null or connection_id = $3)
-     order by access_expires_at
-     limit 1`,
-    [integration.id, integration.environmentId, named ?? null],
+     order by refresh_failures, md5((id + $3)::text)
+     limit $4`,
+    [id, environmentId, probes, mostCandidates],
   );
-  return found?.connection_id;
+  return found.map((row) => row.connection_id);
 }

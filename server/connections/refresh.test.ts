@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openDatabaseCable } from '../../test/support/database-cable.ts';
 import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import { takeLease } from './lease.ts';
 import { codeOf, hour, name, refreshTests, timeoutMs } from './refresh.fixture.ts';
+import { replaceCredentials } from './save.ts';
 
 const t = refreshTests();
 
@@ -67,6 +69,31 @@ describe('an answer that is lost', () => {
     const { asked } = t().grant;
     assert.equal(await codeOf(t().fresh(one)), 'connection_needs_reauth');
     assert.equal(t().grant.asked, asked, 'a dead connection is not refreshed by itself');
+  });
+
+  test('says nothing of a grant whose tokens the provider does not replace', async () => {
+    await t().open('none');
+    const away = t().node({ through: () => Promise.reject(new TypeError('fetch failed')) });
+    assert.equal(await codeOf(t().fresh(away)), 'connection_refresh_failed');
+    t().grant.good = [];
+    t().time += hour;
+    assert.equal(await codeOf(t().fresh(t().node())), 'connection_needs_reauth');
+    assert.equal((await t().bench.stateOf(name)).cause, 'grant_dead');
+  });
+
+  test('is the cause all the same where the provider did replace the token before', async () => {
+    await t().open('single_use');
+    const definition = join(t().bench.provider.directory, 'rotating.yaml');
+    await writeFile(
+      definition,
+      (await readFile(definition, 'utf8')).replace('rotates: true', 'rotates: false'),
+    );
+    const one = t().node();
+    await t().fresh(one);
+    t().time += hour;
+    t().bench.provider.plan = () => ({ isDropped: true });
+    assert.equal(await codeOf(t().fresh(one)), 'connection_needs_reauth');
+    assert.equal((await t().bench.stateOf(name)).cause, 'refresh_reply_lost');
   });
 
   test('because its node was killed holds nobody up for longer than a request may take', async () => {
@@ -161,6 +188,24 @@ describe('a node that stood still', () => {
     assert.deepEqual(await t().bench.stateOf(name), { status: 'active', cause: null });
   });
 
+  test('keeps its token beside that of a reconnect which brought none of its own', async () => {
+    await t().open('single_use');
+    const { late, go } = lateNode();
+    const current = await late.live(name);
+    const first = late.credentials.refreshed(current);
+    await t().untilLeased();
+    const { db, reading } = late;
+    const { credentials } = current;
+    await replaceCredentials(db, { vault: reading.vault, current, credentials, grant: {} });
+    go();
+    await first;
+    assert.equal(t().grant.accepted, 1);
+    t().time += hour;
+    await t().fresh(t().node());
+    assert.equal(t().grant.accepted, 2);
+    assert.deepEqual(await t().bench.stateOf(name), { status: 'active', cause: null });
+  });
+
   test('does not put a token of the old grant on a connection that was connected anew', async () => {
     await t().open('until_used');
     const { late, go } = lateNode();
@@ -179,24 +224,6 @@ describe('a node that stood still', () => {
     await t().fresh(t().node());
     assert.equal(t().grant.accepted, 2);
   });
-});
-
-test('an answer that the database does not take is kept until it does', async () => {
-  await t().open('single_use');
-  const cable = await openDatabaseCable(t().bench.settings.target);
-  const one = t().node({ target: cable.target });
-  const connection = await one.live(name);
-  t().bench.provider.plan = () => ({ afterMs: 100 });
-  const refreshing = one.credentials.refreshed(connection);
-  while (t().grant.accepted === 0) await sleep(5);
-  cable.pull();
-  await sleep(400);
-  cable.plug();
-  await refreshing;
-  t().time += hour;
-  assert.match((await t().fresh(t().node())).access_token, /^access~/);
-  assert.equal(t().grant.accepted, 2);
-  await cable.close();
 });
 
 test('a stop waits for an answer that is on its way', async () => {

@@ -3,13 +3,13 @@ import { refreshToken, type TokenOutcome, type Tokens } from '../auth-modes/oaut
 import { credentialsFrom, type OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
-import type { Db, Tx } from '../db/pool.ts';
+import { type Db, mayPass, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
-import { keepCandidate, keptAfter, lockGrant, openKept, sealKept } from './candidates.ts';
+import { keepCandidate, keptAfter, lockGrant, openKept, putSuccessor, sealKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
 import { delayOf, refusalOf } from './health.ts';
 import { endLease, extendLease, isLeased, type Lease, settleLease, takeLease } from './lease.ts';
@@ -53,7 +53,8 @@ const longestStoreMs = 10 * 60_000;
 const firstBackoffMs = 2_000;
 const longestBackoffMs = 5 * 60_000;
 const longestObeyedMs = 3_600_000;
-const dayMs = 86_400_000;
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
 
 /**
  * Refreshes the credentials of `seen`, unless that is done by the time this node may: then it answers what another
@@ -172,7 +173,9 @@ export function createRefresh({
     connection: LiveConnection,
     { lease, fault, isOwed }: { lease: Lease; fault: TokenFault; isOwed: boolean },
   ): Promise<never> {
-    const judge = fault.kind === 'dead_grant' && isOwed ? states.replyLost : states.refused;
+    const { refresh } = connection.integration.provider;
+    const isTokenLost = isOwed && (refresh.rotates || lease.keptTokens !== undefined);
+    const judge = fault.kind === 'dead_grant' && isTokenLost ? states.replyLost : states.refused;
     const error = await judge(connection, fault);
     const isDead = error.code === 'connection_needs_reauth';
     const failures = lease.failures + 1;
@@ -186,7 +189,7 @@ export function createRefresh({
     throw error;
   }
 
-  /** Tries again while the database is away: the provider may have taken the old token for good. */
+  /** Tries again while the database does not take it: the provider may have taken the old token for good. */
   async function store(
     connection: LiveConnection,
     given: { lease: Lease; tokens: Tokens; used: string },
@@ -195,10 +198,14 @@ export function createRefresh({
     for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
       try {
         await db.transaction((tx) => storeIn(tx, { connection, ...given }));
-        return await reader.reread(connection);
+        const current = await reader.reread(connection);
+        // Another word than the provider's answer ended it meanwhile.
+        const refusal = refusalOf(current, current.integration.provider);
+        if (refusal !== undefined) throw refusal;
+        return current;
       } catch (error) {
-        const isAway = error instanceof AppError && error.code === 'unavailable';
-        if (!isAway || performance.now() > giveUpAt) throw error;
+        // After a commit whose outcome is unknown, too: what it stored is found by its version.
+        if (!mayPass(error) || performance.now() > giveUpAt) throw error;
         await pause(pauseMs);
       }
     }
@@ -219,7 +226,10 @@ export function createRefresh({
     if (current.version !== connection.credentialsVersion) {
       const token = tokens.refreshToken;
       if (token !== undefined && token !== current.refreshToken) {
-        await keepCandidate(tx, { connection, token, kept });
+        // A reconnect that brought no token of its own kept the one that is used up now: to send it again may end
+        // the grant.
+        if (current.refreshToken === used) await putSuccessor(tx, { connection, token, locked: current });
+        else await keepCandidate(tx, { connection, token, kept });
       }
       await endLease(tx, { ...lease, connection, lease, isReplyOwed: false, notBefore: undefined });
       return;
@@ -271,7 +281,8 @@ function pauseAfter(
 ): number | undefined {
   // The one waits for its user; the other for a probe, which is one for all connections of the integration.
   if (code === 'connection_needs_reauth' || code === 'integration_misconfigured') return undefined;
-  return code === 'connection_blocked' ? dayMs : backoffMs(failures, fault);
+  if (code !== 'connection_blocked') return backoffMs(failures, fault);
+  return fault.kind === 'blocked_by_admin' ? dayMs : hourMs;
 }
 
 /** Grows with each failure in a row; random, so that what failed together does not come back together. */

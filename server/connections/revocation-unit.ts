@@ -12,11 +12,15 @@ import { withSandbox } from '../providers/sandbox.ts';
  */
 
 /** Another connection that a revocation ends, or may end where one of both accounts is not known. */
-export type Sharer = { id: number; environmentId: number; isCertain: boolean };
+export type Sharer = { id: number; environmentId: number; isCertain: boolean; grantedAt: Date };
 
+/**
+ * How long a revocation holds up exchanges, from when it began: until its answer has come, and where none comes, as
+ * long as the provider may still carry it out. After it the node that sends is taken to be lost.
+ */
+export const sendingMs = 20_000;
 /** How long an exchange is believed to go on whose node is not heard of again. */
 const exchangeMs = 90_000;
-const longestWaitMs = 10_000;
 const pollMs = 50;
 
 /** Undefined where a token is revoked alone, or cannot be revoked. */
@@ -42,7 +46,9 @@ export async function findSharers(
   { unit, accountId, reading }: { unit: string; accountId: string | undefined; reading: IntegrationReading },
 ): Promise<Sharer[]> {
   return q.query<Sharer>(
-    `select id, environment_id as "environmentId", coalesce(account_id = $2, false) as "isCertain"
+    `select
+       id, environment_id as "environmentId", coalesce(account_id = $2, false) as "isCertain",
+       granted_at as "grantedAt"
      from connection
      where integration_id = any($1)
        and deleted_at is null
@@ -59,7 +65,7 @@ export async function findSharers(
  */
 export async function whileExchanging<T>(
   db: Db,
-  { integration, now }: { integration: Pick<Integration, 'provider' | 'client'>; now: Date },
+  { integration, now }: { integration: Pick<Integration, 'provider' | 'client'>; now: () => Date },
   work: () => Promise<T>,
 ): Promise<T> {
   const unit = unitOf(integration);
@@ -68,16 +74,14 @@ export async function whileExchanging<T>(
     await lockUnit(tx, unit);
     const [row] = await tx.query<{ id: number }>(
       'insert into exchange (unit, expires_at) values ($1, $2) returning id',
-      [unit, new Date(now.getTime() + exchangeMs)],
+      [unit, new Date(now().getTime() + exchangeMs)],
     );
     return row?.id;
   });
   try {
-    // None begins from here on, so this ends.
-    for (let waitedMs = 0; waitedMs < longestWaitMs; waitedMs += pollMs) {
-      if (!(await isRevoking(db, { unit, now }))) break;
-      await wait(pollMs);
-    }
+    // None begins from here on. By a clock that is ahead, one may seem to go on for longer than it can.
+    const giveUpAt = performance.now() + sendingMs;
+    while (performance.now() < giveUpAt && (await isRevoking(db, { unit, now: now() }))) await wait(pollMs);
     return await work();
   } finally {
     // What was saved stays saved: a mark that cannot be taken away expires.
@@ -107,22 +111,34 @@ async function isRevoking(q: Queryable, { unit, now }: { unit: string; now: Date
   return first(found) !== undefined;
 }
 
-/** The integrations of all environments whose grants end together. */
+/**
+ * The integrations of all environments whose grants end together. A unit ends in the client ID or, for a project, in
+ * its beginning: real ones are found by that in the index, test ones by their provider.
+ */
 async function integrationsOf(
   q: Queryable,
   { unit, reading }: { unit: string; reading: IntegrationReading },
 ): Promise<number[]> {
   const { catalog, testClient } = reading;
-  const rows = await q.query<{ id: number; provider: string; isTest: boolean; clientId: string | null }>(
-    'select id, provider, is_test as "isTest", client_id as "clientId" from integration',
+  const testProviders = catalog.list().filter((definition) => {
+    if (testClient === undefined || definition.sandbox === undefined) return false;
+    return revocationUnit(withSandbox(definition, testClient.url), testClient.clientId) === unit;
+  });
+  const beginning = unit.slice(unit.lastIndexOf(' ') + 1);
+  const rows = await q.query<{ id: number; provider: string; clientId: string | null }>(
+    `select id, provider, client_id as "clientId"
+     from integration
+     where not is_test and client_id collate "C" >= $1 and client_id collate "C" < $2
+     union all
+     select id, provider, null
+     from integration
+     where is_test and provider = any($3)`,
+    [beginning, `${beginning}\u{10ffff}`, testProviders.map(({ name }) => name)],
   );
   return rows
-    .filter(({ provider, isTest, clientId }) => {
+    .filter(({ provider, clientId }) => {
       const definition = catalog.find(provider);
-      if (definition === undefined) return false;
-      if (!isTest) return clientId !== null && revocationUnit(definition, clientId) === unit;
-      if (testClient === undefined || definition.sandbox === undefined) return false;
-      return revocationUnit(withSandbox(definition, testClient.url), testClient.clientId) === unit;
+      return clientId === null || (definition && revocationUnit(definition, clientId) === unit);
     })
     .map(({ id }) => id);
 }

@@ -3,7 +3,7 @@ import { type Db, retryOnViolation } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { type Caller, hasScope } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
-import { text } from '../http/text.ts';
+import { text, webAddress } from '../http/text.ts';
 import { getIntegration, type IntegrationReading } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { auditConnection } from './audit.ts';
@@ -40,7 +40,7 @@ const json = z.record(z.string(), z.unknown());
 const settings = {
   tags: tagsInput.optional(),
   end_user: endUserInput.optional(),
-  webhook_url_override: z.union([z.literal(''), z.url({ protocol: /^https?$/ })]).optional(),
+  webhook_url_override: z.union([z.literal(''), webAddress()]).optional(),
 };
 
 /** Connections, but for their end (`disconnect-routes.ts`): list, read, change, import of tokens, metadata, health. */

@@ -5,6 +5,7 @@ import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import { type Connection, type EndUser, getById } from './store.ts';
+import { digestColumns } from './token-digests.ts';
 
 /** How credentials get into a connection, or out of favour: each in the transaction of its event. */
 
@@ -69,7 +70,8 @@ export async function insertConnection(
 
 /**
  * Puts new credentials in place of a connection's own, whatever its state was: it is active again. What else is
- * given is replaced, the rest stays. Throws `unknown_connection` where it was deleted meanwhile.
+ * given is replaced, the rest stays. `current` was read under a lock that still holds (`findConnectionForUpdate`):
+ * nothing that another writer stored is lost. Throws `unknown_connection` where it was deleted meanwhile.
  */
 export async function replaceCredentials(
   tx: Queryable,
@@ -147,6 +149,7 @@ function credentialColumns(
 ) {
   return {
     credentials: key.sealJson(credentials, 'credentials'),
+    ...digestColumns(credentials),
     ...(grant.account && { account_id: grant.account.id, account_email: grant.account.email ?? null }),
     ...(grant.scopesRequested && { scopes_requested: grant.scopesRequested }),
     ...(grant.scopesGranted && { scopes_granted: grant.scopesGranted }),
@@ -165,6 +168,7 @@ const newGrant = {
   refresh_until: null,
   refresh_sent_at: null,
   kept_tokens: null,
+  expiry_told_for: null,
 };
 
 function isSameGrant(one: Credentials, other: Credentials): boolean {

@@ -14,7 +14,8 @@ import { openVault } from '../vault.ts';
 import { type HealthWire, healthToWire } from './health.ts';
 import { createConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { insertConnection, replaceCredentials } from './save.ts';
-import { createStates, type States } from './states.ts';
+import { createStates, endConnection, type States } from './states.ts';
+import { findHeadForUpdate, holdConnection } from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
@@ -113,6 +114,8 @@ describe('a connection', () => {
     assert.equal(told.code, 'connection_blocked');
     const health = await healthOf();
     assert.deepEqual([health.status, health.reconnect], ['blocked', null]);
+    const lacking = healthToWire({ ...(await reader.reread(one)), scopesLacking: ['x'] }, undefined);
+    assert.deepEqual([lacking.missing_scopes, lacking.reconnect], [['x'], null]);
     await recovered();
     await recovered();
     assert.deepEqual(await types(), ['connection.blocked', 'connection.recovered']);
@@ -131,6 +134,33 @@ describe('a connection', () => {
     await states.refused(await reread(other), dead);
     assert.equal((await healthOf(one)).cause, 'testing_expired');
     assert.equal((await healthOf(other)).cause, 'access_time_ended');
+  });
+
+  test('needs its user until a refresh succeeds, whatever else a refresh is told meanwhile', async () => {
+    const blocked: TokenFault = { kind: 'blocked_by_admin', error: 'admin_policy_enforced', httpStatus: 400 };
+    const told: string[] = [];
+    for (const fault of [blocked, dead, blocked, dead, blocked]) {
+      told.push((await states.refused(await reread(), fault)).code);
+    }
+    assert.deepEqual(told, ['connection_blocked', ...Array<string>(4).fill('connection_needs_reauth')]);
+    assert.deepEqual(await types(), ['connection.blocked', 'connection.needs_reauth']);
+    assert.equal((await healthOf()).cause, 'grant_dead');
+    await recovered();
+    assert.equal((await types()).at(-1), 'connection.recovered');
+  });
+
+  test('is over without a wait for who writes its records', async () => {
+    const { db } = database;
+    await db.transaction(async (writer) => {
+      await holdConnection(writer, one.id);
+      await db.transaction(async (tx) => {
+        await tx.query("set local lock_timeout = '2s'");
+        const head = await findHeadForUpdate(tx, one);
+        const change = { connection: head!, cause: 'security_event' as const, evidence: {}, at: time };
+        assert.equal(await endConnection(tx, change), true);
+      });
+    });
+    assert.equal((await healthOf()).cause, 'security_event');
   });
 
   test('without a refresh token, or with one that went with a lost reply, says that', async () => {
@@ -226,17 +256,38 @@ describe('a refused client', () => {
     assert.ok(await states.heldBack(await reread()));
   });
 
-  test('that is refused for one token alone holds nobody else back, and only that one clears it', async () => {
-    await states.refused(one, {
-      kind: 'client_misconfigured',
-      error: 'unauthorized_client',
-      httpStatus: 401,
+  for (const [error, cause] of [
+    ['unauthorized_client', 'client_not_allowed'],
+    ['invalid_scope', 'scopes_refused'],
+  ] as const) {
+    test(`that is refused one token alone (${error}) is well: each such connection says so for itself`, async () => {
+      const told = { kind: 'client_misconfigured', error, httpStatus: 401 } as const;
+      for (const connection of [one, other]) {
+        const refusal = await states.refused(connection, told);
+        assert.deepEqual([refusal.code, refusal.status], ['connection_blocked', 424]);
+        const health = await healthOf(connection);
+        assert.deepEqual([health.status, health.kind, health.cause], ['blocked', 'connection', cause]);
+        assert.notEqual(health.reconnect, null, 'another token may be well');
+      }
+      assert.equal((await reread()).integration.fault, undefined);
+      await recovered(one);
+      assert.deepEqual(await types(), ['connection.blocked', 'connection.blocked', 'connection.recovered']);
     });
-    assert.equal(await states.heldBack(await reread(other)), undefined);
-    await recovered(other);
-    assert.equal((await healthOf()).cause, 'client_not_allowed');
-    await recovered(one);
-    assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
+  }
+
+  for (const kind of ['dead_grant', 'session_policy', 'blocked_by_admin'] as const) {
+    test(`that was refused is accepted where the provider judges a grant (${kind})`, async () => {
+      await states.refused(one, refusedClient);
+      await states.refused(await reread(other), { kind, error: 'invalid_grant', httpStatus: 400 });
+      assert.equal((await healthOf()).cause, null);
+      assert.deepEqual((await types()).slice(0, 2), ['integration.misconfigured', 'integration.recovered']);
+    });
+  }
+
+  test('that may not use one token is not proven by that', async () => {
+    await states.refused(one, refusedClient);
+    await states.refused(await reread(other), { kind: 'client_misconfigured', error: 'unauthorized_client' });
+    assert.equal((await healthOf()).cause, 'client_refused');
   });
 
   test('is not forgotten over an API that is switched off', async () => {

@@ -2,7 +2,8 @@ import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import type { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
-import { clientFault, mayTry, noteMisconfigured, noteProven } from '../integrations/fault.ts';
+import { clientFault, noteMisconfigured, noteProven } from '../integrations/fault.ts';
+import { mayTry } from '../integrations/probes.ts';
 import type { Logger } from '../log.ts';
 import { connectionEvent } from './event.ts';
 import {
@@ -67,9 +68,22 @@ export function createStates({
 }): States {
   async function refused(connection: LiveConnection, fault: TokenFault): Promise<AppError> {
     const cause = causeOf(fault, { connection, provider: connection.integration.provider, at: now() });
-    if (cause !== undefined) return end(connection, { cause, evidence: evidenceOf(fault) });
+    if (cause !== undefined) return endByVerdict(connection, { cause, fault });
     if (fault.kind === 'client_misconfigured') return misconfigured(connection, fault);
     return delayed(connection, fault);
+  }
+
+  /** RFC 6749 §5.2: who judges a grant has accepted the client. */
+  async function endByVerdict(
+    connection: LiveConnection,
+    { cause, fault }: { cause: Cause; fault: TokenFault },
+  ): Promise<AppError> {
+    const { integration } = connection;
+    const isProof = fault.kind !== 'client_misconfigured' && integration.fault !== undefined;
+    const isProven =
+      isProof && (await db.transaction((tx) => noteProven(tx, { integration, at: now(), proof: 'client' })));
+    if (isProven) forgetIntegration(connection);
+    return end(connection, { cause, evidence: evidenceOf(fault) });
   }
 
   async function end(
@@ -142,7 +156,7 @@ export function createStates({
            and environment_id = $2
            and deleted_at is null
            and (status <> 'active' or outage is not null)
-         for update
+         for no key update
        )
        update connection
        set status = 'active', fault = null, outage = null
@@ -160,13 +174,12 @@ export function createStates({
         data: { ...connectionEvent(connection), cause: cause ?? null, since, recovered_at: at.toISOString() },
       });
     }
-    const { integration, connectionId } = connection;
-    await noteProven(tx, { integration, at, refreshOf: connectionId });
+    await noteProven(tx, { integration: connection.integration, at, proof: 'client' });
   }
 
   async function heldBack(connection: LiveConnection): Promise<AppError | undefined> {
-    const { integration, connectionId, integrationFault: fault } = connection;
-    const mayGo = await mayTry(db, { integration, fault, connectionId, at: now() });
+    const { integration, integrationFault: fault } = connection;
+    const mayGo = await mayTry(db, { integration, fault, at: now() });
     if (fault === undefined || mayGo) return undefined;
     return delay({ ...connection, integrationFault: fault });
   }
@@ -180,15 +193,19 @@ export function createStates({
     delayed,
     recovered,
     heldBack,
-    replyLost: (connection, fault) =>
-      end(connection, { cause: 'refresh_reply_lost', evidence: evidenceOf(fault) }),
+    replyLost: (connection, fault) => endByVerdict(connection, { cause: 'refresh_reply_lost', fault }),
     lacksRefreshToken: (connection) => end(connection, { cause: 'no_refresh_token', evidence: {} }),
   };
 }
 
+/** Causes that somebody else reports than the answer to a refresh. */
+const reported: ReadonlySet<Cause> = new Set(['security_event', 'revoked_by_disconnect']);
+
 /**
  * The connection is over, for this cause: writes status, fault and event together. False, and nothing is written,
- * where it has this status already, was deleted, or got other credentials since `connection` was read.
+ * where it has this status already, needs its user anyway, was deleted, or got other credentials since `connection`
+ * was read. A refresh that succeeds after its verdict brings it back to life, but one that is under way when the end
+ * is reported does not: its token is only kept.
  */
 export async function endConnection(
   tx: Queryable,
@@ -203,11 +220,12 @@ export async function endConnection(
   const fault = faultFrom(cause, { evidence, at });
   const changed = await tx.query(
     `update connection
-     set status = $4, fault = $5, outage = null, updated_at = $6
+     set status = $4, fault = $5, outage = null, updated_at = $6,
+       credentials_version = credentials_version + case when $7 then 1 else 0 end
      where id = $1
        and environment_id = $2
        and credentials_version = $3
-       and status <> $4
+       and status not in ($4, 'needs_reauth')
        and deleted_at is null
      returning id`,
     [
@@ -217,6 +235,7 @@ export async function endConnection(
       status,
       JSON.stringify(fault),
       at,
+      reported.has(cause),
     ],
   );
   if (changed.length === 0) return false;

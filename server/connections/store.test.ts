@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
+import { importConnection } from './import.ts';
 import { insertConnection, replaceCredentials, swapCredentials } from './save.ts';
 import { endConnection } from './states.ts';
 import {
@@ -180,4 +182,33 @@ test('a list shows metadata and never opens credentials', async () => {
   });
   assert.deepEqual(listed?.metadata, { kept: true });
   await assert.rejects(getConnection(database.db, placeOf({ connectionId })));
+});
+
+test('an import sees what a refresh stores while it waits: an older token begins another grant', async () => {
+  const { db } = database;
+  const before = await makeConnection();
+  const { imported } = await db.transaction(async (tx) => {
+    await tx.query('select from connection where id = $1 for update', [before.id]);
+    const answer = db.transaction((other) =>
+      importConnection(other, {
+        caller: {
+          kind: 'key',
+          environmentId: integration.environmentId,
+          environment: 'dev',
+          keyId: 1,
+          scopes: new Set(['*']),
+        },
+        ...{ integration, id: before.connectionId, reading: { vault, catalog, testClient: undefined } },
+        given: { credentials: token('imported'), metadata: {}, tags: {} },
+      }),
+    );
+    const waiting =
+      "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    while ((await db.query(waiting)).length === 0) await pause(10);
+    await swapCredentials(tx, { current: before, credentials: token('access-2', 'refresh-2'), grant: {} });
+    return { imported: answer };
+  });
+  const now = await imported;
+  assert.ok(now.grantedAt > before.grantedAt);
+  assert.equal(now.credentials.type === 'OAUTH2' && now.credentials.access_token, 'imported');
 });

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Credentials } from '../auth-modes/mode.ts';
-import { first, type Queryable, tables } from '../db/pool.ts';
+import { first, type Queryable, type Tx, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { IntegrationFault } from '../integrations/fault.ts';
 import type { DataKey, Vault } from '../vault.ts';
@@ -92,6 +92,26 @@ export async function findConnection(
         .where('connection.environment_id', '=', environmentId)
         .where('integration.key', '=', integrationKey)
         .where('connection.connection_id', '=', connectionId),
+    ),
+  );
+  return row && fromRow(row, vault);
+}
+
+/**
+ * As `findConnection`, and nobody else changes the connection until the transaction ends: what is read is what every
+ * earlier writer stored. Take it after the locks of a session or a unit, before that of a token's holder.
+ */
+export async function findConnectionForUpdate(
+  tx: Tx,
+  { environmentId, integrationKey, connectionId, vault }: At & { vault: Vault },
+): Promise<Connection | undefined> {
+  const row = first(
+    await tx.run(
+      selectConnections()
+        .where('connection.environment_id', '=', environmentId)
+        .where('integration.key', '=', integrationKey)
+        .where('connection.connection_id', '=', connectionId)
+        .forNoKeyUpdate('connection'),
     ),
   );
   return row && fromRow(row, vault);
@@ -229,6 +249,9 @@ export async function destroyConnection(tx: Queryable, id: number): Promise<void
         data_key: null,
         credentials: null,
         kept_tokens: null,
+        refresh_prefix_digest: null,
+        refresh_token_digest: null,
+        retry_at: null,
         metadata: null,
         connection_config: null,
         account_id: null,
@@ -299,7 +322,7 @@ export async function findHeadForUpdate(
       selectHeads()
         .where('connection.id', '=', id)
         .where('connection.environment_id', '=', environmentId)
-        .forUpdate('connection'),
+        .forNoKeyUpdate('connection'),
     ),
   );
   return row && headFrom(row);

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
-import { isViolationOf, openDb, retryOnViolation } from './pool.ts';
+import { openDatabaseCable } from '../../test/support/database-cable.ts';
+import { AppError } from '../errors.ts';
+import { isViolationOf, mayPass, openDb, retryOnViolation } from './pool.ts';
 
 let database: TestDatabase;
 before(async () => {
@@ -63,4 +65,38 @@ test('a server that is not there is told as unavailable, with the reason for the
     { code: 'unavailable', status: 503 },
   );
   await away.end();
+});
+
+test('a server that goes away at the begin or the commit of a transaction is told as unavailable', async (t) => {
+  const cable = await openDatabaseCable(database.target);
+  const far = openDb(cable.target);
+  t.after(async () => {
+    await far.end();
+    await cable.close();
+  });
+  await far.query('select 1');
+  cable.pull();
+  await assert.rejects(
+    far.transaction(async () => {}),
+    { code: 'unavailable' },
+  );
+  cable.plug();
+  await assert.rejects(
+    far.transaction(async (tx) => {
+      await tx.query('select 1');
+      cable.pull();
+    }),
+    { code: 'unavailable' },
+  );
+});
+
+test('what the statement is to blame for does not pass, and what the server is to blame for does', async () => {
+  const failing = (code: string) =>
+    database.db
+      .query(`do $$ begin raise 'no' using errcode = '${code}'; end $$`)
+      .catch((error: unknown) => error);
+  for (const code of ['25006', '40P01', '53100', '53300', '57P01'])
+    assert.ok(mayPass(await failing(code)), code);
+  for (const code of ['22003', '23505', '42501']) assert.ok(!mayPass(await failing(code)), code);
+  for (const error of [new AppError('unknown_connection'), new TypeError()]) assert.ok(!mayPass(error));
 });

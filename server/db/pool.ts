@@ -37,7 +37,10 @@ export type Tx = Queryable & {
 };
 
 export interface Db extends Queryable {
-  /** Commits when `work` resolves, rolls back when it throws. */
+  /**
+   * Commits when `work` resolves, rolls back when it throws. After `unavailable` it may have been committed all the
+   * same, where the server went away before it could say so.
+   */
   transaction<T>(work: (tx: Tx) => Promise<T>, mode?: 'read committed' | 'snapshot'): Promise<T>;
   /** Connections in use, idle and awaited. */
   load(): { total: number; idle: number; waiting: number };
@@ -89,14 +92,15 @@ export function openDb(
       };
       client.on('error', noteLoss);
       try {
-        await client.query(mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin');
+        const begin = mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin';
+        await client.query(begin).catch(throwReadable);
         const result = await work({
           ...queryableOf(client),
           isTransaction: true,
           copyRows: (query, onRow) => copyRows(client, query, onRow).catch(throwReadable),
           copyInto: (into, rows) => copyInto(client, into, rows).catch(throwReadable),
         });
-        await client.query('commit');
+        await client.query('commit').catch(throwReadable);
         return result;
       } catch (error) {
         await client.query('rollback').catch(noteLoss);
@@ -125,8 +129,12 @@ function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
   };
 }
 
-/** Codes of Node and of PostgreSQL (appendix A, classes 08 and 57P) that say the server is not to be reached. */
-const unreachable = /^(08...|57P0[1-5]|ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)$/;
+/**
+ * Codes of Node and of PostgreSQL (appendix A, classes 08 and 57P) that say the server is not to be reached, has no
+ * room for one more connection (53300), or is one that only reads, as after a failover (25006).
+ */
+const unreachable =
+  /^(08...|57P0[1-5]|53300|25006|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOENT|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)$/;
 /** node-postgres has no code for these. */
 const unreachableMessage =
   /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection error)/;
@@ -144,6 +152,18 @@ function throwReadable(error: Error & { code?: unknown }): never {
     cause: error,
     retryAfterS: 5,
   });
+}
+
+/** Classes of errors that the statement is to blame for: data (22), constraints (23), syntax and rights (42). */
+const lasting = /^(22|23|42)/;
+
+/**
+ * Whether the same work may succeed later: all that says something of the server's state (away, disk full, deadlock)
+ * and nothing of the work.
+ */
+export function mayPass(error: unknown): boolean {
+  if (error instanceof AppError) return error.code === 'unavailable';
+  return error instanceof pg.DatabaseError && !lasting.test(error.code ?? '');
 }
 
 /** The only row, or undefined when there is none. */

@@ -62,6 +62,7 @@ export interface AuthAttempt {
   secrets: Buffer;
   session_id: number;
   state_hash: Buffer;
+  taken_at: Timestamp | null;
 }
 
 export interface Connection {
@@ -91,9 +92,12 @@ export interface Connection {
   refresh_failures: Generated<number>;
   refresh_not_before: Timestamp | null;
   refresh_owner: string | null;
+  refresh_prefix_digest: Buffer | null;
   refresh_sent_at: Timestamp | null;
+  refresh_token_digest: Buffer | null;
   refresh_until: Timestamp | null;
   refreshed_at: Generated<Timestamp>;
+  retry_at: Timestamp | null;
   scopes_granted: string[] | null;
   scopes_lacking: string[] | null;
   scopes_requested: string[] | null;

@@ -10,6 +10,7 @@ export const eventTypes = [
   'connection.recovered',
   'connection.refresh_delayed',
   'connection.revoke_failed',
+  'connection.revoke_dropped',
   'connection.rate_limited',
   'connection.scopes_reduced',
   'connection.expiring',

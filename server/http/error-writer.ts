@@ -75,6 +75,9 @@ function asAppError(error: unknown): AppError {
   return new AppError('internal', undefined, { cause: error });
 }
 
+/** Of a body's faults at most so many are named. */
+const mostErrors = 100;
+
 const codeOfContext: Record<string, ErrorCode> = {
   body: 'invalid_body',
   querystring: 'invalid_query_params',
@@ -83,7 +86,7 @@ const codeOfContext: Record<string, ErrorCode> = {
 };
 
 function validationError(fault: ValidationFault): AppError {
-  const errors: FieldError[] = fault.issues.map((issue) => ({
+  const errors: FieldError[] = fault.issues.slice(0, mostErrors).map((issue) => ({
     code: issue.code ?? 'custom',
     message: issue.message,
     path: issue.path.map(String),

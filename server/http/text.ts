@@ -1,10 +1,17 @@
 import { z } from 'zod';
 
+const storable = (value: string) => value.isWellFormed() && !value.includes('\0');
+const unstorable = 'holds a NUL or a lone surrogate';
+
 /** Text that PostgreSQL can hold as it is: no NUL, no lone surrogate. */
 export function text({ max, min = 0 }: { max: number; min?: number }): z.ZodString {
+  return z.string().min(min).max(max).refine(storable, unstorable);
+}
+
+/** An address of the web, at most 2048 characters, that PostgreSQL can hold as it is. */
+export function webAddress(): z.ZodType<string> {
   return z
-    .string()
-    .min(min)
-    .max(max)
-    .refine((value) => value.isWellFormed() && !value.includes('\0'), 'holds a NUL or a lone surrogate');
+    .url({ protocol: /^https?$/ })
+    .max(2048)
+    .refine(storable, unstorable);
 }

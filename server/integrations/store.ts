@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError, fieldError } from '../errors.ts';
@@ -132,6 +133,22 @@ export async function findIntegration(
   return row && fromRow(row, await environmentKey(db, { environmentId, vault: reading.vault }), reading);
 }
 
+/** Those of the environment that have one of these keys, in no order. */
+export async function findIntegrations(
+  db: Queryable,
+  { environmentId, keys, ...reading }: IntegrationReading & { environmentId: number; keys: string[] },
+): Promise<Integration[]> {
+  const key = await environmentKey(db, { environmentId, vault: reading.vault });
+  const rows = await db.run(
+    tables
+      .selectFrom('integration')
+      .select(columns)
+      .where('environment_id', '=', environmentId)
+      .where(sql<boolean>`key = any(${keys})`),
+  );
+  return rows.map((row) => fromRow(row, key, reading));
+}
+
 /** Throws `unknown_provider_config` (404) where the environment has no such integration. */
 export async function getIntegration(db: Queryable, at: IntegrationReading & At): Promise<Integration> {
   const found = await findIntegration(db, at);
@@ -225,13 +242,24 @@ export async function updateIntegration(
     forward_webhooks: change.forwardWebhooks ?? current.forwardWebhooks,
     proxy_rules: JSON.stringify(change.proxyRules ?? current.proxyRules),
     updated_at: new Date(),
-    // What was wrong may be right now: the next refresh finds out. Until one has, the fault stands.
+    // What was wrong may be right now, also for connections that are blocked: the next refresh finds out. Until one
+    // has, the fault stands.
     ...(current.fault && current.fault.cause !== 'api_disabled' && { probes: 0, probe_at: new Date() }),
   };
   const [row] = await tx.run(
     tables.updateTable('integration').set(values).where('id', '=', current.id).returning(columns),
   );
   if (row === undefined) throw new AppError('unknown_provider_config');
+  await tx.query(
+    `update connection
+     set refresh_not_before = null
+     where integration_id = $1
+       and environment_id = $2
+       and status = 'blocked'
+       and refresh_not_before is not null
+       and deleted_at is null`,
+    [current.id, current.environmentId],
+  );
   return fromRow(row, key, reading);
 }
 

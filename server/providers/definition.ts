@@ -210,6 +210,11 @@ const fields = z.strictObject({
       /** Where it differs from the token endpoint. */
       url: z.string().optional(),
       params: z.record(z.string(), z.string()).default({}),
+      /**
+       * Whether an answer may bring another refresh token, so that the one in use is over where the answer is lost. A
+       * connection whose latest answer did bring one counts as such, whatever stands here.
+       */
+      rotates: z.boolean().default(true),
       /** Life of an access token whose answer names none. Case: `expires_in` absent. */
       default_expires_in_s: seconds.default(3600),
     })
@@ -230,7 +235,9 @@ const fields = z.strictObject({
       /** What ends: every grant of the account to the client's project, to the client, or only what the token names. */
       unit: z.enum(['project', 'client', 'token']),
       /** Its first group is the project in a client ID; a client ID that does not match is a project of its own. */
-      project_pattern: pattern.optional(),
+      project_pattern: pattern
+        .startsWith('^(', 'must take the beginning of a client ID, by which others of the project are found')
+        .optional(),
       client_auth: z.enum(['none', 'token']).default('token'),
       /** Errors that say the token is dead already. */
       done_errors: z.array(z.string()).default([]),

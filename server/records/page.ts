@@ -4,8 +4,11 @@ import { createRoom, type ListRequest, listRecords, type Portion } from './list.
 import type { RecordOwner } from './save.ts';
 
 /** What a list or an export reads at a time: all that it holds in memory, beyond one record that is larger. */
-export const portionRecords = 1000;
+export const portionRecords = 500;
 export const portionBytes = 2 * 1024 * 1024;
+
+/** A page that asks for no more is one portion: two take a tenth longer. */
+const smallPage = 1000;
 
 /** A page ends with the record that brings its sealed payloads to this size. */
 export const pageBytes = 16 * 1024 * 1024;
@@ -27,6 +30,7 @@ export type PageRequest = Omit<ListRequest, 'connection' | 'maxBytes' | 'until' 
 export async function* readPage(db: Db, request: PageRequest): AsyncGenerator<Portion, void, undefined> {
   let { cursor, limit: left } = request;
   const room = createRoom();
+  const most = request.limit <= smallPage ? smallPage : portionRecords;
   let bytesLeft = pageBytes;
   let until: number | undefined;
   let isEnd = false;
@@ -35,7 +39,7 @@ export async function* readPage(db: Db, request: PageRequest): AsyncGenerator<Po
       ...request,
       connection: await request.connection(),
       cursor,
-      limit: Math.min(left, portionRecords),
+      limit: Math.min(left, most),
       maxBytes: Math.min(bytesLeft, portionBytes),
       until,
       room,

@@ -4,6 +4,7 @@ import { after, afterEach, before, beforeEach, describe, test } from 'node:test'
 import { setTimeout as wait } from 'node:timers/promises';
 import { UnsecuredJWT } from 'jose';
 import type { Integration } from '../integrations/store.ts';
+import { actOn } from './security-events.ts';
 import { about, clientId, issuer, openWebhookBench, type WebhookBench } from './webhooks.fixture.ts';
 
 let bench: WebhookBench;
@@ -14,7 +15,12 @@ before(async () => {
 });
 after(() => bench.end());
 beforeEach(() => {
-  Object.assign(bench.provider.state, { served: [bench.provider.keys.own], status: 200, isGrantDead: false });
+  Object.assign(bench.provider.state, {
+    served: [bench.provider.keys.own],
+    status: 200,
+    isGrantDead: false,
+    isTokenDown: false,
+  });
 });
 afterEach(() => bench.db.query('truncate connection, event, security_event cascade'));
 
@@ -123,7 +129,84 @@ describe('an event about one token', () => {
   }
 });
 
+describe('an event about a token', () => {
+  const byPrefix = (token: string) => {
+    const subject = { subject_type: 'oauth_token', token_identifier_alg: 'prefix', token };
+    return { 'https://schemas.openid.net/secevent/oauth/event-type/token-revoked': { subject } };
+  };
+  const alike = (end: string) => `1//0aabbccddeeff-${end}`;
+
+  test('ends whoever holds it although the credentials of another cannot be opened', async () => {
+    const [bad, one] = [
+      await bench.connect(sheets, 'ada', alike('one')),
+      await bench.connect(sheets, 'ada', alike('two')),
+    ];
+    await bench.db.query(`update connection set credentials = '\\x00' where id = $1`, [bad.id]);
+    assert.equal((await pushed({ events: byPrefix(alike('t')) })).status, 202);
+    assert.equal(await statusOf(one), 'needs_reauth');
+  });
+
+  test('is about the connection that holds it now, not about one whose token merely begins alike', async () => {
+    const [one, other] = [
+      await bench.connect(sheets, 'ada', alike('one')),
+      await bench.connect(sheets, 'ada', alike('other')),
+    ];
+    await bench.rotate(one, '1//0gghhiijjkkll-the-next');
+    await pushed({ events: byPrefix(alike('on')) });
+    assert.deepEqual([await statusOf(one), await statusOf(other)], ['active', 'active']);
+    await pushed({ events: byPrefix('1//0gghhiijjkkll') });
+    assert.deepEqual([await statusOf(one), await statusOf(other)], ['needs_reauth', 'active']);
+  });
+});
+
 describe('an account that is enabled again', () => {
+  test('is tried by another node where the one that took the event was killed', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await pushed({ events: about('ada', 'account-disabled') });
+    const killed = { ...bench.db, query: () => Promise.reject(new Error('killed after the commit')) };
+    const event = {
+      type: 'risc/event-type/account-enabled',
+      reason: undefined,
+      subject: { kind: 'account' as const, id: 'ada' },
+    };
+    await actOn(
+      { ...bench.deps, db: killed },
+      {
+        token: { issuer, jti: 'enabled', issuedAt: new Date(), audience: [clientId], events: [event] },
+        integration: sheets,
+        rules: sheets.provider.security_events!,
+      },
+    );
+    assert.equal(await statusOf(one), 'needs_reauth');
+    await bench.retryAfter(10 * 60_000);
+    assert.equal(await statusOf(one), 'active');
+  });
+
+  test('is tried until the provider has judged', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await pushed({ events: about('ada', 'account-disabled') });
+    bench.provider.state.isTokenDown = true;
+    await pushed({ events: about('ada', 'account-enabled') });
+    await bench.retryAfter(10 * 60_000);
+    assert.equal(await statusOf(one), 'needs_reauth');
+    bench.provider.state.isTokenDown = false;
+    await bench.retryAfter(30 * 60_000);
+    assert.equal(await statusOf(one), 'active');
+    const waiting = await bench.db.query('select from connection where retry_at is not null');
+    assert.deepEqual(waiting, []);
+  });
+
+  test('is left alone once the provider has refused it', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await pushed({ events: about('ada', 'account-disabled') });
+    bench.provider.state.isGrantDead = true;
+    await pushed({ events: about('ada', 'account-enabled') });
+    await bench.retryAfter(10 * 60_000);
+    bench.provider.state.isGrantDead = false;
+    await bench.retryAfter(30 * 60_000);
+    assert.equal(await statusOf(one), 'needs_reauth');
+  });
+
   test('has its connections tried, and those that work are active', async () => {
     const one = await bench.connect(sheets, 'ada');
     await pushed({ events: about('ada', 'account-disabled') });

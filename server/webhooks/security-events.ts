@@ -1,5 +1,5 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
+import { writeAudit } from '../activity/audit.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
@@ -9,6 +9,7 @@ import { type ConnectionHead, findHeadForUpdate } from '../connections/store.ts'
 import type { Db, Tx } from '../db/pool.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
+import { noteRetries, retry } from './retries.ts';
 import { oldestMs, type Rules, type SecurityEventToken, type Subject } from './verify.ts';
 
 /**
@@ -27,13 +28,10 @@ export type SecurityEventDeps = {
   now?: () => Date;
 };
 
-/** How many connections are opened at a time to find the one with a certain token. */
-const chunk = 200;
-
 /**
  * Acts on every event of the token, in one transaction, for the account's connections to any of the clients it is
  * addressed to, whatever their environment. A token that came before does nothing. What an event restores is tried
- * again afterwards, in the background.
+ * again afterwards, in the background, until the provider has judged (`retries.ts`).
  */
 export async function actOn(
   deps: SecurityEventDeps,
@@ -48,14 +46,23 @@ export async function actOn(
     for (const { type, reason, subject } of integrations.length > 0 ? token.events : []) {
       const effect = rules.types[type];
       if (subject === undefined || effect === undefined || effect === 'none') continue;
-      if (effect === 'restores') restored.push(...(await findEnded(tx, { integrations, subject })));
-      else {
+      if (effect === 'restores') {
+        const found = await findEnded(tx, { integrations, subject });
+        await noteRetries(tx, { connections: found, at: now() });
+        restored.push(...found);
+      } else {
         const evidence = { event: type, ...(reason !== undefined && { reason }) };
-        for (const found of await findAlive(tx, { integrations, subject, token, reading })) {
+        for (const found of await findAlive(tx, { integrations, subject, token, reading, log })) {
           const connection = await findHeadForUpdate(tx, found);
           if (connection === undefined) continue;
           const change = { connection, cause: 'security_event' as const, evidence, at: now() };
-          if (await endConnection(tx, change)) ended.push(connection);
+          if (!(await endConnection(tx, change))) continue;
+          await writeAudit(tx, {
+            ...{ environmentId: connection.environmentId, actor: 'service', action: 'connection.ended' },
+            target: `${connection.integrationKey}/${connection.connectionId}`,
+            details: { cause: 'security_event' },
+          });
+          ended.push(connection);
         }
       }
     }
@@ -67,8 +74,8 @@ export async function actOn(
     'security event',
   );
   for (const found of restored) {
-    tryAgain(deps, found).catch((error: unknown) =>
-      log.info({ err: error }, 'a restored account does not work yet'),
+    retry(deps, found).catch((error: unknown) =>
+      log.info({ err: error }, 'a restored account is left to the job'),
     );
   }
 }
@@ -85,6 +92,8 @@ async function isFirst(tx: Tx, { token, at }: { token: SecurityEventToken; at: D
   return noted.length > 0;
 }
 
+type Found = { id: number; provider: string };
+
 /** In every environment: a client that the token is addressed to may be used in several. */
 async function integrationsOf(
   tx: Tx,
@@ -96,14 +105,15 @@ async function integrationsOf(
 ): Promise<number[]> {
   const { catalog, testClient } = reading;
   const isForTestClient = testClient !== undefined && audience.includes(testClient.clientId);
-  const rows = await tx.query<{ id: number; provider: string }>(
-    `select id, provider
-     from integration
-     where is_test = $1 and case when is_test then $2 else client_id = any($3) end`,
-    [integration.isTest, isForTestClient, audience],
-  );
   const issuerOf = (provider: string) => catalog.find(provider)?.security_events?.issuers[0];
   const issuer = issuerOf(integration.provider.name);
+  if (integration.isTest && !isForTestClient) return [];
+  const rows = integration.isTest
+    ? await tx.query<Found>('select id, provider from integration where is_test')
+    : await tx.query<Found>(
+        'select id, provider from integration where not is_test and client_id collate "C" = any($1)',
+        [audience],
+      );
   return rows.filter(({ provider }) => issuerOf(provider) === issuer).map(({ id }) => id);
 }
 
@@ -115,7 +125,14 @@ async function findAlive(
     subject,
     token,
     reading,
-  }: { integrations: number[]; subject: Subject; token: SecurityEventToken; reading: IntegrationReading },
+    log,
+  }: {
+    integrations: number[];
+    subject: Subject;
+    token: SecurityEventToken;
+    reading: IntegrationReading;
+    log: Logger;
+  },
 ): Promise<ConnectionHead[]> {
   // The token tells whole seconds.
   const until = new Date(token.issuedAt.getTime() + 1000);
@@ -127,17 +144,20 @@ async function findAlive(
   if (subject.kind === 'account') {
     return (await tx.run(ofAnyone.where('connection.account_id', '=', subject.id))).map(headFrom);
   }
-  const holders: ConnectionHead[] = [];
-  for (let after = 0; ; ) {
-    const rows = await tx.run(ofAnyone.where('connection.id', '>', after).limit(chunk));
-    for (const row of rows) {
-      const { credentials, ...connection } = fromRow(row, reading.vault);
+  const column = subject.digest.of === 'prefix' ? 'refresh_prefix_digest' : 'refresh_token_digest';
+  const rows = await tx.run(ofAnyone.where(`connection.${column}`, '=', subject.digest.value));
+  return rows.filter((row) => isHolder(row)).map(headFrom);
+
+  /** One that cannot be opened keeps no event from the others. */
+  function isHolder(row: (typeof rows)[number]): boolean {
+    try {
+      const { credentials } = fromRow(row, reading.vault);
       const refreshToken = credentials.type === 'OAUTH2' ? credentials.refresh_token : undefined;
-      if (refreshToken !== undefined && subject.matches(refreshToken)) holders.push(connection);
+      return subject.kind === 'token' && refreshToken !== undefined && subject.matches(refreshToken);
+    } catch (error) {
+      log.warn({ err: error, connection: row.connection_id }, 'credentials cannot be opened');
+      return false;
     }
-    if (rows.length < chunk) return holders;
-    after = rows.at(-1)!.id;
-    await nextTurn();
   }
 }
 
@@ -155,10 +175,4 @@ async function findEnded(
       .orderBy('connection.id'),
   );
   return rows.map(headFrom);
-}
-
-/** One refresh: where it succeeds the connection is active again. */
-async function tryAgain({ reader, credentials }: SecurityEventDeps, found: ConnectionHead): Promise<void> {
-  reader.forget(found);
-  await credentials.refreshed(await reader.get(found));
 }

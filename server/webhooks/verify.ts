@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto';
 import { compactVerify, createRemoteJWKSet, customFetch, decodeJwt, errors, type JWTPayload } from 'jose';
 import { z } from 'zod';
 import type { Fetch } from '../auth-modes/token-response.ts';
+import { halfOf, prefixDigest, prefixLength, twiceHashed } from '../connections/token-digests.ts';
 import { AppError } from '../errors.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 
@@ -16,7 +16,12 @@ export type Rules = NonNullable<ProviderDefinition['security_events']>;
 /** Whom an event is about: an account, or the one refresh token of which the provider tells a part or a digest. */
 export type Subject =
   | { kind: 'account'; id: string }
-  | { kind: 'token'; matches: (refreshToken: string) => boolean };
+  | {
+      kind: 'token';
+      /** What it is found by; `matches` tells whether it is the one. */
+      digest: { of: 'prefix' | 'token'; value: Buffer };
+      matches: (refreshToken: string) => boolean;
+    };
 
 export type SecurityEventToken = {
   issuer: string;
@@ -181,18 +186,14 @@ function subjectOf(given: z.output<typeof subject> | undefined, rules: Rules): S
   }
   const { token_identifier_alg: algorithm, token } = given ?? {};
   if (token === undefined) return undefined;
-  if (algorithm === 'prefix' && token.length >= 16) {
-    return { kind: 'token', matches: (refreshToken) => refreshToken.startsWith(token) };
+  if (algorithm === 'prefix' && token.length >= prefixLength) {
+    const digest = { of: 'prefix' as const, value: prefixDigest(token) };
+    return { kind: 'token', digest, matches: (refreshToken) => refreshToken.startsWith(token) };
   }
   if (algorithm !== 'hash_base64_sha512_sha512') return undefined;
-  return {
-    kind: 'token',
-    matches: (refreshToken) => sha512(sha512(refreshToken)).toString('base64') === token,
-  };
-}
-
-function sha512(data: string | Buffer): Buffer {
-  return createHash('sha512').update(data).digest();
+  const hash = Buffer.from(token, 'base64');
+  const digest = { of: 'token' as const, value: halfOf(hash) };
+  return { kind: 'token', digest, matches: (refreshToken) => twiceHashed(refreshToken).equals(hash) };
 }
 
 /** After a failure the keys are not asked for again for some seconds, whoever knocks. */

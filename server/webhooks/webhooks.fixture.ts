@@ -12,7 +12,7 @@ import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config.ts';
 import { createCredentialSource } from '../connections/credentials.ts';
 import { createConnectionReader } from '../connections/reader.ts';
-import { insertConnection } from '../connections/save.ts';
+import { insertConnection, swapCredentials } from '../connections/save.ts';
 import { createStates } from '../connections/states.ts';
 import { type Connection, findConnection } from '../connections/store.ts';
 import { createKeyReader } from '../environments/keys.ts';
@@ -21,6 +21,7 @@ import { createHttp } from '../http/server.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
+import { retryJob } from './retries.ts';
 import { webhookRoutes } from './routes.ts';
 
 const risc = 'https://schemas.openid.net/secevent/risc/event-type/';
@@ -55,12 +56,13 @@ export async function openWebhookBench() {
     authenticate: { key: createKeyReader(db), session: () => Promise.reject(new Error('no sessions here')) },
     isRootAlias: () => false,
   });
-  await webhookRoutes(app, { db, reading, reader, credentials, fetchFor, log });
+  const deps = { db, reading, reader, credentials, fetchFor, log };
+  await webhookRoutes(app, deps);
   await app.listen({ host: '127.0.0.1', port: 0 });
   const baseUrl = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
 
   return {
-    ...{ db, provider },
+    ...{ db, deps, provider },
     integrate: (key: string, environment: keyof typeof environments = 'dev', client = clientId) =>
       createIntegration(db, {
         ...reading,
@@ -101,6 +103,16 @@ export async function openWebhookBench() {
         body: (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>,
       };
     },
+    /** What the job does so long after now. */
+    retryAfter: (ms: number) =>
+      retryJob({ ...deps, now: () => new Date(Date.now() + ms) }).run({}, new AbortController().signal),
+    /** A refresh that brought another refresh token. */
+    rotate: (connection: Connection, refreshToken: string) =>
+      swapCredentials(db, {
+        current: connection,
+        credentials: { type: 'OAUTH2', access_token: 'a', refresh_token: refreshToken, raw: {} },
+        grant: {},
+      }),
     events: () =>
       db.query<{ type: string; environment: string; data: Record<string, unknown> }>(
         `select type, environment.name as environment, data
@@ -124,12 +136,13 @@ export function about(account: string, type: string, more: object = {}): Record<
 
 async function startIssuer() {
   const keys = { own: await newKey('own'), foreign: await newKey('own'), next: await newKey('next') };
-  const state = { served: [keys.own], status: 200, keyReads: 0, isGrantDead: false };
+  const state = { served: [keys.own], status: 200, keyReads: 0, isGrantDead: false, isTokenDown: false };
   const server = createServer((request, response) => {
     const json = (status: number, body: unknown) =>
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     if (request.url === '/token') {
-      if (state.isGrantDead) json(400, { error: 'invalid_grant' });
+      if (state.isTokenDown) json(503, {});
+      else if (state.isGrantDead) json(400, { error: 'invalid_grant' });
       else json(200, { access_token: 'access-token-2', expires_in: 3599, token_type: 'Bearer' });
       return;
     }

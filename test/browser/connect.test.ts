@@ -94,6 +94,38 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
+  test('two tabs of one browser do not take each other for done or failed', async () => {
+    const context = await browser.newContext();
+    const begin = async () => {
+      const page = await context.newPage();
+      await page.goto((await newSession()).connect_link);
+      const [popup] = await Promise.all([
+        page.waitForEvent('popup'),
+        page.getByRole('link', { name: /google/i }).click(),
+      ]);
+      await popup.getByText('ada@example.com').first().waitFor();
+      return { page, popup };
+    };
+    const refused = await begin();
+    const waiting = await begin();
+    const done = await begin();
+    // Both are answered before anything else happens on the page that waits.
+    const asked = waiting.page.waitForResponse(/\/connect\/session$/);
+    await refused.popup.getByText('ada@example.com').first().click();
+    await refused.popup.getByRole('button', { name: /cancel|deny/i }).click();
+    await refused.page.getByText(/access was declined/).waitFor();
+    await consent(done.popup);
+    await done.page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    await asked;
+    assert.ok(await waiting.page.getByText(/^Waiting for Google/).isVisible());
+    assert.ok(!(await waiting.page.getByText(/access was declined/).isVisible()));
+    // Its own answer comes by the channel alone, as where the browser has cut the tie to the window.
+    await waiting.popup.evaluate('window.opener = null');
+    await consent(waiting.popup);
+    await waiting.page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    await context.close();
+  });
+
   test('an unticked box is named on the page and on the connection', async () => {
     const page = await browser.newPage();
     const { token } = await newSession();

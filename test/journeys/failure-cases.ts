@@ -106,7 +106,10 @@ export const refreshCases: Case[] = [
     of: 11,
     name: 'the token belongs to another client',
     fault: 'token_unauthorized_client',
-    ...ofIntegration('client_not_allowed'),
+    ...blocked,
+    health: { ...blocked.health, cause: 'client_not_allowed' },
+    reconnects: true,
+    text: /another client/,
   },
 ];
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
-import { type Answer, openTrellis, type TestTrellis } from '../support/trellis.ts';
+import { type Answer, openTrellis, type TestTrellis, visit } from '../support/trellis.ts';
 
 /**
  * Addresses of the dance in hands they were not meant for: a link, the provider's page, the callback. Whoever begins
@@ -25,14 +25,14 @@ function openVisitor() {
   return {
     async visit(url: string): Promise<Page> {
       const cookie = [...cookies].map((pair) => pair.join('=')).join('; ');
-      const answer = await fetch(url, { redirect: 'manual', ...(cookie && { headers: { cookie } }) });
+      const answer = await visit(trellis, url, cookie);
       for (const line of answer.headers.getSetCookie()) {
         const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? [];
         cookies.set(name, value);
       }
       return {
         status: answer.status,
-        text: await answer.text(),
+        text: answer.text,
         location: answer.headers.get('location') ?? '',
       };
     },

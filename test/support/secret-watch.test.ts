@@ -17,38 +17,115 @@ test('a secret in a log line is found', () => {
   assert.ok(!watch.leaks().join().includes(key), 'and is not told on');
 });
 
-test('a secret in an answer is found, unless the route gives it to who asked', () => {
+test('a secret in an answer is found, unless the route gives it to a key that may have it', () => {
   const watch = openSecretWatch();
   watch.made('access_token', token);
   const text = JSON.stringify({ credentials: { access_token: token } });
-  watch.answered('GET /connections/c1?provider_config_key=k', { status: 200, text });
+  const scopes = ['connections:read', 'connections:credentials'];
+  const route = 'GET /connections/c1?provider_config_key=k';
+  watch.answered(route, { status: 200, text, scopes });
+  watch.answered(route, { status: 200, text, scopes: ['*'] });
   assert.deepEqual(watch.leaks(), []);
-  watch.answered('GET /connections?limit=1', { status: 200, text });
-  watch.answered('GET /connections/c1?provider_config_key=k', { status: 424, text });
+  watch.answered('GET /connections?limit=1', { status: 200, text, scopes });
+  watch.answered(route, { status: 424, text, scopes });
+  watch.answered(route, { status: 201, text, scopes: ['connections:read'] });
+  watch.answered(route, { status: 203, text });
+  watch.answered('GET /connections/metadata?provider_config_key=k', { status: 200, text, scopes });
+  watch.answered('GET /connections/c1?x=1', { status: 200, text, scopes });
   assert.deepEqual(watch.leaks(), [
     'access_token in the answer 200 of GET /connections?limit=1',
-    'access_token in the answer 424 of GET /connections/c1?provider_config_key=k',
+    `access_token in the answer 424 of ${route}`,
+    `access_token in the answer 201 of ${route}`,
+    `access_token in the answer 203 of ${route}`,
+    'access_token in the answer 200 of GET /connections/metadata?provider_config_key=k',
+    'access_token in the answer 200 of GET /connections/c1?x=1',
   ]);
 });
 
-test('what is long gone from memory was looked through before', () => {
+test('a secret in a header of an answer is found', () => {
   const watch = openSecretWatch();
   watch.made('key', key);
-  watch.log.write(`called with ${key}`);
-  for (let line = 0; line < 20; line += 1) watch.log.write('x'.repeat(1024 * 1024));
-  assert.match(watch.leaks().join(), /key in the log/);
+  watch.answered('GET /providers', { status: 200, text: '', headers: new Headers({ 'x-who': key }) });
+  assert.deepEqual(watch.leaks(), ['key in the header x-who of the answer 200 of GET /providers']);
 });
 
-test('a refresh token is given only where it was asked for', () => {
+test('a secret is found as part of an address, of a form, and as Basic credentials', () => {
+  const code = '4/0Aa-code-of-some-length';
+  const refreshToken = '1//0a-token-of-some-length';
+  const clientSecret = 'GOCSPX-a-secret-of-some-length';
+  for (const [kind, secret, line] of [
+    ['code', code, `GET /oauth/callback?code=${encodeURIComponent(code)}`],
+    ['refresh_token', refreshToken, new URLSearchParams({ refresh_token: refreshToken }).toString()],
+    ...['a', 'ab', 'abc'].map(
+      (id) => ['client_secret', clientSecret, `Basic ${btoa(`${id}:${clientSecret}`)}`] as const,
+    ),
+  ] as const) {
+    const watch = openSecretWatch();
+    watch.made(kind, secret);
+    watch.log.write(line);
+    assert.equal(watch.leaks().length, 1, line);
+    assert.match(watch.leaks().join(), new RegExp(`^${kind} in the log: .*\\*\\*\\*`));
+  }
+});
+
+test('the state, the code and the cookie of a trip are known, and given to its browser alone', () => {
+  const [state, code, cookie] = ['a-state-of-some-length', '4/0Aa-code-of-some-length', 'c'.repeat(43)];
+  const headers = [
+    ['location', `https://provider.example/auth?state=${state}`],
+    ['set-cookie', `trellis_connect=${cookie}; Path=/oauth; HttpOnly`],
+  ] as [string, string][];
+  const watch = openSecretWatch();
+  watch.answered('GET /oauth/connect/k?connect_session_token=a-token-of-some-length', {
+    status: 302,
+    text: '',
+    headers,
+  });
+  const callback = `/oauth/callback?state=${state}&code=${encodeURIComponent(code)}`;
+  watch.answered(`GET ${callback}`, { status: 200, text: 'done' });
+  assert.deepEqual(watch.leaks(), []);
+  watch.log.write(`visited ${callback} with ${cookie}`);
+  watch.answered(`GET ${callback}`, { status: 200, text: `done: ${state}` });
+  watch.answered('GET /providers', { status: 200, text: '', headers });
+  assert.deepEqual(
+    watch.leaks().map((leak) => leak.replace(/log: .*/, 'log')),
+    [
+      'state in the log',
+      'state in the answer 200 of GET /oauth/callback?state=***&code=***',
+      'state in the header location of the answer 200 of GET /providers',
+      'cookie in the log',
+      'cookie in the header set-cookie of the answer 200 of GET /providers',
+      'code in the log',
+    ],
+  );
+});
+
+test('what no longer fits into memory is looked through, also for secrets that were made since', () => {
+  const watch = openSecretWatch();
+  watch.log.write(`called with ${key}`);
+  watch.answered('GET /providers', { status: 200, text: `it is ${token}` });
+  for (let line = 0; line < 20; line += 1) watch.log.write('x'.repeat(1024 * 1024));
+  watch.made('key', key);
+  watch.made('access_token', token);
+  assert.deepEqual(watch.leaks(), [
+    'key in the log: called with ***',
+    'access_token in the answer 200 of GET /providers',
+  ]);
+});
+
+test('a refresh token is given only where it was asked for, by a key that may have it', () => {
   const watch = openSecretWatch();
   watch.made('refresh_token', token);
-  watch.answered('GET /connections/c1?provider_config_key=k&refresh_token=true', {
+  const scopes = ['connections:credentials', 'connections:refresh_tokens'];
+  const route = 'GET /connections/c1?provider_config_key=k';
+  watch.answered(`${route}&refresh_token=true`, { status: 200, text: token, scopes });
+  assert.deepEqual(watch.leaks(), []);
+  watch.answered(route, { status: 200, text: token, scopes });
+  watch.answered(`${route}&refresh_token=true`, {
     status: 200,
     text: token,
+    scopes: ['connections:credentials'],
   });
-  assert.deepEqual(watch.leaks(), []);
-  watch.answered('GET /connections/c1?provider_config_key=k', { status: 200, text: token });
-  assert.equal(watch.leaks().length, 1);
+  assert.equal(watch.leaks().length, 2);
 });
 
 test('what was sent in a body, or came from the provider, is known as a secret', async () => {
@@ -97,16 +174,27 @@ test('a secret that is readable in the database is found, as text and as bytes',
   }
 });
 
-test('a whole service tells its watch of keys, tokens and codes, and a leak of any fails its end', async () => {
+test('a whole service tells its watch of keys, tokens and trips, and a leak of any fails its end', async () => {
   const trellis = await openTrellis();
-  const { connectionId } = await connect(trellis);
+  const logged: string[] = [];
+  const { connectionId } = await connect({
+    ...trellis,
+    watch: {
+      ...trellis.watch,
+      answered(route, answer) {
+        trellis.watch.answered(route, answer);
+        logged.push(route, ...Array.from(answer.headers ?? [], ([, value]) => value));
+      },
+    },
+  });
   const { body } = await trellis.call('GET', `/connections/${connectionId}?provider_config_key=google-sheet`);
   const { access_token: accessToken } = body.credentials as { access_token: string };
-  trellis.app.log.info(`somebody logs ${accessToken}`);
-  trellis.app.log.debug(`somebody logs ${trellis.keys.dev}`);
+  assert.deepEqual(trellis.watch.leaks(), []);
+  for (const line of [`somebody logs ${accessToken}`, trellis.keys.dev, ...logged])
+    trellis.app.log.info(line);
   await assert.rejects(trellis.close(), (error) => {
-    assert.match(String(error), /access_token in the log/);
-    assert.match(String(error), /key in the log/);
+    for (const kind of ['access_token', 'key', 'session_token', 'code', 'state', 'cookie'])
+      assert.match(String(error), new RegExp(`${kind} in the log`));
     return true;
   });
 });

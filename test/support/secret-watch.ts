@@ -1,12 +1,15 @@
 // No secret in any log line, error or answer: watched over everything a test run does with a service.
 //
 // Every service that tests start tells its watch what is logged and answered, and which secrets were made on the way.
-// Closing it fails where a secret stands in a log line, in an answer that is not one of the few that give it to who
-// asked for it, or readable in the database.
+// Closing it fails where a secret stands in a log line, in an answer (body or header) that is not one of the few that
+// give it to who asked for it and may have it, or readable in the database. A secret is looked for as it is, as part of
+// an address or form, and inside Base64. What was logged and answered before a secret became known is looked through too.
 
 import assert from 'node:assert/strict';
 import type { Fetch } from '../../server/auth-modes/token-response.ts';
 import type { Queryable } from '../../server/db/pool.ts';
+import type { Scope } from '../../server/http/caller.ts';
+import { openShelf } from './shelf.ts';
 
 export type SecretKind =
   | 'key'
@@ -17,18 +20,49 @@ export type SecretKind =
   | 'refresh_token'
   | 'id_token'
   | 'code'
+  | 'state'
+  | 'cookie'
   | 'password';
 
-/** What stands for a connection, but for what renews it. */
-const credentials: SecretKind[] = ['access_token', 'id_token', 'password'];
+type Giver = {
+  route: RegExp;
+  kinds: SecretKind[];
+  /** What the caller's key must be allowed. */
+  scope?: Scope;
+  /** The header that may hold it; without a name it is the body. */
+  header?: string;
+};
+
+const oneConnection = String.raw`^GET /connections?/(?!metadata\?)[^/?]+\?(.*&)?provider_config_key=`;
+const trip = /^GET \/oauth\/(connect\/|callback\?)/;
 /** The answers that may hold a secret, successful ones alone: for the caller that asked and may have it. */
-const givers: { route: RegExp; kinds: SecretKind[] }[] = [
-  { route: /^GET \/connections?\/[^/?]+\?.*refresh_token=true/, kinds: ['refresh_token', ...credentials] },
-  { route: /^GET \/connections?\/[^/?]+\?/, kinds: credentials },
-  { route: /^POST \/connections$/, kinds: credentials },
-  { route: /^POST \/connect\/sessions(\/reconnect)?$/, kinds: ['session_token'] },
-  { route: /^GET \/connect\/\?session_token=/, kinds: ['session_token'] },
-  { route: /^GET \/integrations\/[^/?]+\?.*include=credentials/, kinds: ['client_secret'] },
+const givers: Giver[] = [
+  {
+    route: new RegExp(`(?=.*[?&]refresh_token=true)${oneConnection}`),
+    kinds: ['refresh_token'],
+    scope: 'connections:refresh_tokens',
+  },
+  {
+    route: new RegExp(oneConnection),
+    kinds: ['access_token', 'id_token', 'password'],
+    scope: 'connections:credentials',
+  },
+  // What was imported goes back to who sent it.
+  {
+    route: /^POST \/connections$/,
+    kinds: ['access_token', 'id_token', 'password'],
+    scope: 'connections:write',
+  },
+  { route: /^POST \/connect\/sessions(\/reconnect)?$/, kinds: ['session_token'], scope: 'connect:write' },
+  { route: /^GET \/connect\/?\?session_token=/, kinds: ['session_token'] },
+  {
+    route: /^GET \/integrations\/[^/?]+\?.*include=[\w,]*credentials/,
+    kinds: ['client_secret'],
+    scope: 'integrations:credentials',
+  },
+  // The browser that begins, and the one that is sent to the provider once more.
+  { route: trip, kinds: ['state'], header: 'location' },
+  { route: trip, kinds: ['cookie'], header: 'set-cookie' },
 ];
 
 /** Fields by which secrets travel, in requests and answers alike. */
@@ -48,19 +82,35 @@ const kindOfField: Record<string, SecretKind> = {
 const shortest = 12;
 /** Of an answer that is longer, its beginning and its end are looked at: a page of records is megabytes. */
 const mostOfAnswer = 256 * 1024;
-/** What is held is looked through and let go when it has grown to this. */
+/** What is held goes to a file when it has grown to this many characters. */
 const mostHeld = 16 * 1024 * 1024;
 /** Sealed payloads, by far the largest tables; what they hold is the application's. */
 const tablesLeftOut = ['record', 'payload'];
 
 export type SecretWatch = ReturnType<typeof openSecretWatch>;
 
+/** What a caller sent and got; `scopes` are those of the key that asked. */
+export type WatchedAnswer = {
+  status: number;
+  text: string;
+  headers?: Iterable<[string, string]>;
+  sent?: unknown;
+  scopes?: readonly string[];
+};
+type HeldAnswer = {
+  route: string;
+  status: number;
+  scopes: readonly string[];
+  parts: [header: string, text: string][];
+};
+type Held = { lines: string[]; answers: HeldAnswer[] };
+
 export function openSecretWatch() {
   const secrets = new Map<string, SecretKind>();
   const found = new Set<string>();
-  let lines: string[] = [];
-  let answers: { route: string; status: number; text: string }[] = [];
-  let heldBytes = 0;
+  let held: Held = { lines: [], answers: [] };
+  let heldCharacters = 0;
+  const shelf = openShelf<Held>();
 
   const made = (kind: SecretKind, secret: unknown) => {
     if (typeof secret === 'string' && secret.length >= shortest) secrets.set(secret, kind);
@@ -75,34 +125,57 @@ export function openSecretWatch() {
     }
   };
 
-  /** Looks through what is held, and lets it go. */
-  function lookThrough(): void {
-    const log = lines.join('\n');
-    const everyAnswer = answers.map(({ text }) => text).join('\n');
-    for (const [secret, kind] of secrets) {
-      if (log.includes(secret)) {
-        const line = lines.find((text) => text.includes(secret));
-        found.add(`${kind} in the log: ${line?.replaceAll(secret, '***')}`);
-      }
-      if (!everyAnswer.includes(secret)) continue;
-      for (const { route, status, text } of answers) {
-        if (!text.includes(secret) || mayGive({ route, status, kind })) continue;
-        found.add(`${kind} in the answer ${status} of ${route}`);
-      }
-    }
-    lines = [];
-    answers = [];
-    heldBytes = 0;
+  /** The state of a trip, and the cookie that binds it to a browser. */
+  const madeInTrip = (query: URLSearchParams): void => {
+    made('state', query.get('state'));
+    made('code', query.get('code'));
+    made('session_token', query.get('connect_session_token'));
+  };
+  const madeInHeader = (name: string, value: string): void => {
+    if (name === 'location' && URL.canParse(value)) made('state', new URL(value).searchParams.get('state'));
+    if (name === 'set-cookie') made('cookie', /^[\w-]+_connect=([^;]+)/.exec(value)?.[1]);
+  };
+
+  function hold(characters: number): void {
+    heldCharacters += characters;
+    if (heldCharacters <= mostHeld) return;
+    shelf.put(held);
+    held = { lines: [], answers: [] };
+    heldCharacters = 0;
   }
 
-  function hold(bytes: number): void {
-    heldBytes += bytes;
-    if (heldBytes > mostHeld) lookThrough();
+  function lookThrough({ lines, answers }: Held): void {
+    const log = lines.join('\n');
+    const everyAnswer = answers.flatMap(({ parts }) => parts.map(([, text]) => text)).join('\n');
+    for (const [secret, kind] of secrets) {
+      for (const form of formsOf(secret, kind)) {
+        if (log.includes(form)) {
+          const line = lines.find((text) => text.includes(form)) ?? '';
+          found.add(`${kind} in the log: ${masked(line.replaceAll(form, '***'))}`);
+        }
+        if (!everyAnswer.includes(form)) continue;
+        for (const answer of answers) {
+          for (const [header, text] of answer.parts) {
+            if (!text.includes(form) || mayGive({ ...answer, kind, header })) continue;
+            const part = header === '' ? '' : `the header ${header} of `;
+            found.add(`${kind} in ${part}the answer ${answer.status} of ${masked(answer.route)}`);
+          }
+        }
+      }
+    }
+  }
+  /** A finding is printed, so that it holds none of the secrets. */
+  function masked(text: string): string {
+    let left = text;
+    for (const [secret, kind] of secrets)
+      for (const form of formsOf(secret, kind)) left = left.replaceAll(form, '***');
+    return left;
   }
 
   /** Every place where a secret was seen that should not be there. */
   function leaks(): string[] {
-    lookThrough();
+    for (const earlier of shelf.all()) lookThrough(earlier);
+    lookThrough(held);
     return [...found];
   }
 
@@ -112,19 +185,25 @@ export function openSecretWatch() {
     /** For a logger to write to. */
     log: {
       write(line: string) {
-        lines.push(line);
+        held.lines.push(line);
         hold(line.length);
       },
     },
-    /** What a caller sent and got; secrets in the body of either become known. */
-    answered(route: string, { status, text, sent }: { status: number; text: string; sent?: unknown }): void {
+    /** What a caller sent and got; `route` is method and path with the query. Secrets in it become known. */
+    answered(route: string, { status, text, headers = [], sent, scopes = [] }: WatchedAnswer): void {
       madeIn(typeof sent === 'string' ? undefined : sent);
+      if (trip.test(route)) madeInTrip(new URL(route.split(' ')[1] ?? '', 'http://x').searchParams);
       const { data } = jsonOf(text) as { data?: { token?: unknown } };
       if (route.startsWith('POST /connect/sessions')) made('session_token', data?.token);
       const kept =
         text.length <= mostOfAnswer ? text : text.slice(0, mostOfAnswer / 2) + text.slice(-mostOfAnswer / 2);
-      answers.push({ route, status, text: kept });
-      hold(kept.length);
+      const parts: HeldAnswer['parts'] = [['', kept]];
+      for (const [name, value] of headers) {
+        if (trip.test(route)) madeInHeader(name, value);
+        parts.push([name, value]);
+      }
+      held.answers.push({ route, status, scopes, parts });
+      hold(parts.reduce((sum, [, { length }]) => sum + length, 0));
     },
     /** The same way to the provider, of which the watch learns codes and tokens. */
     watched:
@@ -157,13 +236,52 @@ export function openSecretWatch() {
     leaks,
     assertClean(): void {
       assert.ok(secrets.size > 0, 'the watch knows no secret, so it saw nothing');
-      assert.deepEqual(leaks(), []);
+      const all = leaks();
+      shelf.close();
+      assert.deepEqual(all, []);
     },
   };
 }
 
-function mayGive({ route, status, kind }: { route: string; status: number; kind: SecretKind }): boolean {
-  return status < 400 && givers.some((giver) => giver.route.test(route) && giver.kinds.includes(kind));
+function mayGive({
+  route,
+  status,
+  scopes,
+  kind,
+  header,
+}: Omit<HeldAnswer, 'parts'> & { kind: SecretKind; header: string }): boolean {
+  const mayHave = (scope?: Scope) => scope === undefined || scopes.includes('*') || scopes.includes(scope);
+  return (
+    status < 400 &&
+    givers.some(
+      (giver) =>
+        (giver.header ?? '') === header &&
+        giver.kinds.includes(kind) &&
+        mayHave(giver.scope) &&
+        giver.route.test(route),
+    )
+  );
+}
+
+/** Kinds that are sent as `Basic`, with a name before them that may be anything. */
+const basicKinds: SecretKind[] = ['client_secret', 'password', 'key'];
+
+/** How a secret may be written: as it is, as part of an address or a form, and inside the Base64 of a longer text. */
+function formsOf(secret: string, kind: SecretKind): Set<string> {
+  const plain = [secret, encodeURIComponent(secret)];
+  const forms = new Set(plain);
+  if (!basicKinds.includes(kind)) return forms;
+  for (const text of plain) {
+    for (const before of [0, 1, 2]) {
+      const bytes = Buffer.concat([Buffer.alloc(before), Buffer.from(text)]);
+      // The characters that depend on the secret alone, whatever stands before and after it.
+      const first = Math.ceil((before * 8) / 6);
+      const last = Math.floor((bytes.length * 8) / 6);
+      forms.add(bytes.toString('base64').slice(first, last));
+      forms.add(bytes.toString('base64url').slice(first, last));
+    }
+  }
+  return forms;
 }
 
 function jsonOf(text: string): object {

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,6 +39,8 @@ export async function startRunningService(
   options: { dataDir?: string; env?: Record<string, string> } = {},
 ): Promise<RunningService> {
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'trellis-run-')));
+  // The key of a new data dir is shown once, in the greeting.
+  const isKeyNew = !existsSync(join(dataDir, 'dev.key'));
   const child = spawn(process.execPath, [join(root, 'server/cli/main.ts'), 'start'], {
     cwd: root,
     env: {
@@ -50,18 +53,23 @@ export async function startRunningService(
       LOG_LEVEL: process.env.NODE_TEST_CONTEXT === undefined ? 'warn' : 'trace',
       ...options.env,
     },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
   const exited = once(child, 'exit') as Promise<[number | null]>;
   const watch = openSecretWatch();
   const greeting: string[] = [];
   const ready = Promise.withResolvers<void>();
+  let isReady = false;
   const output = createInterface({ input: child.stdout });
   output.on('close', ready.resolve).on('line', (line) => {
-    if (line.startsWith('{')) watch.log.write(line);
+    if (line.startsWith('{') || isReady) watch.log.write(line);
     else greeting.push(line);
-    if (line.startsWith('ready ')) ready.resolve();
+    if (!line.startsWith('ready ')) return;
+    isReady = true;
+    ready.resolve();
   });
+  child.stderr.on('data', (chunk: Buffer) => process.stderr.write(chunk));
+  createInterface({ input: child.stderr }).on('line', (line) => watch.log.write(line));
   await ready.promise;
   const baseUrl = greeting.at(-1)?.replace('ready ', '');
   if (!baseUrl?.startsWith('http')) throw new Error(`the service did not start:\n${greeting.join('\n')}`);
@@ -69,9 +77,17 @@ export async function startRunningService(
     greeting.map((line) => /^ +sandbox +(\S+?)\/?(?: |$)/.exec(line)?.[1]).find(Boolean) ?? '';
   const secretKey = (await readFile(join(dataDir, 'dev.key'), 'utf8')).trim();
   watch.made('key', secretKey);
-  const send = async (url: string, init: RequestInit) => {
+  const masterKeys = await readFile(join(dataDir, 'master.key'), 'utf8').catch(() => '');
+  for (const masterKey of masterKeys.split(/[\s,:]+/)) watch.made('master_key', masterKey);
+  for (const line of greeting) watch.log.write(isKeyNew ? line.replace(secretKey, '(the new key)') : line);
+  const send = async (url: string, init: RequestInit, sent?: unknown) => {
     const response = await fetch(url, init);
     const text = await response.text();
+    if (url.startsWith(`${baseUrl}/`)) {
+      const { status, headers } = response;
+      const route = `${init.method} ${url.slice(baseUrl.length)}`;
+      watch.answered(route, { status, text, headers, sent, scopes: ['*'] });
+    }
     if (!response.ok) throw new Error(`${init.method} ${url}: ${response.status} ${text}`);
     return text === '' ? undefined : (JSON.parse(text) as unknown);
   };
@@ -86,13 +102,12 @@ export async function startRunningService(
     pid: child.pid!,
     greeting,
     async call(method, path, { headers = {}, body } = {}) {
-      const answer = await send(baseUrl + path, {
+      const init = {
         method,
         headers: { authorization: `Bearer ${secretKey}`, ...jsonType(body), ...headers },
         ...json(body),
-      });
-      watch.answered(`${method} ${path}`, { status: 200, text: JSON.stringify(answer) ?? '', sent: body });
-      return answer;
+      };
+      return send(baseUrl + path, init, body);
     },
     sandbox: (method, route, body) =>
       send(`${sandboxUrl}/_sandbox/${route}`, { method, headers: jsonType(body), ...json(body) }),

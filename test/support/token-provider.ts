@@ -113,7 +113,7 @@ export async function startTokenProvider({
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const directory = await mkdtemp(join(tmpdir(), 'trellis-provider-'));
-  await writeFile(join(directory, 'rotating.yaml'), definition(origin, timeoutMs));
+  await writeFile(join(directory, 'rotating.yaml'), definition(origin, { rotation, timeoutMs }));
   const provider: TokenProvider = {
     origin,
     directory,
@@ -142,7 +142,10 @@ function send(response: ServerResponse, status: number, body: object): void {
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
 }
 
-function definition(origin: string, timeoutMs: number): string {
+function definition(
+  origin: string,
+  { rotation, timeoutMs }: { rotation: Rotation; timeoutMs: number },
+): string {
   return `
 display_name: Rotating
 categories: [test]
@@ -154,6 +157,7 @@ token:
   url: ${origin}/token
   timeout_ms: ${timeoutMs}
   errors: { admin_policy_enforced: blocked_by_admin }
+refresh: { rotates: ${rotation !== 'none'} }
 refresh_token_lifetime: { unused_days: 180 }
 api: { base_url: ${origin} }
 `;

@@ -64,9 +64,11 @@ export async function openTrellis(
   const vault = openVault([{ id: 'test', key: createSecretKey(masterKey) }]);
   const dev = (await ensureEnvironment(db, { name: 'dev', vault })).environment;
   const prod = (await ensureEnvironment(db, { name: 'prod', vault })).environment;
+  const scopesOf = new Map<string, readonly string[]>();
   const keyIn = async (environment: Environment, scopes: string[]) => {
     const { secret } = await createKey(db, { environment, name: 'test', scopes });
     watch.made('key', secret);
+    scopesOf.set(secret, scopes);
     return secret;
   };
   const keyWith = (...scopes: string[]) => keyIn(dev, scopes);
@@ -102,7 +104,7 @@ export async function openTrellis(
       await app.close();
       await outbound.close();
     };
-    return { app, baseUrl, call: callerOf({ baseUrl, ownKey: keys.dev, watch }), close };
+    return { app, baseUrl, call: callerOf({ baseUrl, ownKey: keys.dev, scopesOf, watch }), close };
   }
 
   const control: TestTrellis['control'] = async (method, route, body) => {
@@ -151,10 +153,12 @@ export async function openTrellis(
 function callerOf({
   baseUrl,
   ownKey,
+  scopesOf,
   watch,
 }: {
   baseUrl: string;
   ownKey: string;
+  scopesOf: ReadonlyMap<string, readonly string[]>;
   watch: SecretWatch;
 }): TestTrellis['call'] {
   return async (method, path, options = {}) => {
@@ -170,7 +174,8 @@ function callerOf({
         body: typeof options.body === 'string' ? options.body : JSON.stringify(options.body),
       }),
     });
-    watch.answered(`${method} ${path}`, { ...answer, sent: options.body });
+    const scopes = scopesOf.get(key ?? '') ?? [];
+    watch.answered(`${method} ${path}`, { ...answer, sent: options.body, scopes });
     return answer;
   };
 }
@@ -178,22 +183,20 @@ function callerOf({
 /** Integration, session, consent: the connection of an account, made the way a user makes it. */
 export async function connect(
   trellis: TestTrellis,
-  given: { integration?: string; account?: string; allow?: string[] } = {},
+  given: { integration?: string; provider?: string; account?: string; allow?: string[] } = {},
 ): Promise<{ connectionId: string; integration: string; headers: Record<string, string> }> {
-  const { integration = 'google-sheet', account = 'ada@example.com' } = given;
+  const { integration = 'google-sheet', provider = 'google-sheet', account = 'ada@example.com' } = given;
   await trellis.call('POST', '/integrations/quickstart', {
-    body: { provider: 'google-sheet', unique_key: integration },
+    body: { provider, unique_key: integration },
   });
   const before = await connectionIds(trellis, integration);
   const session = await trellis.call('POST', '/connect/sessions', {
     body: { end_user: { id: 'ada' }, allowed_integrations: [integration] },
   });
   const { token } = session.body.data as { token: string };
-  const begun = await fetch(
+  const begun = await visit(
+    trellis,
     `${trellis.baseUrl}/oauth/connect/${integration}?connect_session_token=${token}`,
-    {
-      redirect: 'manual',
-    },
   );
   const cookie = begun.headers
     .getSetCookie()
@@ -204,10 +207,8 @@ export async function connect(
     account,
     ...(given.allow && { allow: given.allow }),
   });
-  const landed = await fetch(String(redirect), { headers: { cookie } });
-  const page = await landed.text();
-  trellis.watch.answered('GET /oauth/callback', { status: landed.status, text: page });
-  if (landed.status !== 200) throw new Error(`callback: ${landed.status} ${page}`);
+  const landed = await visit(trellis, String(redirect), cookie);
+  if (landed.status !== 200) throw new Error(`callback: ${landed.status} ${landed.text}`);
   const connectionId = (await connectionIds(trellis, integration)).find((id) => !before.includes(id));
   if (connectionId === undefined) throw new Error('no connection was made');
   return {
@@ -215,6 +216,18 @@ export async function connect(
     integration,
     headers: { 'connection-id': connectionId, 'provider-config-key': integration },
   };
+}
+
+/** What a browser gets at an address of the service; a redirect is not followed. */
+export async function visit(
+  { watch }: Pick<TestTrellis, 'watch'>,
+  url: string,
+  cookie?: string,
+): Promise<Answer> {
+  const answer = await send(url, cookie ? { headers: { cookie } } : {});
+  const { pathname, search } = new URL(url);
+  watch.answered(`GET ${pathname}${search}`, answer);
+  return answer;
 }
 
 async function connectionIds(trellis: TestTrellis, integration: string): Promise<string[]> {

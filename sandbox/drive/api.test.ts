@@ -1,0 +1,226 @@
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { type Bench, DRIVE_FILE, openBench, openDataDir, SPREADSHEETS } from '../testing.ts';
+
+const AUTH = 'https://www.googleapis.com/auth/';
+const DRIVE = `${AUTH}drive`;
+const SHEET_TYPE = 'application/vnd.google-apps.spreadsheet';
+
+type Init = {
+  method?: string;
+  token?: string;
+  headers?: Record<string, string>;
+  body?: string | Buffer | object;
+};
+// The tests read answers of every shape the API has.
+// biome-ignore lint/suspicious/noExplicitAny: see above
+type Told = { status: number; headers: Headers; text: string; json: any };
+
+/** A sandbox, and ada's calls to its Drive with a token of these scopes. */
+async function openDrive(
+  t: TestContext,
+  { scopes = DRIVE, dataDir }: { scopes?: string; dataDir?: string } = {},
+) {
+  const bench = await openBench(t, dataDir === undefined ? {} : { dataDir });
+  const token = await tokenOf(bench, scopes);
+  const call = async (path: string, init: Init = {}): Promise<Told> => {
+    const { body } = init;
+    const isJson = typeof body === 'object' && !Buffer.isBuffer(body);
+    const response = await fetch(path.startsWith('http') ? path : bench.sandbox.url + path, {
+      method: init.method ?? (body === undefined ? 'GET' : 'POST'),
+      headers: {
+        ...(init.token !== '' && { authorization: `Bearer ${init.token ?? token}` }),
+        ...(isJson && { 'content-type': 'application/json' }),
+        ...init.headers,
+      },
+      ...(body !== undefined && { body: isJson ? JSON.stringify(body) : (body as string) }),
+    });
+    const text = await response.text();
+    const hasJson = response.headers.get('content-type')?.startsWith('application/json');
+    return { status: response.status, headers: response.headers, text, json: hasJson && JSON.parse(text) };
+  };
+  const put = async (name: string, body = 'bytes') => {
+    const made = await call('/upload/drive/v3/files?uploadType=media', { body });
+    const { id } = made.json as { id: string };
+    await call(`/drive/v3/files/${id}`, { method: 'PATCH', body: { name } });
+    return id;
+  };
+  return { bench, call, put };
+}
+
+async function tokenOf(bench: Bench, scope: string, account = 'ada@example.com'): Promise<string> {
+  return (await bench.connect({ scope }, { account })).access_token;
+}
+
+const reasonOf = ({ status, json }: Told) => [status, json.error.errors[0].reason];
+
+test('a file keeps its bytes and what is said of it over a restart, and nothing half-written stays', async (t) => {
+  const dataDir = await openDataDir(t);
+  const first = await openDrive(t, { dataDir });
+  const id = await first.put('kept', 'some bytes');
+  await first.call('/upload/drive/v3/files?uploadType=resumable', { body: {} });
+  await first.bench.sandbox.close();
+  const { call } = await openDrive(t, { dataDir });
+  assert.equal((await call(`/drive/v3/files/${id}?alt=media`)).text, 'some bytes');
+  const told = await call(`/drive/v3/files/${id}?fields=name,size,version`);
+  assert.deepEqual(told.json, { name: 'kept', size: '10', version: '2' });
+  assert.deepEqual((await readdir(join(dataDir, 'drive'))).sort(), [`${id}.bin`, `${id}.json`]);
+});
+
+test('a token needs a scope of the method, and drive.file shows what its client made alone', async (t) => {
+  const { bench, call, put } = await openDrive(t);
+  const id = await put('mine');
+  assert.deepEqual(reasonOf(await call('/drive/v3/files', { token: '' })), [401, 'required']);
+  assert.deepEqual(reasonOf(await call('/drive/v3/files', { token: 'ya29.none' })), [401, 'authError']);
+  const sheetsOnly = await tokenOf(bench, SPREADSHEETS, 'grace@example.com');
+  const refused = await call('/drive/v3/files', { token: sheetsOnly });
+  assert.deepEqual(reasonOf(refused), [403, 'insufficientPermissions']);
+  assert.equal(refused.json.error.details[0].reason, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT');
+
+  const others = await tokenOf(bench, DRIVE, 'grace@example.com');
+  assert.deepEqual(reasonOf(await call(`/drive/v3/files/${id}`, { token: others })), [404, 'notFound']);
+
+  await bench.control('POST /spreadsheets', {
+    account: 'grace@example.com',
+    title: 'Not mine',
+    csv: 'a\r\n',
+  });
+  const ownOnly = await tokenOf(bench, DRIVE_FILE, 'grace@example.com');
+  assert.deepEqual((await call('/drive/v3/files', { token: ownOnly })).json.files, []);
+});
+
+test('metadata.readonly shows what a file is, but not what is in it', async (t) => {
+  const { call, put, bench } = await openDrive(t);
+  const id = await put('secret');
+  const reader = await tokenOf(bench, `${AUTH}drive.metadata.readonly`, 'grace@example.com');
+  assert.equal((await call('/drive/v3/files', { token: reader })).status, 200);
+  const media = await call(`/drive/v3/files/${id}?alt=media`, { token: reader });
+  assert.deepEqual(reasonOf(media), [403, 'insufficientPermissions']);
+  const written = await call('/drive/v3/files', { token: reader, body: { name: 'x' } });
+  assert.deepEqual(reasonOf(written), [403, 'insufficientPermissions']);
+});
+
+test('parts of a file are answered by range', async (t) => {
+  const { call, put } = await openDrive(t);
+  const id = await put('x', '0123456789');
+  const part = (range: string) => call(`/drive/v3/files/${id}?alt=media`, { headers: { range } });
+  const told = async (range: string) => {
+    const { status, headers, text } = await part(range);
+    return [status, headers.get('content-range'), text];
+  };
+  assert.deepEqual(await told('bytes=2-4'), [206, 'bytes 2-4/10', '234']);
+  assert.deepEqual(await told('bytes=7-'), [206, 'bytes 7-9/10', '789']);
+  assert.deepEqual(await told('bytes=-3'), [206, 'bytes 7-9/10', '789']);
+  assert.deepEqual(await told('bytes=8-99'), [206, 'bytes 8-9/10', '89']);
+  assert.deepEqual(await told('bytes=4-2'), [200, null, '0123456789']);
+  assert.deepEqual(await told('lines=1-2'), [200, null, '0123456789']);
+  assert.deepEqual(reasonOf(await part('bytes=10-')), [416, 'requestedRangeNotSatisfiable']);
+});
+
+test('a resumable upload goes on where it was, in both dialects, without a token', async (t) => {
+  const { call } = await openDrive(t);
+  const big = Buffer.alloc(256 * 1024, 'a');
+  const begun = await call('/upload/drive/v3/files?uploadType=resumable', { body: { name: 'one' } });
+  const at = begun.headers.get('location') ?? '';
+  const piece = (range: string, body: Buffer | string) =>
+    call(at, { method: 'PUT', token: '', headers: { 'content-range': range }, body });
+  assert.deepEqual(reasonOf(await piece('bytes 0-2/*', 'abc')), [400, 'badRequest']);
+  assert.equal((await piece('bytes */*', '')).headers.get('range'), null);
+  assert.equal((await piece(`bytes 0-${big.length - 1}/*`, big)).status, 308);
+  assert.deepEqual(reasonOf(await piece('bytes 5-7/8', 'abc')), [400, 'badRequest']);
+  const end = await piece(`bytes ${big.length}-${big.length + 2}/${big.length + 3}`, 'end');
+  assert.equal(end.json.name, 'one');
+  assert.deepEqual(reasonOf(await piece('bytes */*', '')), [404, 'notFound']);
+
+  const common = await call('/upload/drive/v3/files', {
+    headers: { 'x-goog-upload-protocol': 'resumable', 'x-goog-upload-command': 'start' },
+    body: { name: 'two' },
+  });
+  assert.equal(common.headers.get('x-goog-upload-status'), 'active');
+  const url = common.headers.get('x-goog-upload-url') ?? '';
+  const command = (text: string, offset: number, body: Buffer | string) =>
+    call(url, {
+      method: 'POST',
+      token: '',
+      headers: { 'x-goog-upload-command': text, 'x-goog-upload-offset': String(offset) },
+      body,
+    });
+  await command('upload', 0, big);
+  assert.equal(
+    (await command('query', 0, '')).headers.get('x-goog-upload-size-received'),
+    String(big.length),
+  );
+  const done = await command('upload, finalize', big.length, 'end');
+  assert.equal(done.json.name, 'two');
+  const size = await call(`/drive/v3/files/${done.json.id}?fields=size`);
+  assert.equal(size.json.size, String(big.length + 3));
+});
+
+test('lists are filtered, ordered and paged', async (t) => {
+  const { call, put } = await openDrive(t);
+  for (const name of ['b', "it's", 'a plan', 'c']) await put(name);
+  const names = async (q: string) => {
+    const { status, json } = await call(`/drive/v3/files?orderBy=name&q=${encodeURIComponent(q)}`);
+    return status === 200
+      ? json.files.map((file: { name: string }) => file.name)
+      : json.error.errors[0].reason;
+  };
+  assert.deepEqual(await names("name = 'it\\'s'"), ["it's"]);
+  assert.deepEqual(await names("name contains 'PL' or (name = 'b' and not trashed = true)"), ['a plan', 'b']);
+  assert.deepEqual(await names("mimeType != 'x' and 'root' in parents and name > 'b'"), 'invalid');
+  assert.deepEqual(await names('name ='), 'invalid');
+  assert.deepEqual(await names("fullText contains 'x'"), 'notImplemented');
+  const first = await call('/drive/v3/files?pageSize=3&orderBy=name%20desc&fields=nextPageToken,files/name');
+  assert.deepEqual(first.json.files, [{ name: "it's" }, { name: 'c' }, { name: 'b' }]);
+  const second = await call(`/drive/v3/files?orderBy=name%20desc&pageToken=${first.json.nextPageToken}`);
+  assert.deepEqual([second.json.files.length, second.json.nextPageToken], [1, undefined]);
+  assert.deepEqual(reasonOf(await call('/drive/v3/files?pageToken=x')), [400, 'invalidParameter']);
+});
+
+test('spreadsheets are files too, the same in both APIs', async (t) => {
+  const { call } = await openDrive(t, { scopes: DRIVE_FILE });
+  const made = await call('/drive/v3/files', { body: { name: 'Table', mimeType: SHEET_TYPE } });
+  const { id } = made.json as { id: string };
+  assert.equal((await call(`/v4/spreadsheets/${id}?fields=properties.title`)).json.properties.title, 'Table');
+  const q = encodeURIComponent(`mimeType="${SHEET_TYPE}" and name = "Table"`);
+  assert.equal((await call(`/drive/v3/files?q=${q}`)).json.files[0].id, id);
+  assert.deepEqual(reasonOf(await call(`/drive/v3/files/${id}?alt=media`)), [403, 'fileNotDownloadable']);
+  assert.deepEqual(reasonOf(await call(`/drive/v3/files/${id}`, { method: 'DELETE' })), [
+    501,
+    'notImplemented',
+  ]);
+});
+
+test('what is wrong is refused by name, and changes nothing', async (t) => {
+  const { call } = await openDrive(t);
+  const multipart = (type: string, body: string) =>
+    call('/upload/drive/v3/files?uploadType=multipart', { headers: { 'content-type': type }, body });
+  const refused = [
+    await call('/drive/v3/about'),
+    await call('/drive/v3/files?fields=files(nope)'),
+    await call('/drive/v3/files?pageSize=0'),
+    await call('/drive/v3/files', { body: '{' }),
+    await call('/drive/v3/files', { body: { name: 1 } }),
+    await call('/drive/v3/files', { body: { size: '1' } }),
+    await call('/drive/v3/files', { body: { permissions: [] } }),
+    await call('/upload/drive/v3/files?uploadType=odd', { body: 'x' }),
+    await multipart('multipart/related', 'x'),
+    await multipart('multipart/related; boundary=b', '--b\r\n\r\n{}\r\n--b--'),
+  ].map(reasonOf);
+  assert.deepEqual(refused, [
+    [400, 'invalidParameter'],
+    [400, 'invalidParameter'],
+    [400, 'invalidParameter'],
+    [400, 'badRequest'],
+    [400, 'badRequest'],
+    [403, 'fieldNotWritable'],
+    [501, 'notImplemented'],
+    [400, 'badRequest'],
+    [400, 'badRequest'],
+    [400, 'badRequest'],
+  ]);
+  assert.equal((await call('/drive/v3/nothing')).headers.get('content-type'), 'text/html; charset=UTF-8');
+  assert.deepEqual((await call('/drive/v3/files')).json.files, []);
+});

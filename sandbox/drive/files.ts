@@ -1,0 +1,150 @@
+/**
+ * The files that an account and its client see, and changes to them, one after the other.
+ *
+ * Files of our own are in the store; spreadsheets are the Sheets API's, shown here and made here, but not changed.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Access } from '../access.ts';
+import { badRequest, fileNotFound, notImplemented } from './errors.ts';
+import { hasContent, type Metadata, rootOf, SPREADSHEET } from './metadata.ts';
+import type { Operation } from './operations.ts';
+import type { DriveFile, FileStore } from './store.ts';
+import type { Uploads } from './uploads.ts';
+
+type Granted = Access & { ok: true };
+
+/** The spreadsheets of the Sheets API, as Drive shows them. */
+export interface SpreadsheetFiles {
+  /** Makes an empty one in the name of whoever asks; its id. */
+  create(access: Granted, title: string): Promise<string>;
+  list(): Promise<
+    readonly {
+      spreadsheetId: string;
+      title: string;
+      owner: { email: string; sub: string };
+      clientId?: string;
+      modifiedAt: number;
+    }[]
+  >;
+}
+
+const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
+
+/** Whatever is looked up is only found where the operation's scopes, as far as granted, reach it; 404 otherwise. */
+export function createFiles({
+  store,
+  uploads,
+  spreadsheets,
+  now,
+}: {
+  store: FileStore;
+  uploads: Uploads;
+  spreadsheets: SpreadsheetFiles;
+  now: () => number;
+}) {
+  let lastChange: Promise<unknown> = Promise.resolve();
+
+  /** One change after the other: what a change reads, it may rely on. */
+  function inTurn<T>(change: () => Promise<T>): Promise<T> {
+    const done = lastChange.then(change, change);
+    lastChange = done.catch(() => {});
+    return done;
+  }
+
+  async function visible(operation: Operation, access: Granted): Promise<DriveFile[]> {
+    const sheets = (await spreadsheets.list()).map(fileOfSpreadsheet);
+    const isOwnFilesOnly = operation.scopes.every(
+      (scope) => scope === DRIVE_FILE || !access.scopes.has(scope),
+    );
+    return [...(await store.list()), ...sheets].filter(
+      (file) => file.owner.sub === access.sub && (!isOwnFilesOnly || file.clientId === access.clientId),
+    );
+  }
+
+  async function open(operation: Operation, access: Granted, id: string): Promise<DriveFile> {
+    const file = (await visible(operation, access)).find((one) => one.id === id);
+    if (file === undefined) throw fileNotFound(id);
+    return file;
+  }
+
+  function newFile(access: Granted, metadata: Metadata): DriveFile {
+    const { email, sub, clientId } = access;
+    const at = now();
+    return {
+      id: randomBytes(25).toString('base64url').slice(0, 33),
+      name: 'Untitled',
+      mimeType: 'application/octet-stream',
+      starred: false,
+      trashed: false,
+      parents: [rootOf(sub)],
+      createdAt: at,
+      modifiedAt: at,
+      version: 1,
+      owner: { email, sub },
+      clientId,
+      ...metadata,
+    };
+  }
+
+  /** Makes or changes a file; `path` holds its new bytes, where it gets some. */
+  async function write(
+    by: { operation: Operation; access: Granted; fileId: string | undefined },
+    metadata: Metadata,
+    path: string | undefined,
+  ): Promise<DriveFile> {
+    const { operation, access, fileId } = by;
+    if (fileId === undefined && metadata.mimeType === SPREADSHEET) {
+      if (path !== undefined) throw notImplemented('the conversion of uploads');
+      const spreadsheetId = await spreadsheets.create(access, metadata.name ?? 'Untitled');
+      return open(operation, access, spreadsheetId);
+    }
+    return inTurn(async () => {
+      let file: DriveFile;
+      if (fileId === undefined) file = newFile(access, metadata);
+      else {
+        const before = await open(operation, access, fileId);
+        if (before.mimeType === SPREADSHEET)
+          throw notImplemented('changes to spreadsheets; use the Sheets API');
+        file = { ...before, modifiedAt: now(), ...metadata, version: before.version + 1 };
+      }
+      if (!hasContent(file.mimeType)) {
+        if (path !== undefined) throw badRequest('Bad Request');
+        await store.put(file);
+        return file;
+      }
+      if (path !== undefined) return store.putContent(file, path);
+      if (file.content === undefined) return store.putContent(file, await uploads.keep(Buffer.alloc(0)));
+      await store.put(file);
+      return file;
+    });
+  }
+
+  async function remove(operation: Operation, access: Granted, id: string): Promise<void> {
+    await inTurn(async () => {
+      const file = await open(operation, access, id);
+      if (file.mimeType === SPREADSHEET) throw notImplemented('the deletion of spreadsheets');
+      await store.remove(file.id);
+    });
+  }
+
+  /** Resolves once no change is under way. */
+  const settled = () => lastChange.then(() => {});
+
+  return { visible, open, write, remove, inTurn, settled };
+}
+
+function fileOfSpreadsheet(sheet: Awaited<ReturnType<SpreadsheetFiles['list']>>[number]): DriveFile {
+  return {
+    id: sheet.spreadsheetId,
+    name: sheet.title,
+    mimeType: SPREADSHEET,
+    starred: false,
+    trashed: false,
+    parents: [rootOf(sheet.owner.sub)],
+    createdAt: sheet.modifiedAt,
+    modifiedAt: sheet.modifiedAt,
+    version: 1,
+    owner: sheet.owner,
+    ...(sheet.clientId !== undefined && { clientId: sheet.clientId }),
+  };
+}

@@ -1,0 +1,135 @@
+/** What a client says of a file, and what it is told of it. */
+import { badRequest, DriveError, notImplemented } from './errors.ts';
+import type { DriveFile } from './store.ts';
+
+export const SPREADSHEET = 'application/vnd.google-apps.spreadsheet';
+const APPS = 'application/vnd.google-apps.';
+
+/** The part of a file that its clients may set. */
+export type Metadata = Partial<
+  Pick<
+    DriveFile,
+    | 'name'
+    | 'mimeType'
+    | 'description'
+    | 'starred'
+    | 'trashed'
+    | 'parents'
+    | 'properties'
+    | 'appProperties'
+    | 'createdAt'
+    | 'modifiedAt'
+  >
+>;
+
+/** The id of an account's own folder, which `root` stands for. */
+export function rootOf(sub: string): string {
+  return `0A${sub}`;
+}
+
+/** Whether a file of this type has bytes of its own; folders and Google's own documents have none. */
+export function hasContent(mimeType: string): boolean {
+  return !mimeType.startsWith(APPS);
+}
+
+/**
+ * Metadata out of a JSON body; an empty one says nothing. Throws 400 for wrong types, 403 for what is not writable, 501
+ * for what Google would take and the sandbox does not know.
+ */
+export function readMetadata(body: Buffer, sub: string): Metadata {
+  let given: unknown;
+  try {
+    given = body.length === 0 ? {} : JSON.parse(body.toString());
+  } catch {
+    throw badRequest('Parse Error');
+  }
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) throw badRequest('Parse Error');
+  const metadata: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (value === null) continue;
+    if (READ_ONLY.has(name)) throw notWritable();
+    const reader = READERS[name];
+    if (reader === undefined) throw notImplemented(`the field ${name}`);
+    const read = reader.read(value);
+    if (read === undefined) throw badRequest(`Invalid value for field ${name}`);
+    metadata[reader.as ?? name] = read;
+  }
+  const { parents } = metadata as Metadata;
+  if (parents !== undefined) metadata.parents = parents.map((id) => (id === 'root' ? rootOf(sub) : id));
+  return metadata as Metadata;
+}
+
+/** The whole resource; a mask takes out of it what was asked for. */
+export function describeFile(file: DriveFile, url: string): object {
+  const { owner, content } = file;
+  return {
+    kind: 'drive#file',
+    id: file.id,
+    name: file.name,
+    mimeType: file.mimeType,
+    ...(file.description !== undefined && { description: file.description }),
+    starred: file.starred,
+    trashed: file.trashed,
+    parents: file.parents,
+    ...(file.properties && { properties: file.properties }),
+    ...(file.appProperties && { appProperties: file.appProperties }),
+    spaces: ['drive'],
+    version: String(file.version),
+    createdTime: new Date(file.createdAt).toISOString(),
+    modifiedTime: new Date(file.modifiedAt).toISOString(),
+    owners: [describeUser(owner)],
+    ownedByMe: true,
+    ...(content && {
+      size: String(content.sizeBytes),
+      md5Checksum: content.md5,
+      sha256Checksum: content.sha256,
+      originalFilename: file.name,
+      headRevisionId: `${file.id}-${content.sha256.slice(0, 16)}`,
+    }),
+    webViewLink:
+      file.mimeType === SPREADSHEET
+        ? `${url}/spreadsheets/d/${file.id}/edit`
+        : `${url}/file/d/${file.id}/view`,
+  };
+}
+
+/** The resource of the account that asks. */
+export function describeUser({ email, sub }: { email: string; sub: string }): object {
+  const displayName = email.split('@', 1)[0];
+  return { kind: 'drive#user', displayName, me: true, permissionId: sub, emailAddress: email };
+}
+
+const READ_ONLY = new Set(
+  'kind,version,size,md5Checksum,sha1Checksum,sha256Checksum,owners,ownedByMe,spaces,webViewLink,headRevisionId'.split(
+    ',',
+  ),
+);
+
+const text = (value: unknown) => (typeof value === 'string' ? value : undefined);
+const flag = (value: unknown) => (typeof value === 'boolean' ? value : undefined);
+const time = (value: unknown) => {
+  const at = typeof value === 'string' ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(at) ? undefined : at;
+};
+const texts = (value: unknown) =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string') ? value : undefined;
+const pairs = (value: unknown) =>
+  typeof value === 'object' && !Array.isArray(value) && texts(Object.values(value ?? {})) ? value : undefined;
+
+const READERS: Readonly<Record<string, { read: (value: unknown) => unknown; as?: string }>> = {
+  name: { read: text },
+  mimeType: { read: text },
+  description: { read: text },
+  starred: { read: flag },
+  trashed: { read: flag },
+  parents: { read: texts },
+  properties: { read: pairs },
+  appProperties: { read: pairs },
+  createdTime: { read: time, as: 'createdAt' },
+  modifiedTime: { read: time, as: 'modifiedAt' },
+};
+
+function notWritable(): DriveError {
+  const message = 'The resource body includes fields which are not directly writable.';
+  return new DriveError({ code: 403, reason: 'fieldNotWritable', message });
+}

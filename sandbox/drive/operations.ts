@@ -1,0 +1,47 @@
+/** The methods of Drive v3 that the sandbox has, found by verb and path. */
+
+const AUTH = 'https://www.googleapis.com/auth/';
+const WRITE = [`${AUTH}drive`, `${AUTH}drive.file`];
+const READ = [...WRITE, `${AUTH}drive.metadata.readonly`, `${AUTH}drive.readonly`];
+
+export interface Operation {
+  readonly name: 'about' | 'list' | 'get' | 'create' | 'update' | 'upload' | 'delete';
+  /** Its name in Google's rpc service. */
+  readonly rpc: string;
+  /** The path with `{fileId}`, for counting. */
+  readonly route: string;
+  /** Any one of them will do. */
+  readonly scopes: readonly string[];
+}
+
+const FILES = '/drive/v3/files';
+const ONE = `${FILES}/{fileId}`;
+
+const operations: Readonly<Record<string, Operation>> = {
+  'GET /drive/v3/about': { name: 'about', rpc: 'DriveAbout.Get', route: '/drive/v3/about', scopes: READ },
+  [`GET ${FILES}`]: { name: 'list', rpc: 'DriveFiles.List', route: FILES, scopes: READ },
+  [`POST ${FILES}`]: { name: 'create', rpc: 'DriveFiles.Create', route: FILES, scopes: WRITE },
+  [`GET ${ONE}`]: { name: 'get', rpc: 'DriveFiles.Get', route: ONE, scopes: READ },
+  [`PATCH ${ONE}`]: { name: 'update', rpc: 'DriveFiles.Update', route: ONE, scopes: WRITE },
+  [`DELETE ${ONE}`]: { name: 'delete', rpc: 'DriveFiles.Delete', route: ONE, scopes: WRITE },
+};
+// The pieces of a resumable upload go to the address that began it.
+for (const method of ['POST', 'PUT', 'DELETE'])
+  addUpload(method, { rpc: 'DriveFiles.Create', route: `/upload${FILES}` });
+for (const method of ['PATCH', 'PUT', 'POST', 'DELETE'])
+  addUpload(method, { rpc: 'DriveFiles.Update', route: `/upload${ONE}` });
+
+function addUpload(method: string, { rpc, route }: { rpc: string; route: string }): void {
+  const operation: Operation = { name: 'upload', rpc, route, scopes: WRITE };
+  Object.assign(operations, { [`${method} ${route}`]: operation });
+}
+
+/** The method that a verb and a path (without query) mean; undefined when there is none. */
+export function findOperation(
+  method: string,
+  path: string,
+): { operation: Operation; fileId: string | undefined } | undefined {
+  const [, stem = path, fileId] = /^(.*\/v3\/files)\/([A-Za-z0-9_-]{1,100})$/.exec(path) ?? [];
+  const operation = operations[`${method} ${fileId === undefined ? stem : `${stem}/{fileId}`}`];
+  return operation && { operation, fileId };
+}

@@ -1,0 +1,33 @@
+import type { TokenFault } from '../auth-modes/token-fault.ts';
+import { clientFault, keepsFromRefresh, noteMisconfigured, noteProven } from '../integrations/fault.ts';
+import type { Integration } from '../integrations/store.ts';
+import type { ConnectDeps } from './target.ts';
+
+/** What is the client's, and not that of the one code or of what was asked for. */
+const ofClient: ReadonlySet<string> = new Set(['invalid_client', 'deleted_client']);
+
+/**
+ * Notes what the token endpoint's answer to a code says of the integration's client: that it is refused, or, where
+ * there is no `fault`, that it is accepted again. Never throws: the trip goes on, or fails for what it failed of.
+ */
+export async function noteClientVerdict(
+  { db, reader, log, now }: ConnectDeps,
+  { integration, fault }: { integration: Integration; fault: TokenFault | undefined },
+): Promise<void> {
+  const at = now();
+  const isRefused = fault?.kind === 'client_misconfigured' && ofClient.has(fault.error ?? '');
+  const isAccepted =
+    fault === undefined && integration.fault !== undefined && keepsFromRefresh(integration.fault);
+  if (!isRefused && !isAccepted) return;
+  try {
+    const isNews = await db.transaction((tx) =>
+      isRefused
+        ? noteMisconfigured(tx, { integration, fault: clientFault(fault, { at }) })
+        : noteProven(tx, { integration, at, proof: 'client' }),
+    );
+    const { environmentId, key: integrationKey } = integration;
+    if (isNews) reader.forgetIntegration({ environmentId, integrationKey });
+  } catch (err) {
+    log.warn({ err, integration: integration.key }, 'what a provider says of the client was not noted');
+  }
+}
