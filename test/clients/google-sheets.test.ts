@@ -68,11 +68,11 @@ async function useSpreadsheet(way: Way): Promise<{ told: unknown[]; ids: string[
   );
   keep(await spreadsheets.get({ spreadsheetId, fields: 'sheets.properties(title,sheetId)' }, here));
   for (const wrong of [
-    values.get({ spreadsheetId, range: 'Nope!A1' }, here),
-    spreadsheets.get({ spreadsheetId: 'nothing' }, here),
-    values.update({ spreadsheetId, range: 'A1', requestBody: { values: [['x']] } }, here),
+    () => values.get({ spreadsheetId, range: 'Nope!A1' }, here),
+    () => spreadsheets.get({ spreadsheetId: 'nothing' }, here),
+    () => values.update({ spreadsheetId, range: 'A1', requestBody: { values: [['x']] } }, here),
   ]) {
-    const error = await wrong.then(
+    const error = await wrong().then(
       () => undefined,
       (reason: unknown) => reason as { status: number; message: string },
     );
