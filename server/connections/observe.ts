@@ -63,7 +63,7 @@ export function createObserver({
       const isProven = await db.transaction((tx) =>
         noteProven(tx, { integration, at: now(), proof: { api } }),
       );
-      if (isProven) forgetIntegration(connection);
+      if (isProven) reader.forgetIntegration(connection);
       return;
     }
     const fault = judgeAnswer(integration.provider, { ...answer, body: answer.body.toString() });
@@ -119,7 +119,7 @@ export function createObserver({
     const isNews = await db.transaction((tx) => noteMisconfigured(tx, { integration, fault }));
     if (!isNews) return;
     log.error({ integration: integration.key, ...fault.evidence }, "the provider's API is switched off");
-    forgetIntegration(connection);
+    reader.forgetIntegration(connection);
   }
 
   async function noteThrottled(
@@ -160,10 +160,6 @@ export function createObserver({
         );
       }
     });
-  }
-
-  function forgetIntegration({ environmentId, integrationKey }: LiveConnection): void {
-    reader.forgetIntegration({ environmentId, integrationKey });
   }
 
   return {

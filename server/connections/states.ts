@@ -82,7 +82,7 @@ export function createStates({
     const isProof = fault.kind !== 'client_misconfigured' && integration.fault !== undefined;
     const isProven =
       isProof && (await db.transaction((tx) => noteProven(tx, { integration, at: now(), proof: 'client' })));
-    if (isProven) forgetIntegration(connection);
+    if (isProven) reader.forgetIntegration(connection);
     return end(connection, { cause, evidence: evidenceOf(fault) });
   }
 
@@ -102,7 +102,7 @@ export function createStates({
     const isNews = await db.transaction((tx) => noteMisconfigured(tx, { integration, fault }));
     if (isNews) {
       log.error({ integration: integration.key, ...fault.evidence }, 'the provider refuses the client');
-      forgetIntegration(connection);
+      reader.forgetIntegration(connection);
     }
     const known = isNews ? fault : (connection.integrationFault ?? fault);
     return delay({ ...connection, integrationFault: known });
@@ -182,10 +182,6 @@ export function createStates({
     const mayGo = await mayTry(db, { integration, fault, at: now() });
     if (fault === undefined || mayGo) return undefined;
     return delay({ ...connection, integrationFault: fault });
-  }
-
-  function forgetIntegration({ environmentId, integrationKey }: LiveConnection): void {
-    reader.forgetIntegration({ environmentId, integrationKey });
   }
 
   return {
