@@ -9,7 +9,17 @@ const usage = `Usage: trellis <command>
   start                        run the service
   key create [--environment dev] [--name NAME] [--scopes a,b]
              [--proxy-allow 'GET,POST /path/**']... [--proxy-deny '/path/*']...
+             [--expires-at 2030-01-31T12:00:00Z]
                                make a secret key and print it once
+  key list [--environment dev] show the keys, without their secrets
+  key revoke <id> [--environment dev]
+                               end a key and its tickets
+  keys list                    master keys: what each wraps, which one seals
+  keys rotate [--dry-run]      wrap all data keys with the first master key, also while
+                               the service runs
+  keys export FILE             write the wrapped data keys, to be kept beside backups
+  keys restore FILE [--dry-run] [--drop-newer]
+                               take the data keys of a restored database from there
 
 Settings are environment variables; docs/operations.md lists them.`;
 
@@ -23,6 +33,13 @@ async function main(args: string[]): Promise<number> {
   if (command === 'key' && rest[0] === 'create') {
     return (await import('./key.ts')).createKeyCommand(rest.slice(1));
   }
+  if (command === 'key' && rest[0] === 'list') {
+    return (await import('./key.ts')).listKeysCommand(rest.slice(1));
+  }
+  if (command === 'key' && rest[0] === 'revoke') {
+    return (await import('./key.ts')).revokeKeyCommand(rest.slice(1));
+  }
+  if (command === 'keys') return (await import('./keys.ts')).keysCommand(rest);
   const isHelp = command === undefined || ['help', '--help', '-h'].includes(command);
   console[isHelp ? 'log' : 'error'](isHelp ? usage : `Unknown command: ${args.join(' ')}\n\n${usage}`);
   return isHelp ? 0 : 2;

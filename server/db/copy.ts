@@ -29,16 +29,14 @@ export function copyRows(
   onRow: (fields: (Buffer | undefined)[]) => void,
 ): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const read = copyReader(onRow);
   let failure: unknown;
-  let isFirst = true;
   const reader: CopyReader = {
     submit: (connection) => connection.query(`copy (${query}) to stdout (format binary)`),
     handleCopyData({ chunk }) {
-      const rows = isFirst ? chunk.subarray(signature.length) : chunk;
-      isFirst = false;
       if (failure !== undefined) return;
       try {
-        readRows(rows, onRow);
+        read(chunk);
       } catch (error) {
         failure = error;
       }
@@ -49,6 +47,16 @@ export function copyRows(
   };
   client.query(reader as unknown as pg.Submittable);
   return promise;
+}
+
+/** What reads the messages of one COPY, in their order. */
+export function copyReader(onRow: (fields: (Buffer | undefined)[]) => void): (chunk: Buffer) => void {
+  let isFirst = true;
+  return (chunk) => {
+    const rows = isFirst ? chunk.subarray(signature.length) : chunk;
+    isFirst = false;
+    readRows(rows, onRow);
+  };
 }
 
 /** A message holds whole rows (PostgreSQL manual, "COPY Operations": always one); after the last comes a count of -1. */

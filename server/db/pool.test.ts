@@ -90,6 +90,22 @@ test('a server that goes away at the begin or the commit of a transaction is tol
   );
 });
 
+test('a network that fails in whatever way may be well later, and a pool that was ended may not', async () => {
+  const failing = async (host: string) => {
+    const away = openDb({ host, port: 1, user: 'nobody', database: 'nothing' });
+    const error = await away.query('select 1').catch((thrown: unknown) => thrown);
+    await away.end();
+    return [away, error] as const;
+  };
+  // ENETUNREACH or EACCES for the broadcast address, ENOTFOUND or EAI_AGAIN for the name.
+  for (const host of ['255.255.255.255', 'nowhere.invalid', '127.0.0.1']) {
+    const [ended, error] = await failing(host);
+    assert.ok(error instanceof AppError && error.code === 'unavailable', host);
+    assert.ok(mayPass(error));
+    await assert.rejects(ended.query('select 1'), (after) => !mayPass(after));
+  }
+});
+
 test('what the statement is to blame for does not pass, and what the server is to blame for does', async () => {
   const failing = (code: string) =>
     database.db

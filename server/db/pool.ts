@@ -9,6 +9,7 @@ import {
 import pg from 'pg';
 import { AppError } from '../errors.ts';
 import { type CopyRows, copyInto, copyRows } from './copy.ts';
+import { type Flight, fly } from './flight.ts';
 import type { DB } from './tables.ts';
 
 /**
@@ -42,6 +43,8 @@ export interface Db extends Queryable {
    * same, where the server went away before it could say so.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>, mode?: 'read committed' | 'snapshot'): Promise<T>;
+  /** Reads what one moment holds, in one exchange with the server: see `fly`. */
+  flight(flight: Flight): Promise<void>;
   /** Connections in use, idle and awaited. */
   load(): { total: number; idle: number; waiting: number };
   end(): Promise<void>;
@@ -83,15 +86,8 @@ export function openDb(
 
   return {
     ...queryableOf(pool),
-    async transaction(work, mode = 'read committed') {
-      const client = await pool.connect().catch(throwReadable);
-      let broken: Error | undefined;
-      // A server that goes away between two statements: the next one fails. Without a listener the process would end.
-      const noteLoss = (error: Error) => {
-        broken = error;
-      };
-      client.on('error', noteLoss);
-      try {
+    transaction: (work, mode = 'read committed') =>
+      withClient(pool, async (client) => {
         const begin = mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin';
         await client.query(begin).catch(throwReadable);
         const result = await work({
@@ -102,17 +98,31 @@ export function openDb(
         });
         await client.query('commit').catch(throwReadable);
         return result;
-      } catch (error) {
-        await client.query('rollback').catch(noteLoss);
-        throw error;
-      } finally {
-        client.off('error', noteLoss);
-        client.release(broken);
-      }
-    },
+      }),
+    flight: (flight) => withClient(pool, (client) => fly(client, flight).catch(throwReadable)),
     load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     end: () => pool.end(),
   };
+}
+
+/** Lends a connection to `work`; what it has begun is rolled back where it throws. */
+async function withClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect().catch(throwReadable);
+  let broken: Error | undefined;
+  // A server that goes away between two statements: the next one fails. Without a listener the process would end.
+  const noteLoss = (error: Error) => {
+    broken = error;
+  };
+  client.on('error', noteLoss);
+  try {
+    return await work(client);
+  } catch (error) {
+    await client.query('rollback').catch(noteLoss);
+    throw error;
+  } finally {
+    client.off('error', noteLoss);
+    client.release(broken);
+  }
 }
 
 function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
@@ -130,14 +140,15 @@ function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
 }
 
 /**
- * Codes of Node and of PostgreSQL (appendix A, classes 08 and 57P) that say the server is not to be reached, has no
- * room for one more connection (53300), or is one that only reads, as after a failover (25006).
+ * Codes of PostgreSQL (appendix A, classes 08 and 57P) that say the server is not to be reached, has no room for one
+ * more connection (53300), or is one that only reads, as after a failover (25006).
  */
-const unreachable =
-  /^(08...|57P0[1-5]|53300|25006|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENOENT|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)$/;
-/** node-postgres has no code for these. */
+const unreachable = /^(08...|57P0[1-5]|53300|25006)$/;
+/** Any code of the system or of TLS (ENETUNREACH, EMFILE, CERT_HAS_EXPIRED); other `ERR_` codes blame the program. */
+const systemCode = /^(?!ERR_(?!TLS_|SSL_|SOCKET_|STREAM_))[A-Z][A-Z0-9_]+$/;
+/** node-postgres has no code for these. A pool that was ended is none of them: it does not come back. */
 const unreachableMessage =
-  /^(Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection error)/;
+  /^(Connection terminated|[Tt]imeout e|Client (has encountered a connection error|was closed)|Query read timeout|The server does not support SSL|There was an error establishing an SSL|Received unexpected)/;
 
 /** A NUL in a text (22021), or a NUL or a lone surrogate in JSON (22P05, 22P02). */
 const unstorable = /^(22021|22P05)$/;
@@ -147,11 +158,17 @@ function throwReadable(error: Error & { code?: unknown }): never {
   const isText =
     unstorable.test(String(error.code)) || (error.code === '22P02' && /type json/.test(error.message));
   if (isText) throw new AppError('invalid_body', 'A text holds a NUL or a lone surrogate.', { cause: error });
-  if (!unreachable.test(String(error.code)) && !unreachableMessage.test(error.message)) throw error;
+  if (!isAway(error)) throw error;
   throw new AppError('unavailable', 'The database does not answer. Try again shortly.', {
     cause: error,
     retryAfterS: 5,
   });
+}
+
+function isAway(error: Error & { code?: unknown }): boolean {
+  const code = String(error.code ?? '');
+  if (error instanceof pg.DatabaseError) return unreachable.test(code);
+  return systemCode.test(code) || unreachableMessage.test(error.message);
 }
 
 /** Classes of errors that the statement is to blame for: data (22), constraints (23), syntax and rights (42). */

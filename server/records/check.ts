@@ -1,7 +1,6 @@
 import { AppError, type FieldError } from '../errors.ts';
 import { canonicalJson, type JsonObject, type JsonValue } from './canonical.ts';
-import { type CheckedRecord, CheckedRecords } from './checked.ts';
-import type { IgnoredFields } from './ignore.ts';
+import { type CheckedRecord, type CheckedRecords, RecordPacker } from './checked.ts';
 
 /** Records one call may carry. */
 export const maxRecords = 10_000;
@@ -11,37 +10,62 @@ export const maxRecordBytes = 8 * 1024 * 1024;
 const maxFaults = 20;
 
 /**
- * The records of a call, each ready to store, in the order sent; of two with one id the last stands.
+ * Takes the records of a call one by one and makes each ready to store, in the order sent; of two with one id the last
+ * stands. At its end there are faults, by index and path, where any cannot be stored.
  *
  * An id is a string of 1 to 255 characters without NUL and lone surrogates, or a safe integer, which stands for its
- * decimal string. Throws `invalid_record`, naming by index and path what does not fit, when any record does not.
+ * decimal string.
  */
-export function checkRecords(
-  records: readonly JsonValue[],
-  by: { metadataKey: string; ignored: IgnoredFields },
-): CheckedRecords {
-  const checked = new CheckedRecords(records.length);
-  checkEach(records, (given) => {
-    const record = checkRecord(given, by);
-    if ('fault' in record) return record;
-    // Of the strings nothing is kept.
-    checked.add(record);
-    return checked;
-  });
-  return checked;
+export class RecordChecker {
+  readonly #packer: RecordPacker;
+  readonly #metadataKey: string;
+  readonly #faults: FieldError[] = [];
+
+  /** `expectedBytes` is about what the records have as JSON. */
+  constructor(by: { metadataKey: string; expectedBytes: number }) {
+    // Both forms of each, and room to spare: a text is known to fit where it has three bytes a character.
+    this.#packer = new RecordPacker(by.expectedBytes * 3);
+    this.#metadataKey = by.metadataKey;
+  }
+
+  /** `index` is its place in the call. */
+  add(given: JsonValue, index: number): void {
+    if (this.#faults.length === maxFaults) return;
+    const record = checkRecord(given, this.#metadataKey);
+    if ('fault' in record) this.#faults.push(faultAt(index, record));
+    else this.#packer.add(record);
+  }
+
+  end(): CheckedRecords | { faults: FieldError[] } {
+    return this.#faults.length > 0 ? { faults: this.#faults } : this.#packer.pack();
+  }
+}
+
+/** Throws `invalid_record` in place of faults. */
+export function requireRecords(checked: CheckedRecords | { faults: FieldError[] }): CheckedRecords {
+  return 'faults' in checked ? refuse(checked.faults) : checked;
 }
 
 /** Fields to lay over a stored record; `index` is its place in the call. */
 export type CheckedPart = { id: string; index: number; fields: JsonObject };
 
-/** As `checkRecords`, for parts of records: all of them, in the order sent, also where several are of one id. */
+/**
+ * Parts of records, as `RecordChecker` checks records: all of them, in the order sent, also where several are of one
+ * id. Throws `invalid_record` where any does not fit.
+ */
 export function checkParts(records: readonly JsonValue[], metadataKey: string): CheckedPart[] {
-  return checkEach(records, (record, index) => {
+  if (records.length > maxRecords) refuse([fault(['records'], `At most ${maxRecords} records a call`)]);
+  const faults: FieldError[] = [];
+  const parts: CheckedPart[] = [];
+  for (const [index, record] of records.entries()) {
     const read = readFields(record, metadataKey);
-    if ('fault' in read) return read;
-    const canonical = canonicalJson(read.fields);
-    return 'fault' in canonical ? canonical : { ...read, index };
-  });
+    const canonical = 'fault' in read ? read : canonicalJson(read.fields);
+    if ('fault' in canonical) faults.push(faultAt(index, canonical));
+    else if ('id' in read) parts.push({ ...read, index });
+    if (faults.length === maxFaults) break;
+  }
+  if (faults.length > 0) refuse(faults);
+  return parts;
 }
 
 /** Refuses a call that lays so much over the record at `index` that it outgrows what one may have. */
@@ -51,24 +75,8 @@ export function refuseLarge(text: string, index: number): void {
 
 type Fault = { fault: { path: string[]; message: string } };
 
-function checkEach<T extends object>(
-  records: readonly JsonValue[],
-  check: (record: JsonValue | undefined, index: number) => T | Fault,
-): T[] {
-  if (records.length > maxRecords) refuse([fault(['records'], `At most ${maxRecords} records a call`)]);
-  const faults: FieldError[] = [];
-  const checked: T[] = [];
-  for (const [index, record] of records.entries()) {
-    const result = check(record, index);
-    if (!('fault' in result)) {
-      checked.push(result);
-      continue;
-    }
-    faults.push(fault(['records', String(index), ...result.fault.path], result.fault.message));
-    if (faults.length === maxFaults) break;
-  }
-  if (faults.length > 0) refuse(faults);
-  return checked;
+function faultAt(index: number, { fault: { path, message } }: Fault): FieldError {
+  return fault(['records', String(index), ...path], message);
 }
 
 /** The text an id stands for, or why it is none. */
@@ -85,18 +93,15 @@ export function readRecordId(id: unknown): { id: string } | { fault: string } {
   return id.isWellFormed() ? { id } : { fault: 'An id has no lone surrogate' };
 }
 
-function checkRecord(
-  record: JsonValue | undefined,
-  by: { metadataKey: string; ignored: IgnoredFields },
-): CheckedRecord | Fault {
-  const read = readFields(record, by.metadataKey);
+function checkRecord(record: JsonValue, metadataKey: string): CheckedRecord | Fault {
+  const read = readFields(record, metadataKey);
   if ('fault' in read) return read;
   const { id, fields } = read;
   const canonical = canonicalJson(fields);
   if ('fault' in canonical) return canonical;
   const text = JSON.stringify(fields);
   if (isTooLarge(text)) return { fault: { path: [], message: tooLarge } };
-  return { id, text, canonical: by.ignored.isIn(fields) ? by.ignored.canonical(fields) : canonical.text };
+  return { id, text, canonical: canonical.text };
 }
 
 function readFields(

@@ -1,10 +1,20 @@
-/** Bytes that are sealed in one go: about 15 ms. One record may have more. */
-const pieceBytes = 4 * 1024 * 1024;
+import { reserve } from './large.ts';
 
-/** Where a record stands in the bytes of its piece: its payload first, then the form that is hashed. */
-export type Span = { id: string; start: number; textEnd: number; end: number };
-/** Some records of a call, in its order. */
-export type Piece = { bytes: Uint8Array<ArrayBuffer>; spans: Span[] };
+/** Bytes that are sealed in one go: about 4 ms. One record may have more. */
+const pieceBytes = 1024 * 1024;
+
+/**
+ * Some records of a call, in its order, as UTF-8: of each the payload, and behind it the form that is hashed. `marks`
+ * holds three numbers a record: where its payload begins and ends, and where that form ends.
+ */
+export type Piece = { bytes: Uint8Array<ArrayBuffer>; ids: string[]; marks: Uint32Array<ArrayBuffer> };
+
+/** The records of a call, ready to seal; of two with one id the last. */
+export type CheckedRecords = {
+  pieces: Piece[];
+  /** Ids that came more than once. */
+  duplicates: string[];
+};
 
 /** A record that can be stored. */
 export type CheckedRecord = {
@@ -16,30 +26,21 @@ export type CheckedRecord = {
 };
 
 /**
- * The records of a call, ready to seal; of two with one id the last stands.
+ * Packs records one by one; of two with one id the last stands.
  *
- * Kept as UTF-8 in a few large pieces, which can be handed to another thread: the strings of a thousand records would
- * be copied by the garbage collector for as long as the call takes.
+ * They are kept in a few large pieces, which can be handed to another thread: the strings of a thousand records would be
+ * copied by the garbage collector for as long as the call takes.
  */
-export class CheckedRecords {
-  readonly #expected: number;
-  readonly #pieces: Buffer<ArrayBuffer>[] = [];
-  readonly #placed = new Map<string, { piece: number; span: Span }>();
+export class RecordPacker {
+  readonly #expectedBytes: number;
+  readonly #bytes: Buffer<ArrayBuffer>[] = [];
+  readonly #placed = new Map<string, { piece: number; start: number; textEnd: number; end: number }>();
   readonly #duplicates = new Set<string>();
   #end = 0;
 
-  /** `expected` is how many there may be. */
-  constructor(expected: number) {
-    this.#expected = expected;
-  }
-
-  get size(): number {
-    return this.#placed.size;
-  }
-
-  /** Ids that came more than once. */
-  get duplicates(): string[] {
-    return [...this.#duplicates];
+  /** Both forms of all records will probably have so many bytes. */
+  constructor(expectedBytes: number) {
+    this.#expectedBytes = expectedBytes;
   }
 
   add({ id, text, canonical }: CheckedRecord): void {
@@ -48,23 +49,34 @@ export class CheckedRecords {
     const textEnd = start + bytes.write(text, start);
     this.#end = textEnd + bytes.write(canonical, textEnd);
     if (this.#placed.delete(id)) this.#duplicates.add(id);
-    const span = { id, start, textEnd, end: this.#end };
-    this.#placed.set(id, { piece: this.#pieces.length - 1, span });
+    this.#placed.set(id, { piece: this.#bytes.length - 1, start, textEnd, end: this.#end });
   }
 
-  pieces(): Piece[] {
-    const pieces: Piece[] = this.#pieces.map((bytes) => ({ bytes, spans: [] }));
-    for (const { piece, span } of this.#placed.values()) pieces[piece]?.spans.push(span);
-    return pieces.filter(({ spans }) => spans.length > 0);
+  /** What was added, which is taken away. */
+  pack(): CheckedRecords {
+    const ids: string[][] = this.#bytes.map(() => []);
+    const marks: number[][] = this.#bytes.map(() => []);
+    for (const [id, { piece, start, textEnd, end }] of this.#placed) {
+      ids[piece]?.push(id);
+      marks[piece]?.push(start, textEnd, end);
+    }
+    const pieces = this.#bytes.map(
+      (bytes, at): Piece => ({ bytes, ids: ids[at] ?? [], marks: new Uint32Array(marks[at] ?? []) }),
+    );
+    return { pieces: pieces.filter((piece) => piece.ids.length > 0), duplicates: [...this.#duplicates] };
   }
 
   /** The piece that has room for so many bytes. */
   #reserve(most: number): Buffer<ArrayBuffer> {
-    const last = this.#pieces.at(-1);
+    const last = this.#bytes.at(-1);
     if (last !== undefined && this.#end + most <= last.length) return last;
-    const started = Buffer.allocUnsafeSlow(Math.max(most, Math.min(most * this.#expected, pieceBytes)));
-    this.#pieces.push(started);
+    const started = reserve(Math.max(most, Math.min(this.#expectedBytes, pieceBytes)));
+    this.#bytes.push(started);
     this.#end = 0;
     return started;
   }
+}
+
+export function countOf({ pieces }: CheckedRecords): number {
+  return pieces.reduce((sum, { ids }) => sum + ids.length, 0);
 }

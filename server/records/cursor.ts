@@ -62,6 +62,14 @@ export function readFollowedCursor(
   return position;
 }
 
+/** The dataset and the position that a cursor names, as yet unproven; undefined for what is none. */
+export function namedBy(cursor: string): { datasetId: number; seq: number } | undefined {
+  if (!spelling.test(cursor)) return undefined;
+  const bytes = Buffer.from(cursor, 'base64url');
+  const [datasetId, seq] = [Number(bytes.readBigUInt64BE(1)), Number(bytes.readBigUInt64BE(9))];
+  return Number.isSafeInteger(datasetId) && Number.isSafeInteger(seq) ? { datasetId, seq } : undefined;
+}
+
 function readPosition(cursor: string, dataset: { id: number; lastSeq: number } | undefined): Position {
   if (dataset === undefined || !spelling.test(cursor)) throw new AppError('invalid_cursor');
   const bytes = Buffer.from(cursor, 'base64url');

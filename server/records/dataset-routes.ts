@@ -86,7 +86,7 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
   app.post(
     '/records/prune/estimate',
     {
-      config: { access: { by: 'key', scope: 'records:prune' } },
+      config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
         summary: 'Tell what a prune would remove',
         description: 'Payloads up to and including the cursor, and their sealed bytes. Changes nothing.',

@@ -53,9 +53,12 @@ const byIndexAlone = `
   set_config('max_parallel_workers_per_gather', '0', true),
   set_config('jit', 'off', true)`;
 
+/** The statement behind `planByIndexAlone`, for a flight. */
+export const planningByIndexAlone = `select ${byIndexAlone}`;
+
 /** For statements across datasets: the rest of the transaction is planned by index alone. */
 export async function planByIndexAlone(tx: Tx): Promise<void> {
-  await tx.query(`select ${byIndexAlone}`);
+  await tx.query(planningByIndexAlone);
 }
 
 /** The dataset as it stands, or undefined where nothing was ever saved. */

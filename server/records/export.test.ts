@@ -107,10 +107,10 @@ test('what is wrong with the request is told as an error, not as a broken export
 test('a slow reader keeps the service from reading ahead: what is read and not yet taken stays bounded', async () => {
   await save('Large', 50_000, 'x'.repeat(900));
   let portions = 0;
-  const { transaction } = trellis.db;
-  trellis.db.transaction = (work, mode) => {
+  const { flight } = trellis.db;
+  trellis.db.flight = (statements) => {
     portions += 1;
-    return transaction(work, mode);
+    return flight(statements);
   };
   try {
     const answer = await open('model=Large');
@@ -129,7 +129,7 @@ test('a slow reader keeps the service from reading ahead: what is read and not y
     // In records: two portions, and what the kernel holds for a loopback socket, at most some 10 MB.
     assert.ok(mostAhead < 15_000, `read ${mostAhead} records ahead`);
   } finally {
-    trellis.db.transaction = transaction;
+    trellis.db.flight = flight;
   }
 });
 

@@ -1,6 +1,7 @@
 import type { Brand } from '../brand.ts';
 import type { Db } from '../db/pool.ts';
-import { createRoom, listRecords } from './list.ts';
+import { readAhead } from './ahead.ts';
+import { createRoom, listRecords, type Portion } from './list.ts';
 import { cursorAfter, portionBytes, portionRecords } from './page.ts';
 import type { RecordOwner } from './save.ts';
 import { linesToWire } from './wire.ts';
@@ -15,8 +16,8 @@ export type ExportRequest = {
 };
 
 /**
- * All records after a cursor as NDJSON, in the order of their latest changes: in portions as they are asked for, each
- * as of its own moment, so that a record which changes meanwhile may come twice, the later state last.
+ * All records after a cursor as NDJSON, in the order of their latest changes: in portions, one of which is read while
+ * the one before it is on its way, each as of its own moment, so that a record which changes meanwhile may come twice, the later state last.
  *
  * The last line is `{"_<brand>_export": {"count", "next_cursor"}}`, and only a whole export has it: `next_cursor` is
  * where to go on from later, null where there was nothing to begin with. Throws what `listRecords` throws, at the
@@ -26,24 +27,33 @@ export async function* exportRecords(
   db: Db,
   request: ExportRequest & { brand: Brand },
 ): AsyncGenerator<Buffer, void, undefined> {
-  const { model, variant, brand } = request;
-  const room = createRoom();
   let cursor = request.cursor;
   let count = 0;
-  let hasMore = true;
-  while (hasMore) {
-    const connection = await request.connection();
-    const portion = await listRecords(db, {
-      ...{ connection, model, variant, cursor },
-      ...{ limit: portionRecords, maxBytes: portionBytes, room },
-    });
+  for await (const portion of readAhead(readAll(db, request))) {
     cursor = cursorAfter(portion) ?? cursor;
     count += portion.records.length;
-    hasMore = portion.hasMore;
-    const lines = linesToWire(portion, brand);
+    const lines = linesToWire(portion, request.brand);
+    // Held here while the lines go out, they would not be collected with what is young.
     portion.records.length = 0;
     if (lines.length > 0) yield lines;
   }
-  const end = { [brand.exportKey]: { count, next_cursor: cursor ?? null } };
+  const end = { [request.brand.exportKey]: { count, next_cursor: cursor ?? null } };
   yield Buffer.from(`${JSON.stringify(end)}\n`);
+}
+
+async function* readAll(db: Db, request: ExportRequest): AsyncGenerator<Portion, void, undefined> {
+  const { model, variant } = request;
+  // One is being written to the reader while the other is filled.
+  const rooms = [createRoom(), createRoom()] as const;
+  let cursor = request.cursor;
+  let hasMore = true;
+  for (let turn: 0 | 1 = 0; hasMore; turn = turn === 0 ? 1 : 0) {
+    const portion = await listRecords(db, {
+      ...{ connection: await request.connection(), model, variant, cursor },
+      ...{ limit: portionRecords, maxBytes: portionBytes, room: rooms[turn] },
+    });
+    cursor = cursorAfter(portion) ?? cursor;
+    hasMore = portion.hasMore;
+    yield portion;
+  }
 }

@@ -4,6 +4,7 @@ import { type Position, readFollowedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
 import { arrayText, findPruned } from './payloads.ts';
 import { findPruneTimes } from './prune-times.ts';
+import { readRange } from './range.ts';
 import type { RecordOwner } from './save.ts';
 import { openPayload } from './seal.ts';
 
@@ -76,6 +77,10 @@ export type Portion = {
  * removed tombstone.
  */
 export async function listRecords(db: Db, request: ListRequest): Promise<Portion> {
+  return (await readRange(db, request)) ?? readByStep(db, request);
+}
+
+async function readByStep(db: Db, request: ListRequest): Promise<Portion> {
   const { connection, model, variant } = request;
   const read = await db.transaction(async (tx) => {
     const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
@@ -98,19 +103,19 @@ export async function listRecords(db: Db, request: ListRequest): Promise<Portion
  * Where a read without a cursor begins. When it began matters only where tombstones have gone: elsewhere the cursor of
  * a record is the same text for every reader.
  */
-function beginning(dataset: Dataset | undefined): Position {
+export function beginning(dataset: Pick<Dataset, 'lastSeq' | 'tombstoneFloor'> | undefined): Position {
   const hasLostTombstones = dataset !== undefined && dataset.tombstoneFloor > 0;
   return { seq: 0, since: hasLostTombstones ? dataset.lastSeq : 0 };
 }
 
-type Row = Omit<StoredRecord, 'fields'>;
+export type Row = Omit<StoredRecord, 'fields'>;
 
 /** Whether a portion is every record of its range, so that its payloads can be read as a range too. */
-function isWhole(request: ListRequest): boolean {
+export function isWhole(request: ListRequest): boolean {
   return request.actions === undefined && request.ids === undefined;
 }
 
-const rowColumns = `
+export const rowColumns = `
   external_id as id,
   seq,
   size,
@@ -214,7 +219,7 @@ async function findPrunedRows(tx: Tx, dataset: Dataset, rows: readonly Row[]): P
   return findPruned(tx, { datasetId: dataset.id, seqs });
 }
 
-function cut(
+export function cut(
   rows: readonly Row[],
   by: Pick<ListRequest, 'limit' | 'maxBytes' | 'until'> & { pruned: ReadonlySet<number> },
 ): { records: StoredRecord[]; bytes: number } {
@@ -229,7 +234,7 @@ function cut(
 }
 
 /** Room for payloads of so many sealed bytes, which are fewer when they are opened. */
-function roomFor(bytes: number, room: Room): Buffer {
+export function roomFor(bytes: number, room: Room): Buffer {
   if (room.bytes.length < bytes) room.bytes = Buffer.allocUnsafeSlow(bytes);
   return room.bytes;
 }
@@ -257,20 +262,31 @@ async function openBodies(
   const seqs = by.isWhole
     ? `between ${firstRow.seq} and ${lastRow.seq}`
     : `= any('${arrayText(records.map(({ seq }) => seq))}'::bigint[])`;
-  let next = 0;
-  let end = 0;
   await tx.copyRows(
     `select seq, body from payload where dataset_id = ${dataset.id} and seq ${seqs} order by seq`,
-    ([seqBytes, body]) => {
-      const seq = Number(seqBytes?.readBigInt64BE());
-      while ((records[next]?.seq ?? seq) < seq) next += 1;
-      const record = records[next];
-      if (record?.seq !== seq || body === undefined) return;
-      const start = end;
-      end += openPayload(body, { dataKey, datasetId: dataset.id, recordId: record.id }).copy(by.room, start);
-      record.fields = by.room.subarray(start, end);
-    },
+    bodyOpener({ datasetId: dataset.id, records, room: by.room, dataKey }),
   );
+}
+
+/** Takes the rows of `select seq, body from payload`, by seq, and gives the records of these positions their payloads. */
+export function bodyOpener(by: {
+  datasetId: number;
+  records: readonly StoredRecord[];
+  room: Buffer;
+  dataKey: DataKey;
+}): (fields: (Buffer | undefined)[]) => void {
+  const { datasetId, records, room, dataKey } = by;
+  let next = 0;
+  let end = 0;
+  return ([seqBytes, body]) => {
+    const seq = Number(seqBytes?.readBigInt64BE());
+    while ((records[next]?.seq ?? seq) < seq) next += 1;
+    const record = records[next];
+    if (record?.seq !== seq || body === undefined) return;
+    const start = end;
+    end += openPayload(body, { dataKey, datasetId, recordId: record.id }).copy(room, start);
+    record.fields = room.subarray(start, end);
+  };
 }
 
 /** Tells of pruned records when they were pruned, where that is not written on them. */

@@ -1,4 +1,5 @@
 import type { Db } from '../db/pool.ts';
+import { readAhead } from './ahead.ts';
 import { cursorWriter } from './cursor.ts';
 import { createRoom, type ListRequest, listRecords, type Portion } from './list.ts';
 import type { RecordOwner } from './save.ts';
@@ -19,22 +20,27 @@ export type PageRequest = Omit<ListRequest, 'connection' | 'maxBytes' | 'until' 
 };
 
 /**
- * A page of at most `limit` records after a cursor, and of `pageBytes`, in portions that are read as they are asked
- * for; whether there is more after the page is the last portion's `hasMore`.
+ * A page of at most `limit` records after a cursor, and of `pageBytes`, in portions; whether there is more after the
+ * page is the last portion's `hasMore`. While one is being used the next is read, and no other.
  *
  * Each portion is as of its own moment, so that no transaction waits for a slow reader. A page holds no record beyond
  * the position that was the last one when it began: one that changes meanwhile comes once, with this page or behind it.
  * A portion is good until the next one is asked for. Throws what `listRecords` throws, at the portion where it
  * happens.
  */
-export async function* readPage(db: Db, request: PageRequest): AsyncGenerator<Portion, void, undefined> {
+export function readPage(db: Db, request: PageRequest): AsyncGenerator<Portion, void, undefined> {
+  return readAhead(readInTurn(db, request));
+}
+
+async function* readInTurn(db: Db, request: PageRequest): AsyncGenerator<Portion, void, undefined> {
   let { cursor, limit: left } = request;
-  const room = createRoom();
+  // One is being written to the reader while the other is filled.
+  const rooms = [createRoom(), createRoom()] as const;
   const most = request.limit <= smallPage ? smallPage : portionRecords;
   let bytesLeft = pageBytes;
   let until: number | undefined;
   let isEnd = false;
-  while (!isEnd) {
+  for (let turn: 0 | 1 = 0; !isEnd; turn = turn === 0 ? 1 : 0) {
     const portion: Portion = await listRecords(db, {
       ...request,
       connection: await request.connection(),
@@ -42,7 +48,7 @@ export async function* readPage(db: Db, request: PageRequest): AsyncGenerator<Po
       limit: Math.min(left, most),
       maxBytes: Math.min(bytesLeft, portionBytes),
       until,
-      room,
+      room: rooms[turn],
     });
     until ??= portion.lastSeq;
     left -= portion.records.length;
@@ -50,9 +56,6 @@ export async function* readPage(db: Db, request: PageRequest): AsyncGenerator<Po
     cursor = cursorAfter(portion) ?? cursor;
     isEnd = !portion.hasMore || left === 0 || bytesLeft <= 0 || portion.records.length === 0;
     yield portion;
-    // A generator that waits holds what it yielded: a portion that outlives the reading of the next one is not collected
-    // with what is young.
-    portion.records.length = 0;
   }
 }
 

@@ -3,6 +3,9 @@ import { first, type Tx } from '../db/pool.ts';
 
 /** SQL of the table `payload`; every function here needs the dataset's lock. */
 
+/** Bytes of one COPY: what a save holds of its payloads a second time. */
+const copyBytes = 1_280 * 1024;
+
 /**
  * Writes payload rows, by COPY: as parameters of a statement bodies would go as hex text or be cut from one another by
  * the server, and each row be logged by itself.
@@ -11,16 +14,22 @@ export async function insertPayloads(
   tx: Tx,
   rows: { datasetId: number; seqs: readonly number[]; bodies: readonly Buffer[] },
 ): Promise<void> {
-  const size = rows.bodies.reduce((sum, body) => sum + body.length + 30, 64);
-  const copy = new CopyRows(size);
+  const sizes = rows.bodies.map((body) => body.length + 30);
+  const size = sizes.reduce((sum, bytes) => sum + bytes, 64);
+  const copy = new CopyRows(Math.min(size, copyBytes + Math.max(...sizes)));
+  let filled = 0;
   for (const [index, body] of rows.bodies.entries()) {
     copy
       .row(3)
       .int8(rows.datasetId)
       .int8(rows.seqs[index] as number)
       .bytes(body);
+    filled += sizes[index] as number;
+    if (filled < copyBytes && index < rows.bodies.length - 1) continue;
+    await tx.copyInto('payload (dataset_id, seq, body)', copy);
+    copy.clear();
+    filled = 0;
   }
-  await tx.copyInto('payload (dataset_id, seq, body)', copy);
 }
 
 /** Removes the payloads at `seqs` where there are any; what was removed. */

@@ -3,8 +3,6 @@ import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
-import type { JsonValue } from './canonical.ts';
-import { maxRecords } from './check.ts';
 import { consumerRoutes } from './consumer-routes.ts';
 import { datasetRoutes } from './dataset-routes.ts';
 import { exportRoutes } from './export-routes.ts';
@@ -13,19 +11,17 @@ import {
   connectionHeaders,
   datasetInput,
   idsInput,
-  ignoreFieldsInput,
   pageLimitInput,
   placeOf,
   timeInput,
 } from './input.ts';
 import { readPage } from './page.ts';
-import { defaultRestore } from './policy.ts';
 import { pruneRecords } from './prune.ts';
 import { removerOf } from './receipt.ts';
 import { retentionRoutes } from './retention-routes.ts';
-import { saveRecords } from './save.ts';
+import { saveRoute } from './save-route.ts';
 import { streamOf } from './stream.ts';
-import { pageToWire, pageWire, saveToWire, saveWire } from './wire.ts';
+import { pageToWire, pageWire } from './wire.ts';
 import { writeRoutes } from './write-routes.ts';
 
 /**
@@ -38,56 +34,14 @@ import { writeRoutes } from './write-routes.ts';
  */
 type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'> };
 
-/** Bytes a save may carry. */
-const maxSaveBytes = 32 * 1024 * 1024;
-
-/** Save, list and prune. */
+/** All of them; list and prune are here. */
 export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
   exportRoutes(app, { db, brand, connections });
   consumerRoutes(app, { db, connections });
   retentionRoutes(app, { db });
+  saveRoute(app, { db, brand, connections });
   writeRoutes(app, { db, brand, connections });
   datasetRoutes(app, { db, connections });
-
-  app.post(
-    '/records',
-    {
-      config: { access: { by: 'key', scope: 'records:write' } },
-      bodyLimit: maxSaveBytes,
-      schema: {
-        summary: 'Save records',
-        description:
-          'New and deleted records are added, changed ones updated, equal ones left alone; a pruned record that is ' +
-          'saved again gets its payload back. One bad record refuses the call and is named by its index. ' +
-          '`ignore_fields` stands in place of the ones of the dataset.',
-        headers: connectionHeaders,
-        body: z.strictObject({
-          ...datasetInput,
-          records: z.array(z.unknown()).max(maxRecords),
-          ignore_fields: ignoreFieldsInput.optional(),
-          changed_fields: z.boolean().default(false),
-          restore: z.enum(['always', 'on_change']).optional(),
-        }),
-        response: { 200: saveWire },
-      },
-    },
-    async ({ body, headers, caller }) => {
-      const connection = await connections.get(placeOf(caller, headers));
-      const { model, variant } = body;
-      const restore = body.restore ?? (await defaultRestore(db, connection));
-      const saved = await saveRecords(db, {
-        connection,
-        model,
-        variant,
-        records: body.records as JsonValue[],
-        metadataKey: brand.metadataKey,
-        restore,
-        ignoreFields: body.ignore_fields,
-        withChangedFields: body.changed_fields,
-      });
-      return saveToWire(saved);
-    },
-  );
 
   app.get(
     '/records',
@@ -127,7 +81,7 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
   app.patch(
     '/records/prune',
     {
-      config: { access: { by: 'key', scope: 'records:prune' } },
+      config: { access: { by: 'key', scope: 'records:write' } },
       schema: {
         summary: 'Prune payloads up to a cursor',
         description:

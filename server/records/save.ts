@@ -2,13 +2,13 @@ import { holdConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { DataKey } from '../vault.ts';
-import type { JsonObject, JsonValue } from './canonical.ts';
+import type { JsonObject } from './canonical.ts';
 import { type Change, isAddition, type Restore, writeChanges } from './changes.ts';
-import { checkRecords } from './check.ts';
+import { type CheckedRecords, countOf } from './checked.ts';
 import { type Dataset, ensureDataset, findDataset, lockDataset } from './dataset.ts';
 import { changedFields, type IgnoredFields, ignoredFields, isSameDigest } from './ignore.ts';
 import { findPruned } from './payloads.ts';
-import { openPayload, type SealedRecord, sealRecords } from './seal.ts';
+import { letGoSealed, openPayload, type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
 import { noteSeen } from './track-deletes.ts';
 
@@ -19,9 +19,8 @@ export type SaveRequest = {
   connection: RecordOwner;
   model: string;
   variant: string;
-  records: readonly JsonValue[];
-  /** Dropped from each record: it is ours. */
-  metadataKey: string;
+  /** They are used up. */
+  records: CheckedRecords;
   /** Whether a pruned record that comes with equal content gets its payload back. */
   restore: 'always' | 'on_change';
   /** Fields that count for nothing when these records are compared; those of the dataset where absent. */
@@ -47,24 +46,24 @@ export type SaveResult = {
  * positions of the dataset in the order they were sent. What is equal is not written at all; where it was pruned its
  * payload comes back and its position stays. All of it or nothing.
  *
- * Checking, hashing and sealing happen before the dataset is locked. Throws `invalid_record` for what cannot be
- * stored and `unknown_connection` where the connection was deleted meanwhile.
+ * Hashing and sealing happen before the dataset is locked. Throws `unknown_connection` where the connection was deleted
+ * meanwhile.
  */
 export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveResult> {
-  const { connection, metadataKey, model, variant } = request;
+  const { connection, records, model, variant } = request;
   const name = { connection: connection.id, model, variant };
   const known = await findDataset(db, name);
-  const ignored = ignoredFields(request.ignoreFields ?? known?.ignoreFields ?? []);
-  const records = checkRecords(request.records, { metadataKey, ignored });
+  const ignoreFields = request.ignoreFields ?? known?.ignoreFields ?? [];
+  const ignored = ignoredFields(ignoreFields);
   const { duplicates } = records;
   const changedFields = request.withChangedFields ? new Map<string, string[]>() : undefined;
-  if (records.size === 0) {
+  if (countOf(records) === 0) {
     const nothing = { added: [], updated: [], restored: [], unchangedCount: 0, duplicates };
     return { ...nothing, ...(changedFields && { changedFields }) };
   }
   const datasetId = known?.id ?? (await ensureDataset(db, name));
-  const sealed = await sealRecords(records, { dataKey: connection.dataKey, datasetId });
-  return db.transaction(async (tx) => {
+  const sealed = await sealRecords(records, { dataKey: connection.dataKey, datasetId, ignoreFields });
+  const saving = db.transaction(async (tx) => {
     await holdConnection(tx, connection.id);
     const dataset = await lockDataset(tx, datasetId);
     if (dataset === undefined) throw new AppError('unknown_connection');
@@ -88,6 +87,7 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
       ...(changedFields && { changedFields }),
     };
   });
+  return saving.finally(() => letGoSealed(sealed));
 }
 
 /**

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { type DataKey, openVault } from '../vault.ts';
-import { type CheckedRecord, CheckedRecords, type Piece } from './checked.ts';
+import { type CheckedRecord, type CheckedRecords, type Piece, RecordPacker } from './checked.ts';
+import { readOnThread, sealOnThread } from './save-queue.ts';
 import { openPayload, sealRecords } from './seal.ts';
-import { sealOnThread } from './seal-queue.ts';
 
 const dataKey = newKey();
-const of = { dataKey, datasetId: 7 };
+const of = { dataKey, datasetId: 7, ignoreFields: [] };
 
 test('a large call is hashed and sealed as its records one by one, in their order', async () => {
   const records = Array.from({ length: 2500 }, (_, n) => makeRecord(n));
@@ -33,7 +33,7 @@ test('large calls at once get each its own', async () => {
   const records = Array.from({ length: 300 }, (_, n) => makeRecord(n));
   await Promise.all(
     keys.map(async (key, datasetId) => {
-      const sealed = await sealRecords(checked(records), { dataKey: key, datasetId });
+      const sealed = await sealRecords(checked(records), { dataKey: key, datasetId, ignoreFields: [] });
       for (const [index, { id, body }] of sealed.entries()) {
         const opened = openPayload(body, { dataKey: key, datasetId, recordId: id });
         assert.equal(opened.toString(), records[index]?.text);
@@ -43,19 +43,27 @@ test('large calls at once get each its own', async () => {
 });
 
 test('a thread that dies fails the calls that wait for it, and the next call gets another', async () => {
-  const good = () => checked([makeRecord(1)]).pieces()[0] as Piece;
-  const deadly = { ...good(), spans: [{ id: 'a', start: -1, textEnd: 0, end: 0 }] };
+  const good = () => checked([makeRecord(1)]).pieces[0] as Piece;
+  const deadly = { ...good(), marks: new Uint32Array([0, 2 ** 31, 2 ** 31]) };
   const results = await Promise.allSettled([
-    sealOnThread({ ...of, ...good() }),
-    sealOnThread({ ...of, ...deadly }),
-    sealOnThread({ ...of, ...good() }),
+    sealOnThread(good(), of),
+    sealOnThread(deadly, of),
+    sealOnThread(good(), of),
+    readOnThread(new Uint8Array(2), 'ours'),
   ]);
   assert.deepEqual(
     results.map(({ status }) => status),
-    ['fulfilled', 'rejected', 'rejected'],
+    ['fulfilled', 'rejected', 'rejected', 'rejected'],
   );
-  const { sizes } = await sealOnThread({ ...of, ...good() });
+  const { sizes } = await sealOnThread(good(), of);
   assert.equal(sizes.length, 1);
+});
+
+test('a body that is no JSON fails its own call on the thread, not the thread', async () => {
+  const broken = readOnThread(new Uint8Array([0x7b]), 'ours');
+  const sealing = sealOnThread(checked([makeRecord(1)]).pieces[0] as Piece, of);
+  await assert.rejects(broken, SyntaxError);
+  assert.equal((await sealing).sizes.length, 1);
 });
 
 function newKey(): DataKey {
@@ -63,9 +71,9 @@ function newKey(): DataKey {
 }
 
 function checked(records: readonly CheckedRecord[]): CheckedRecords {
-  const all = new CheckedRecords(records.length);
-  for (const record of records) all.add(record);
-  return all;
+  const packer = new RecordPacker(1000);
+  for (const record of records) packer.add(record);
+  return packer.pack();
 }
 
 function makeRecord(n: number): CheckedRecord {

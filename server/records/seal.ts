@@ -1,8 +1,9 @@
 import type { DataKey } from '../vault.ts';
-import type { CheckedRecords, Span } from './checked.ts';
+import { type CheckedRecords, countOf } from './checked.ts';
 import { hashBytes } from './hash.ts';
-import { contextOf, type SealedBatch, sealBatch } from './seal-batch.ts';
-import { sealOnThread } from './seal-queue.ts';
+import { letGo } from './large.ts';
+import { sealOnThread } from './save-queue.ts';
+import { contextOf, type SealedBatch, type SealFor, sealBatch } from './seal-batch.ts';
 
 /** Fewer records are sealed sooner here than on the thread: 1 ms at 1 KB each. */
 const leastForThread = 100;
@@ -13,14 +14,17 @@ export type SealedRecord = { id: string; hash: Buffer; body: Buffer };
  * Hashes and seals as `sealBatch` does; `records` are used up. A large call holds up neither other requests nor, for
  * long, other calls.
  */
-export async function sealRecords(
-  records: CheckedRecords,
-  by: { dataKey: DataKey; datasetId: number },
-): Promise<SealedRecord[]> {
-  const seal = records.size < leastForThread ? sealBatch : sealOnThread;
+export async function sealRecords(records: CheckedRecords, by: SealFor): Promise<SealedRecord[]> {
+  const seal = countOf(records) < leastForThread ? sealBatch : sealOnThread;
   const sealed: SealedRecord[][] = [];
-  for (const piece of records.pieces()) sealed.push(cut(piece.spans, await seal({ ...piece, ...by })));
+  for (const piece of records.pieces) sealed.push(cut(piece.ids, await seal(piece, by)));
   return sealed.flat();
+}
+
+/** Gives the memory of the bodies back now: the records must be of one `sealRecords`, and all of them done with. */
+export function letGoSealed(records: readonly SealedRecord[]): void {
+  for (const buffer of new Set(records.map(({ body }) => body.buffer)))
+    letGo(new Uint8Array(buffer as ArrayBuffer));
 }
 
 /** The payload's JSON text as UTF-8. Throws where the body is not the one of this record. */
@@ -31,11 +35,11 @@ export function openPayload(
   return by.dataKey.open(body, contextOf(by.datasetId, by.recordId));
 }
 
-function cut(spans: readonly Span[], sealed: SealedBatch): SealedRecord[] {
+function cut(ids: readonly string[], sealed: SealedBatch): SealedRecord[] {
   const hashes = Buffer.from(sealed.hashes.buffer);
   const bodies = Buffer.from(sealed.bodies.buffer);
   let end = 0;
-  return spans.map(({ id }, index) => {
+  return ids.map((id, index) => {
     const start = end;
     end += sealed.sizes[index] as number;
     return {

@@ -4,11 +4,11 @@ import { Readable } from 'node:stream';
  * Chunks as the body of an answer. Resolves with the first one there, and throws what that throws: what is wrong with
  * a request shows before anything is answered. A later fault breaks the answer off.
  *
- * One chunk waits for the socket at most; the next is asked for when that has gone.
+ * No chunk waits for the socket but the one that is being written: the next is asked for when that has gone.
  */
 export async function streamOf(chunks: AsyncGenerator<Buffer, void, undefined>): Promise<Readable> {
   const opening = await chunks.next();
-  return Readable.from(withFirst(opening, chunks), { objectMode: true, highWaterMark: 1 });
+  return Readable.from(withFirst(opening, chunks), { objectMode: true, highWaterMark: 0 });
 }
 
 async function* withFirst(

@@ -5,7 +5,7 @@ import type { DataKey } from '../vault.ts';
 import type { JsonValue } from './canonical.ts';
 import { type Change, writeChanges } from './changes.ts';
 import { type CheckedPart, checkParts, refuseLarge } from './check.ts';
-import { CheckedRecords } from './checked.ts';
+import { RecordPacker } from './checked.ts';
 import { type Dataset, findDatasetForReading, lockDataset } from './dataset.ts';
 import { type IgnoredFields, ignoredFields } from './ignore.ts';
 import { merge } from './merge.ts';
@@ -129,7 +129,8 @@ type Laying = {
 /** Pruned records are not in the result. */
 async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Map<string, Laid>> {
   const laid = new Map<string, Laid>();
-  const changed = new CheckedRecords(by.rows.length);
+  // Both forms of each, and room to spare.
+  const changed = new RecordPacker(by.rows.reduce((sum, { size }) => sum + size * 3, 0));
   await readStored(tx, by, (row, fields) => {
     const parts = by.parts.get(row.id) ?? [];
     const merged = parts.reduce((under, part) => merge(under, part.fields), fields);
@@ -140,7 +141,8 @@ async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Ma
     refuseLarge(text, parts.at(-1)?.index ?? 0);
     changed.add({ id: row.id, text, canonical });
   });
-  for (const record of await sealRecords(changed, by)) {
+  // What is ignored is left out already.
+  for (const record of await sealRecords(changed.pack(), { ...by, ignoreFields: [] })) {
     laid.set(record.id, { seq: laid.get(record.id)?.seq ?? 0, record });
   }
   return laid;

@@ -74,7 +74,10 @@ export async function* pageToWire(
     hasMore = portion.hasMore;
     cursor = cursorAfter(portion) ?? cursor;
     if (portion.records.length === 0) continue;
-    yield writeRecords(portion, { brand, before, between: ',', after: '' });
+    const bytes = writeRecords(portion, { brand, before, between: ',', after: '' });
+    // Held here while the bytes go out, they would not be collected with what is young.
+    portion.records.length = 0;
+    yield bytes;
     before = ',';
   }
   const start = before === ',' ? '' : before;

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { brandNames } from '../../server/brand.ts';
 import type { Db } from '../../server/db/pool.ts';
 import type { JsonValue } from '../../server/records/canonical.ts';
+import { RecordChecker, requireRecords } from '../../server/records/check.ts';
 import { cursorWriter } from '../../server/records/cursor.ts';
 import { deleteRecords } from '../../server/records/delete.ts';
 import { estimatePrune } from '../../server/records/estimate.ts';
@@ -41,7 +42,7 @@ export async function openRecordBench() {
   const { db, target, drop } = await openTestDatabase();
   const [place] = await db.query<{ environment: number; integration: number }>(
     `with e as (
-       insert into environment (name, data_key) values ('records-test', '\\x00') returning id
+       insert into environment (name, data_key) values ('records-test', gen_random_uuid()) returning id
      )
      insert into integration (environment_id, key, provider, display_name)
      select id, 'sheets', 'google-sheet', 'Sheets' from e
@@ -55,7 +56,7 @@ export async function openRecordBench() {
     async connect(): Promise<RecordOwner> {
       const [row] = await db.query<{ id: number }>(
         `insert into connection (environment_id, integration_id, connection_id, data_key)
-         values ($1, $2, gen_random_uuid()::text, '\\x00')
+         values ($1, $2, gen_random_uuid()::text, gen_random_uuid())
          returning id`,
         [place?.environment, place?.integration],
       );
@@ -72,12 +73,17 @@ export function datasetCalls(
 ) {
   const name = { connection: connection.id, model, variant };
   const metadataKey = brand.metadataKey;
+  const checked = (records: JsonValue[]) => {
+    const checker = new RecordChecker({ metadataKey, expectedBytes: 1000 * records.length });
+    for (const [index, record] of records.entries()) checker.add(record, index);
+    return requireRecords(checker.end());
+  };
   const calls = {
-    save: (records: JsonValue[], restore: SaveRequest['restore'] = 'always') =>
-      saveRecords(db, { connection, model, variant, records, metadataKey, restore }),
+    save: async (records: JsonValue[], restore: SaveRequest['restore'] = 'always') =>
+      saveRecords(db, { connection, model, variant, records: checked(records), restore }),
     /** A save that says what counts as a change. */
-    saveBy: (records: JsonValue[], by: Pick<SaveRequest, 'ignoreFields' | 'withChangedFields'>) =>
-      saveRecords(db, { connection, model, variant, records, metadataKey, restore: 'always', ...by }),
+    saveBy: async (records: JsonValue[], by: Pick<SaveRequest, 'ignoreFields' | 'withChangedFields'>) =>
+      saveRecords(db, { connection, model, variant, records: checked(records), restore: 'always', ...by }),
     update: (records: JsonValue[]) => updateRecords(db, { connection, model, variant, records, metadataKey }),
     delete: (...ids: string[]) => deleteRecords(db, { ...name, ids }),
     set: (settings: DatasetSettings) => setDatasetSettings(db, name, settings),

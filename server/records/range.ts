@@ -1,0 +1,129 @@
+/**
+ * A portion that is every record of its range, read in one exchange with the database; `list.ts` reads all others step by
+ * step. Of the time a portion takes so, most went into waiting for one answer after the other.
+ */
+import { copied } from '../db/flight.ts';
+import type { Db } from '../db/pool.ts';
+import { namedBy, readFollowedCursor } from './cursor.ts';
+import { findDataset, planningByIndexAlone } from './dataset.ts';
+import {
+  beginning,
+  bodyOpener,
+  cut,
+  isWhole,
+  type ListRequest,
+  type Portion,
+  type Row,
+  roomFor,
+  rowColumns,
+  type StoredRecord,
+} from './list.ts';
+
+/** The dataset's row, as `datasetRow` selects it. */
+type Standing = { id: number; lastSeq: number; tombstoneFloor: number };
+
+/**
+ * Undefined, and nothing is known, where the request is for some of a range, where there is no such dataset, and where a
+ * payload of the range is pruned. Throws what `listRecords` throws.
+ */
+export async function readRange(db: Db, request: ListRequest): Promise<Portion | undefined> {
+  if (!isWhole(request) || request.modifiedAfter !== undefined) return undefined;
+  const from = await whereFrom(db, request);
+  if (from === undefined) return undefined;
+  const { datasetId } = from;
+  const rows: Row[] = [];
+  let standing: Standing | undefined;
+  let taken: { records: StoredRecord[]; bytes: number } | undefined;
+  const take = () => (taken ??= cut(rows, { ...request, pruned: none }));
+  let open: ReturnType<typeof bodyOpener> | undefined;
+  await db.flight({
+    statements: [
+      planningByIndexAlone,
+      datasetRow(datasetId),
+      recordRows(from, request),
+      bodies(from, request),
+    ],
+    onRow(statement, values) {
+      if (statement === 1) standing = standingOf(values, request);
+      if (statement === 2) rows.push(rowOf(values));
+    },
+    onCopied(fields) {
+      // The records have come before the first of their payloads.
+      open ??= bodyOpener({
+        ...{ datasetId, dataKey: request.connection.dataKey, records: take().records },
+        room: roomFor(take().bytes, request.room),
+      });
+      open(fields);
+    },
+  });
+  if (standing === undefined) return undefined;
+  const { since } =
+    request.cursor === undefined ? beginning(standing) : readFollowedCursor(request.cursor, standing);
+  const { records, bytes } = take();
+  if (records.some(({ fields }) => fields === undefined)) return undefined;
+  return {
+    datasetId,
+    lastSeq: standing.lastSeq,
+    since,
+    records,
+    bytes,
+    hasMore: records.length < rows.length,
+  };
+}
+
+const none: ReadonlySet<number> = new Set();
+
+/** The dataset and the position behind which the range begins, which the flight proves. */
+async function whereFrom(db: Db, request: ListRequest): Promise<From | undefined> {
+  if (request.cursor !== undefined) return namedBy(request.cursor);
+  const { connection, model, variant } = request;
+  const dataset = await findDataset(db, { connection: connection.id, model, variant });
+  return dataset && { datasetId: dataset.id, seq: 0 };
+}
+
+type From = { datasetId: number; seq: number };
+
+function datasetRow(datasetId: number): string {
+  return `select connection, model, variant, last_seq, tombstone_floor, id from dataset where id = ${datasetId}`;
+}
+
+/** Undefined where the dataset is another one's. */
+function standingOf(values: readonly (string | null)[], request: ListRequest): Standing | undefined {
+  const [connection, model, variant, lastSeq, tombstoneFloor, id] = values;
+  const isAsked =
+    Number(connection) === request.connection.id && model === request.model && variant === request.variant;
+  if (!isAsked) return undefined;
+  return { id: Number(id), lastSeq: Number(lastSeq), tombstoneFloor: Number(tombstoneFloor) };
+}
+
+/** One row more than the limit where there are more. */
+function recordRows({ datasetId, seq }: From, { limit }: ListRequest): string {
+  return `select ${rowColumns} from record where dataset_id = ${datasetId} and seq > ${seq} order by seq limit ${limit + 1}`;
+}
+
+function rowOf(values: readonly (string | null)[]): Row {
+  const [id, seq, size, firstSeenAt, lastModifiedAt, lastAction, deletedAt, prunedAt] = values;
+  return {
+    id: id as string,
+    seq: Number(seq),
+    size: Number(size),
+    firstSeenAt: firstSeenAt as string,
+    lastModifiedAt: lastModifiedAt as string,
+    lastAction: lastAction as Row['lastAction'],
+    deletedAt: deletedAt ?? null,
+    prunedAt: prunedAt ?? null,
+  };
+}
+
+/** The payloads of the records that `cut` takes. */
+function bodies({ datasetId, seq }: From, { limit, maxBytes, until }: ListRequest): string {
+  const range = `dataset_id = ${datasetId} and seq > ${seq}`;
+  const last = `
+    select coalesce(max(seq), 0)
+    from (
+      select seq, sum(size) over (order by seq rows unbounded preceding) - size as before
+      from (select seq, size from record where ${range} order by seq limit ${limit}) as row
+    ) as sized
+    where before < ${maxBytes} ${until === undefined ? '' : `and seq <= ${until}`}`;
+  return copied(`select seq, body from payload where ${range} and seq <= (${last}) order by seq`);
+}
