@@ -3,6 +3,7 @@ import type { Tokens } from './oauth2.ts';
 import { address, type OAuthContext } from './oauth2-request.ts';
 import { faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
 import {
+  at,
   type Fetch,
   type JsonObject,
   normalizingFetch,
@@ -70,10 +71,10 @@ function accountOf(
   claims: JsonObject,
   names: Omit<NonNullable<ProviderDefinition['userinfo']>, 'url'> = CLAIMS,
 ): Account {
-  const subject = claims[names.subject];
-  const email = claims[names.email];
-  const isEmailVerified = claims[names.email_verified];
-  const name = claims[names.name];
+  const subject = at(claims, names.subject);
+  const email = at(claims, names.email);
+  const isEmailVerified = at(claims, names.email_verified);
+  const name = at(claims, names.name);
   return {
     // Some providers number their accounts.
     ...((typeof subject === 'string' || typeof subject === 'number') && { subject: String(subject) }),

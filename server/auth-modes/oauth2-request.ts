@@ -28,6 +28,8 @@ export type Network = {
   /** Defaults to the system's clock. */
   readonly now?: Date;
   readonly signal?: AbortSignal;
+  /** Instead of the definition's `token.timeout_ms`. */
+  readonly timeoutMs?: number;
 };
 
 /** The definition's authorization and token sections. Throws TypeError for a provider that has none. */
@@ -64,8 +66,20 @@ export function clientAuth({ definition, client }: OAuthContext): oauth.ClientAu
   const method = protocolOf(definition).token.auth_method;
   if (method === 'none') return oauth.None();
   return method === 'client_secret_basic'
-    ? oauth.ClientSecretBasic(client.clientSecret)
+    ? basicAuth(client.clientSecret)
     : oauth.ClientSecretPost(client.clientSecret);
+}
+
+/**
+ * RFC 6749 §2.3.1, where only what the encoding must encode is encoded: many providers decode neither part, and take an
+ * ID such as `a1-b2` only as it is.
+ */
+function basicAuth(clientSecret: string): oauth.ClientAuth {
+  const encoded = (text: string) => new URLSearchParams({ '': text }).toString().slice(1);
+  return (_server, { client_id }, _body, headers) => {
+    const pair = Buffer.from(`${encoded(client_id)}:${encoded(clientSecret)}`).toString('base64');
+    headers.set('authorization', `Basic ${pair}`);
+  };
 }
 
 /** The fault behind what oauth4webapi or the normalising fetch threw. Rethrows what is neither. */

@@ -37,6 +37,10 @@ export type Tokens = {
   /** The provider's whole answer as decoded. Holds secrets. */
   readonly raw: JsonObject;
 };
+/** RFC 6749 §3.3 has no control characters in a scope; PostgreSQL stores no NUL, and the tokens must not be lost for it. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
+const noScopeText = /[\u0000-\u001f\u007f]+/g;
+
 export type TokenOutcome =
   | { readonly ok: true; readonly tokens: Tokens }
   | { readonly ok: false; readonly fault: TokenFault };
@@ -68,7 +72,8 @@ export async function authorizationRequest(
   params.set('response_type', 'code');
   params.set('client_id', client.clientId);
   params.set('redirect_uri', redirectUri);
-  if (client.scopes.length > 0) params.set('scope', client.scopes.join(definition.scopes.separator));
+  if (client.scopes.length > 0)
+    params.set(authorization.scope_param ?? 'scope', client.scopes.join(definition.scopes.separator));
   params.set('state', state);
   if (codeVerifier !== undefined) {
     params.set('code_challenge', await oauth.calculatePKCECodeChallenge(codeVerifier));
@@ -159,9 +164,10 @@ async function tokenOutcome(context: OAuthContext & Network, asked: TokenRequest
   let seen: SeenAnswer | undefined;
   const fetchAnswer = normalizingFetch({
     fetch: context.fetch,
-    token,
+    token: { ...token, timeout_ms: context.timeoutMs ?? token.timeout_ms },
     keepIdToken: asked.keepIdToken,
     signal: context.signal,
+    now: context.now,
     seen: (answer) => {
       seen = answer;
     },
@@ -193,7 +199,12 @@ function tokensOf(
   const expiresInS = judged.expires_in ?? (canRefresh ? definition.refresh.default_expires_in_s : undefined);
   const refreshExpiresInS = judged.refresh_token_expires_in;
   const claims = oauth.getValidatedIdTokenClaims(judged);
-  const granted = judged.scope?.split(definition.scopes.separator).filter((scope) => scope !== '');
+  const granted = judged.scope
+    ?.replace(noScopeText, '')
+    // Whatever divides them at a provider, none holds a space (RFC 6749 §3.3).
+    .split(definition.scopes.granted_separator ?? definition.scopes.separator)
+    .flatMap((part) => part.split(' '))
+    .filter((scope) => scope !== '');
   // RFC 6749 §5.1: an answer to a code that names no scope grants what was asked for.
   const scopes = granted ?? (isRefresh ? undefined : client.scopes);
   return {

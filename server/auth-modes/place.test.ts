@@ -56,6 +56,17 @@ describe('credentials', () => {
     });
   });
 
+  test('go into the body where the definition says so, for whoever has one to put them there', () => {
+    const placement: ProviderDefinition['placement'] = [
+      { in: 'body', name: 'key', value: '$'.concat('{credentials.apiKey}') },
+    ];
+    assert.deepEqual(place({ ...keyed, placement }, { type: 'API_KEY', apiKey: 'a&b' }), {
+      headers: {},
+      query: '',
+      body: { name: 'key', value: 'a&b' },
+    });
+  });
+
   test('take the place of a fixed header of the same name', () => {
     const definition = {
       ...keyed,

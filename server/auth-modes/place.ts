@@ -13,6 +13,8 @@ export type Placed = {
   readonly headers: Readonly<Record<string, string>>;
   /** Percent-encoded pairs without a leading `?`; empty when nothing goes there. */
   readonly query: string;
+  /** A field of the body, as its value reads unescaped; absent when nothing goes there. */
+  readonly body?: { readonly name: string; readonly value: string };
 };
 
 /** Where a call of this connection goes and what proves who it is. */
@@ -58,6 +60,7 @@ export function placeCredentials(connection: Connection): Placed {
       query: `${encodeURIComponent(name)}=${encodeURIComponent(value)}`,
     };
   }
+  if (choice.in === 'body') return { headers: Object.fromEntries(headers), query: '', body: { name, value } };
   if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name) || NEVER_PLACED.has(name.toLowerCase())) {
     throw new TemplateError('the header for the credentials has a name that cannot be sent');
   }

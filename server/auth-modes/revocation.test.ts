@@ -6,7 +6,7 @@ import { google, json, provider, text } from './token-endpoint.fixture.ts';
 describe('a revocation', () => {
   test('names the token alone, without the client, as Google asks', async (t) => {
     const { context, calls } = await provider(t, text('', 'application/json'));
-    assert.deepEqual(await revokeToken({ ...context, token: '1//r' }), { ok: true });
+    assert.deepEqual(await revokeToken({ ...context, token: '1//r' }), { ok: true, was: 'ended' });
     assert.equal(calls[0]?.path, '/revoke');
     assert.deepEqual(calls[0]?.form, { token: '1//r' });
     assert.equal(calls[0]?.headers.authorization, undefined);
@@ -17,7 +17,16 @@ describe('a revocation', () => {
       t,
       json({ error: 'invalid_token', error_description: 'Token expired or revoked' }, 400),
     );
-    assert.deepEqual(await revokeToken({ ...context, token: 'r' }), { ok: true });
+    assert.deepEqual(await revokeToken({ ...context, token: 'r' }), { ok: true, was: 'dead' });
+  });
+
+  test('of a token that may have been dead before is told as such', async (t) => {
+    const { context } = await provider(t, json({}));
+    const definition = {
+      ...context.definition,
+      revocation: { ...context.definition.revocation!, done_errors: [] },
+    };
+    assert.deepEqual(await revokeToken({ ...context, definition, token: 'r' }), { ok: true, was: 'dead' });
   });
 
   test('during an outage is to be repeated', async (t) => {

@@ -15,13 +15,19 @@ import { protocolFault, type TokenFault } from './token-fault.ts';
 import { type Fetch, normalizingFetch, type SeenAnswer } from './token-response.ts';
 
 /**
- * Ends a grant at the provider (RFC 7009). A token that is dead already counts as done. What else ends with it says
- * `revocation.unit` of the definition: at Google every connection of the account to the same project.
+ * What a revocation came to. `ended`: the provider has carried it out; `dead`: the token is dead, and may have been
+ * before: a provider without `revocation.done_errors` takes dead tokens like living ones (RFC 7009 §2.2).
+ */
+export type RevocationAnswer = { ok: true; was: 'ended' | 'dead' } | { ok: false; fault: TokenFault };
+
+/**
+ * Revokes a token at the provider (RFC 7009). What else ends with one that lives says `revocation.unit` of the
+ * definition: at Google every connection of the account to the same project.
  * A definition without a revocation endpoint gives the fault `revocation_unsupported`.
  */
 export async function revokeToken(
   context: OAuthContext & Network & { token: string },
-): Promise<{ ok: true } | { ok: false; fault: TokenFault }> {
+): Promise<RevocationAnswer> {
   const { definition } = context;
   const { token } = protocolOf(definition);
   const { revocation } = definition;
@@ -53,11 +59,11 @@ export async function revokeToken(
       },
     );
     await oauth.processRevocationResponse(response);
-    return { ok: true };
+    return { ok: true, was: revocation.done_errors.length > 0 ? 'ended' : 'dead' };
   } catch (error) {
     const fault = faultOf(error, { definition, seen });
     return fault.error !== undefined && revocation.done_errors.includes(fault.error)
-      ? { ok: true }
+      ? { ok: true, was: 'dead' }
       : { ok: false, fault };
   }
 }

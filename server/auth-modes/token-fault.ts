@@ -92,6 +92,21 @@ export function faultOfSilence(error: UnreadableAnswerError): TokenFault {
   };
 }
 
+/** Our codes for an answer that did not come, or that could not be read as one. */
+const unread: ReadonlySet<string | undefined> = new Set([
+  ...['network', 'timeout', 'server_error', 'html', 'not_json', 'too_large', 'redirect'],
+  ...['invalid_answer', 'token_type_unsupported'],
+]);
+
+/**
+ * Whether the provider may have carried out the request all the same, and what it gave was lost. Not so where it judged,
+ * where nothing was sent, and where the status says that nothing was done: 4xx and 503 (RFC 9110 §15.5, §15.6.4).
+ */
+export function isOutcomeUnknown({ error, httpStatus = 0 }: TokenFault): boolean {
+  const isDeclined = (httpStatus >= 400 && httpStatus < 500) || httpStatus === 503;
+  return unread.has(error) && !isDeclined;
+}
+
 /** A code of ours, for what breaks the protocol. */
 export function protocolFault(error: string, seen?: SeenAnswer): TokenFault {
   return { kind: 'protocol', error, ...(seen && { httpStatus: seen.httpStatus }) };
@@ -103,7 +118,8 @@ function described(value: JsonObject[string] | undefined) {
 
 function clean(value: string, maxLength: number): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
-  return value.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').slice(0, maxLength);
+  const visible = value.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ');
+  return visible.slice(0, maxLength).toWellFormed();
 }
 
 function text(value: JsonObject[string] | undefined): string | undefined {

@@ -73,7 +73,9 @@ export type SeenAnswer = { httpStatus: number; raw: JsonObject; retryAfterMs: nu
  */
 export function normalizingFetch(options: {
   fetch: Fetch;
-  token: Pick<NonNullable<ProviderDefinition['token']>, 'answer' | 'timeout_ms'>;
+  token: Pick<NonNullable<ProviderDefinition['token']>, 'answer' | 'body' | 'timeout_ms'>;
+  /** What an end that is told as a date is counted from; the system's clock if absent. */
+  now?: Date | undefined;
   /** Whether an id_token is judged. Otherwise it is left out of the answer, and stays in what `seen` gets. */
   keepIdToken?: boolean;
   signal?: AbortSignal | undefined;
@@ -95,7 +97,7 @@ export function normalizingFetch(options: {
     if (raw === undefined)
       throw unreadable(isHtml(text, contentType) ? 'html' : status === 429 ? 'server_error' : 'not_json');
     options.seen({ httpStatus: status, raw, retryAfterMs });
-    const answer = conform(raw, status, options.token.answer);
+    const answer = conform(raw, { status, answer: options.token.answer, now: options.now ?? new Date() });
     if (options.keepIdToken !== true) delete answer.body.id_token;
     return new Response(JSON.stringify(answer.body), {
       status: answer.status,
@@ -117,6 +119,7 @@ async function readAnswer(
       method: init.method,
       headers: init.headers,
       ...(init.body && { body: init.body.toString() }),
+      ...(init.body && options.token.body === 'json' && asJson(init.headers, init.body)),
       redirect: 'manual',
       signal,
     });
@@ -138,12 +141,19 @@ async function readAnswer(
     if (error instanceof UnreadableAnswerError) throw error;
     const refusal = refusalBehind(error);
     if (refusal !== undefined) throw refusal;
-    const reason = timeout.aborted ? 'timeout' : isUnreachable(error) ? 'unreachable' : 'network';
+    const reason = signal.aborted ? 'timeout' : isUnreachable(error) ? 'unreachable' : 'network';
     throw new UnreadableAnswerError(reason, {
       cause: error,
       ...(httpStatus !== undefined && { httpStatus }),
     });
   }
+}
+
+function asJson(headers: Record<string, string>, body: URLSearchParams) {
+  return {
+    headers: { ...headers, 'content-type': 'application/json' },
+    body: JSON.stringify(Object.fromEntries(body)),
+  };
 }
 
 function decode(text: string, contentType: string, format: 'json' | 'form'): JsonObject | undefined {
@@ -171,30 +181,37 @@ function isHtml(text: string, contentType: string): boolean {
   );
 }
 
+type Departures = NonNullable<ProviderDefinition['token']>['answer'];
+
 /** RFC 6749 §5.1 and §5.2 out of what the provider sent. */
 function conform(
   raw: JsonObject,
-  status: number,
-  answer: NonNullable<ProviderDefinition['token']>['answer'],
+  { status, answer, now }: { status: number; answer: Departures; now: Date },
 ): { status: number; body: JsonObject } {
-  if (status >= 400) return { status, body: { ...raw } };
+  if (status >= 400) {
+    const error = answer.error === undefined ? undefined : at(raw, answer.error);
+    return { status, body: { ...raw, ...(typeof error === 'string' && error !== '' && { error }) } };
+  }
   const failure = answer.error_in_success === undefined ? undefined : at(raw, answer.error_in_success);
   if (typeof failure === 'string' && failure !== '') return { status: 400, body: { ...raw, error: failure } };
-  const found = at(raw, answer.token_path);
+  const inside = at(raw, answer.token_path);
+  // An answer to a refresh may have at its top what the answer to a code has further in (Slack).
+  const found = isObject(inside) && typeof inside.access_token === 'string' ? inside : raw;
   // RFC 6749 §5.2 under a 200, as GitHub and Slack send it.
-  const hasToken = isObject(found) && typeof found.access_token === 'string';
-  if (!hasToken && typeof raw.error === 'string' && raw.error !== '')
+  if (typeof found.access_token !== 'string' && typeof raw.error === 'string' && raw.error !== '')
     return { status: 400, body: { ...raw } };
-  return { status: 200, body: isObject(found) ? conformToken(found, answer) : { ...raw } };
+  return { status: 200, body: conformToken(found, answer, now) };
 }
 
-function conformToken(
-  found: JsonObject,
-  answer: NonNullable<ProviderDefinition['token']>['answer'],
-): JsonObject {
-  const { expires_in, refresh_token, refresh_token_expires_in, scope, token_type, ...others } = found;
-  const expiresIn = secondsOf(expires_in);
-  const refreshExpiresIn = secondsOf(refresh_token_expires_in);
+function conformToken(found: JsonObject, answer: Departures, now: Date): JsonObject {
+  const { expires_in, refresh_token, refresh_token_expires_in, scope: _scope, token_type, ...others } = found;
+  const scope = at(found, answer.scope ?? 'scope');
+  const expiresIn =
+    secondsOf(answer.expires_in === undefined ? expires_in : at(found, answer.expires_in)) ??
+    secondsUntil(answer.expires_at === undefined ? undefined : at(found, answer.expires_at), now);
+  const refreshExpiresIn = secondsOf(
+    answer.refresh_expires_in === undefined ? refresh_token_expires_in : at(found, answer.refresh_expires_in),
+  );
   const type = typeof token_type === 'string' && token_type !== '' ? token_type : answer.default_token_type;
   const isBearer = type !== undefined && answer.bearer_token_types.includes(type);
   return {
@@ -234,6 +251,13 @@ function secondsOf(value: JsonValue | undefined): number | undefined {
   return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), MAX_EXPIRES_IN_S) : undefined;
 }
 
+/** Seconds until a moment that is told as an ISO 8601 date or in Unix seconds; undefined for anything else. */
+function secondsUntil(value: JsonValue | undefined, now: Date): number | undefined {
+  const unixS =
+    secondsOf(value) ?? (typeof value === 'string' ? secondsOf(Date.parse(value) / 1000) : undefined);
+  return unixS === undefined ? undefined : Math.max(Math.round(unixS - now.getTime() / 1000), 0);
+}
+
 /** Milliseconds of a Retry-After header (RFC 9110 §10.2.3), which is a number of seconds or a date. */
 function retryAfter(header: string | null): number | undefined {
   if (header === null) return undefined;
@@ -242,7 +266,8 @@ function retryAfter(header: string | null): number | undefined {
   return Number.isNaN(date) ? undefined : Math.max(date - Date.now(), 0);
 }
 
-function at(raw: JsonObject, path: string | undefined): JsonValue | undefined {
+/** The value at `a.b.c`; the whole for no path. */
+export function at(raw: JsonObject, path: string | undefined): JsonValue | undefined {
   let value: JsonValue | undefined = raw;
   for (const step of path?.split('.') ?? [])
     value = isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined;

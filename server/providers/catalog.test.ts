@@ -1,13 +1,17 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: templates are what is tested
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { hash } from 'node:crypto';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { CatalogError, loadCatalog, toWire, UnknownProviderError } from './catalog.ts';
 import { readFields } from './fields.ts';
+import { monogram } from './monogram.ts';
+import { parsedText } from './parsed.ts';
 import { NoSandboxError, withSandbox } from './sandbox.ts';
 import { missingScopes } from './scopes.ts';
+import { readSources } from './source.ts';
 
 const PROVIDERS = join(import.meta.dirname, '../../providers');
 const shipped = loadCatalog(PROVIDERS);
@@ -37,29 +41,63 @@ api:
 `;
 
 describe('the shipped definitions', () => {
-  test('are all read, and the abstract base is no provider', () => {
-    assert.deepEqual(
-      shipped.list().map(({ name }) => name),
-      ['google-drive', 'google-sheet', 'private-api-key', 'unauthenticated'],
-    );
-    assert.equal(shipped.find('google'), undefined);
-    assert.throws(() => shipped.get('google'), UnknownProviderError);
+  test('are sixty and more, with the family of Google, and abstract bases are no providers', () => {
+    const names = shipped.list().map(({ name }) => name);
+    const isGoogle = (name: string) => name.startsWith('google-') || name === 'youtube';
+    const oauth = shipped.list().filter(({ auth_mode }) => auth_mode === 'OAUTH2');
+    assert.ok(oauth.filter(({ name }) => !isGoogle(name)).length >= 60);
+    assert.ok(names.filter(isGoogle).length >= 15);
+    for (const name of [
+      'google-sheet',
+      'google-drive',
+      'private-api-key',
+      'unauthenticated',
+      'github',
+      'slack',
+    ])
+      assert.ok(names.includes(name), name);
+    for (const base of ['google', 'atlassian', 'microsoft', 'zoho']) {
+      assert.equal(shipped.find(base), undefined);
+      assert.throws(() => shipped.get(base), UnknownProviderError);
+    }
   });
 
-  test('name a logo that exists', () => {
+  test('say of each OAuth provider when it was checked, or that it was not', () => {
+    for (const { name, auth_mode, verified } of shipped.list()) {
+      if (auth_mode !== 'OAUTH2') continue;
+      const { content } = readSources(PROVIDERS).sources.find((source) => source.name === name)!;
+      assert.ok(content.verified !== undefined, name);
+      if (verified !== 'unverified') assert.ok(Date.parse(verified.on) > Date.parse('2026-11-01'), name);
+    }
+  });
+
+  test('have a drawing of ours, or a monogram', () => {
     const logos = readdirSync(join(PROVIDERS, 'logos'));
-    for (const { logo } of shipped.list()) assert.ok(logos.includes(logo), logo);
+    const used = new Set(shipped.list().map(({ logo }) => logo));
+    for (const logo of logos) assert.ok(used.has(logo), logo);
+    for (const { name, logo, display_name } of shipped.list()) {
+      if (logos.includes(logo)) continue;
+      assert.equal(logo, `${name}.svg`);
+      const sign = monogram({ name, title: display_name });
+      assert.match(
+        sign,
+        /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg"[^<]*<title>[^<]+<\/title>.*>[\p{L}\p{N}]{1,2}<\/text><\/svg>\n$/u,
+      );
+    }
+    assert.doesNotMatch(monogram({ name: 'x', title: '<b> "&' }), /<b>|"&/);
   });
 
   test('are found by a part of either name in any case', () => {
-    assert.deepEqual(
-      shipped.list('SHEET').map(({ name }) => name),
-      ['google-sheet'],
-    );
-    assert.deepEqual(
-      shipped.list('(').map(({ name }) => name),
-      ['private-api-key'],
-    );
+    const found = (search: string) => shipped.list(search).map(({ name }) => name);
+    assert.deepEqual(found('GOOGLE-SHEET'), ['google-sheet']);
+    assert.deepEqual(found('sHeEt'), ['google-sheet', 'smartsheet']);
+    assert.deepEqual(found('(API'), ['private-api-key']);
+    assert.deepEqual(found('nobody'), []);
+  });
+
+  test('are written down in parsed.jsonl as they are', () => {
+    const hint = 'run node scripts/providers.ts';
+    assert.equal(readFileSync(join(PROVIDERS, 'parsed.jsonl'), 'utf8'), parsedText(PROVIDERS), hint);
   });
 
   test('hold the facts of Google', () => {
@@ -81,7 +119,7 @@ describe('the shipped definitions', () => {
     assert.equal(scopes.catalogue['https://www.googleapis.com/auth/spreadsheets']?.sensitivity, 'sensitive');
     assert.deepEqual(api.forbid, {
       headers: ['x-goog-user-project', 'x-goog-api-key'],
-      query: ['key', 'access_token', 'oauth_token'],
+      query: ['key', 'access_token', 'oauth_token', '$httpHeaders', '$httpMethod'],
     });
     assert.deepEqual(api.root_aliases, ['/v4/spreadsheets']);
   });
@@ -90,6 +128,8 @@ describe('the shipped definitions', () => {
     const wire = toWire(shipped.get('google-sheet'), { logosUrl: 'https://t.example/logos' });
     assert.equal(wire.logo_url, 'https://t.example/logos/google-sheet.svg');
     assert.equal(wire.auth_mode, 'OAUTH2');
+    assert.equal(wire.verified?.on, '2026-11-21');
+    assert.equal(toWire(shipped.get('box'), { logosUrl: '' }).verified, null);
     assert.equal(wire.authorization_url, 'https://accounts.google.com/o/oauth2/v2/auth');
     assert.deepEqual(wire.proxy, { base_url: 'https://sheets.googleapis.com' });
     assert.ok(wire.available_scopes?.includes('openid'));
@@ -138,6 +178,42 @@ describe('a definition that extends another', () => {
     );
     assert.equal(faults.length, 1);
     assert.match(faults[0] as string, /^base\.yaml:6: auth_mode: /);
+  });
+});
+
+describe('what parsed.jsonl says', () => {
+  const parsed = (files: Record<string, string>) =>
+    Object.entries(files)
+      .map(
+        ([file, text]) =>
+          `${JSON.stringify([file, hash('sha256', text), { docs: 'https://parsed.example' }])}\n`,
+      )
+      .join('');
+  const other = SOUND.replace('Example', 'Other');
+
+  test('counts for the text it was made from, and for no other', (t) => {
+    const directory = folder(t, {
+      'base.yaml': SOUND,
+      'one.yaml': 'extends: base\n',
+      'parsed.jsonl': parsed({ 'base.yaml': other, 'one.yaml': 'extends: base\n' }),
+    });
+    assert.deepEqual(faultsOf(directory)[0]?.slice(0, 9), 'one.yaml:');
+    writeFileSync(join(directory, 'one.yaml'), 'extends: base\n# now another text\n');
+    assert.equal(loadCatalog(directory).get('one').docs, 'https://example.com');
+  });
+
+  test('is left alone where it cannot be read', (t) => {
+    for (const text of ['', '{', '[]\n', '[1,2]\nnull\n', '\u0000'])
+      assert.equal(loadCatalog(folder(t, { 'one.yaml': SOUND, 'parsed.jsonl': text })).list().length, 1);
+  });
+
+  test('takes no line from a fault', (t) => {
+    const text = SOUND.replace('NONE', 'MAGIC');
+    const directory = folder(t, { 'one.yaml': text });
+    const read = faultsOf(directory);
+    writeFileSync(join(directory, 'parsed.jsonl'), parsedText(directory));
+    assert.match(read[0]!, /^one\.yaml:5: auth_mode: /);
+    assert.deepEqual(faultsOf(directory), read);
   });
 });
 
@@ -209,7 +285,7 @@ describe('the sandbox of a definition', () => {
       assert.equal(moved.userinfo?.url, 'http://localhost:3004/v1/userinfo');
       assert.equal(moved.issuer?.jwks_url, 'http://localhost:3004/oauth2/v3/certs');
       assert.equal(moved.api.base_url, 'http://localhost:3004');
-      const { docs: _docs, scopes: _scopes, ...reachable } = moved;
+      const { docs: _docs, verified: _verified, scopes: _scopes, ...reachable } = moved;
       assert.doesNotMatch(JSON.stringify(reachable), /https:\/\//);
     }
   });
@@ -226,6 +302,16 @@ describe('granted scopes', () => {
   test('count under each of their aliases, in any order, among others', () => {
     const granted = [...wanted.slice(2), 'x', 'https://www.googleapis.com/auth/userinfo.email', 'openid'];
     assert.deepEqual(missingScopes(definition, { wanted, granted }), []);
+  });
+
+  test('need not be named where the provider never names them', () => {
+    const wanted = ['openid', 'offline_access', 'Mail.Read'];
+    const granted = ['openid', 'https://graph.microsoft.com/Mail.Read'];
+    assert.deepEqual(missingScopes(shipped.get('outlook'), { wanted, granted }), []);
+    assert.deepEqual(missingScopes(shipped.get('jira'), { wanted, granted }), [
+      'offline_access',
+      'Mail.Read',
+    ]);
   });
 
   test('that were unticked are named', () => {

@@ -5,6 +5,7 @@
  * (`definition.ts`), placeholders (`template.ts`), the sandbox's endpoints (`sandbox.ts`), what an integration made
  * of a provider (`integrations/`).
  */
+import type { z } from 'zod';
 import { definitionSchema, type FormField, type ProviderDefinition } from './definition.ts';
 import { type Fault, readSources } from './source.ts';
 
@@ -47,20 +48,29 @@ export function loadCatalog(directory: string): Catalog {
   const found = [...faults];
   const definitions = new Map<string, ProviderDefinition>();
   for (const source of sources.filter(({ isAbstract }) => !isAbstract)) {
-    const read = definitionSchema.safeParse(source.content);
+    const read = definitionSchema.safeParse({ logo: `${source.name}.svg`, ...source.content });
     if (read.success) {
       definitions.set(source.name, { ...read.data, name: source.name });
       continue;
     }
     for (const issue of read.error.issues) {
-      const path = issue.path.map(String).join('.');
-      const message = (issue.code === 'invalid_key' ? issue.issues[0]?.message : undefined) ?? issue.message;
-      found.push({ ...source.locate(issue.path), message: path === '' ? message : `${path}: ${message}` });
+      for (const [path, message] of toldBy(issue)) {
+        const name = path.map(String).join('.');
+        found.push({ ...source.locate(path), message: name === '' ? message : `${name}: ${message}` });
+      }
     }
   }
   const distinct = new Map(found.map((fault) => [`${fault.file}:${fault.line}:${fault.message}`, fault]));
   if (distinct.size > 0) throw new CatalogError([...distinct.values()]);
   return catalogOf(definitions);
+}
+
+/** What an issue says, and of which value. A key that nothing knows is told where it stands, not its mapping. */
+function toldBy(issue: z.core.$ZodIssue): [PropertyKey[], string][] {
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.map((key) => [[...issue.path, key], 'is no key that is known here']);
+  const inner = issue.code === 'invalid_key' ? issue.issues[0]?.message : undefined;
+  return [[issue.path, inner ?? issue.message]];
 }
 
 function catalogOf(definitions: ReadonlyMap<string, ProviderDefinition>): Catalog {
@@ -95,6 +105,7 @@ export function toWire(definition: ProviderDefinition, { logosUrl }: { logosUrl:
     logo_url: `${logosUrl}/${definition.logo}`,
     categories: definition.categories,
     docs: definition.docs,
+    verified: definition.verified === 'unverified' ? null : definition.verified,
     auth_mode: definition.auth_mode,
     ...(authorization && {
       authorization_url: authorization.url,

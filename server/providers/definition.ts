@@ -2,10 +2,12 @@
  * The schema of a provider definition: what one YAML file of `providers/` may say. A definition is data, never code,
  * and keeps the snake_case of its file, which is also what `GET /providers` shows.
  *
- * Neighbours: `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` owns the rules
+ * Neighbours: `definition-token.ts` and `definition-api.ts` hold the two large sections, `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` owns the rules
  * for placeholders, `auth-modes/` and the proxy obey what is written here.
  */
 import { z } from 'zod';
+import { apiSchema, patternSchema as pattern, type quotaSchema } from './definition-api.ts';
+import { type FAULT_KINDS, tokenSchema } from './definition-token.ts';
 import { addressFaults, textFaults } from './template-faults.ts';
 import type { TemplateFields } from './template-grammar.ts';
 
@@ -24,8 +26,6 @@ export const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
   'state',
 ]);
 
-const pattern = z.string().refine(isPattern, 'is no valid regular expression');
-const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'is no header name');
 const params = z
   .record(z.string(), z.string())
   .refine((given) => Object.keys(given).every((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name)), {
@@ -48,20 +48,6 @@ const formField = z.strictObject({
 });
 const form = z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is no field name'), formField);
 
-/** What a fault at the token endpoint means; see `auth-modes/token-fault.ts` for what each kind leads to. */
-export const FAULT_KINDS = [
-  'denied',
-  'dead_grant',
-  'session_policy',
-  'blocked_by_admin',
-  'client_misconfigured',
-  'transient',
-  'protocol',
-] as const;
-
-/** What the reason of an API's error may say beyond its status; see `connections/api-faults.ts`. */
-export const API_REASONS = ['scope_missing', 'api_disabled', 'rate_limited'] as const;
-
 /** `ends`: the user has to connect again; `restores`: what a notice ended is tried again; `none`: a test. */
 export const SECURITY_EFFECTS = ['ends', 'restores', 'none'] as const;
 
@@ -74,100 +60,9 @@ const scope = z.strictObject({
   aliases: z.array(z.string()).default([]),
 });
 
-const token = z.strictObject({
-  url: z.string(),
-  params: z.record(z.string(), z.string()).default({}),
-  /** RFC 6749 §2.3.1, as named by RFC 7591. */
-  auth_method: z.enum(['client_secret_post', 'client_secret_basic', 'none']).default('client_secret_post'),
-  timeout_ms: z.int().positive().max(120_000).default(30_000),
-  answer: z
-    .strictObject({
-      /** How a successful answer is written, where the provider departs from RFC 6749 §5.1. */
-      format: z.enum(['json', 'form']).default('json'),
-      /** Where the token object lies inside the answer, for example `authed_user`. */
-      token_path: z.string().optional(),
-      /** For a provider that leaves `token_type` out. */
-      default_token_type: z.string().optional(),
-      /** Token types of its own that are sent as Bearer all the same. */
-      bearer_token_types: z.array(z.string()).default([]),
-      /** Whether an answer of 200 may hold an error, and in which field. */
-      error_in_success: z.string().optional(),
-    })
-    .prefault({}),
-  /** Meaning of `error`, or of `error/error_subtype`, beyond the codes of RFC 6749 §5.2. */
-  errors: z.record(z.string(), z.enum(FAULT_KINDS)).default({}),
-});
-
-/** How many calls the provider takes, and whose they count as. */
-const quota = z.strictObject({
-  /** The API that counts: definitions that name the same share its budgets. */
-  service: z.string().min(1),
-  /** Its first group is the owner of the budgets in a client ID; else each client is an owner of its own. */
-  owner_pattern: pattern.optional(),
-  /** Which calls are reads, as `METHOD /path`; all others are writes. */
-  reads: pattern.default('^(GET|HEAD|OPTIONS) '),
-  limits: z
-    .array(
-      z.strictObject({
-        name: z.string().regex(/^[A-Za-z0-9._-]+$/),
-        /** All calls of the owner, or those of one account with this owner. */
-        per: z.enum(['owner', 'account']),
-        counts: z.enum(['read', 'write', 'all']),
-        count: z.int().positive(),
-        window_s: z.number().positive(),
-        /** How many may go at once where many share the limit; beyond them calls are spread evenly. */
-        burst: z.int().positive().optional(),
-      }),
-    )
-    .min(1),
-});
-
-const api = z.strictObject({
-  base_url: z.string(),
-  /** Sent with each call; values may hold placeholders. */
-  headers: z.record(headerName, z.string()).default({}),
-  /** Caller's headers that go on besides those every provider gets. */
-  pass_headers: z.array(headerName).default([]),
-  /** What competes with the connection's identity and is cut out of each call. Lower case. */
-  forbid: z
-    .strictObject({
-      headers: z.array(headerName.toLowerCase()).default([]),
-      query: z.array(z.string()).default([]),
-    })
-    .prefault({}),
-  /** Path prefixes that also count at our root, for clients that keep no path prefix. */
-  root_aliases: z.array(z.string().regex(/^\/[A-Za-z0-9/._-]+$/)).default([]),
-  /** How the API writes its errors, and how ours are written on the proxy. */
-  error_format: z.enum(['google']).optional(),
-  errors: z
-    .strictObject({
-      /** What an error says, by the reason that it names. */
-      reasons: z.record(z.string(), z.enum(API_REASONS)).default({}),
-      /** A quota whose name matches is one account's; any other is the whole client's. */
-      account_quota: pattern.optional(),
-      /** Whether an HTML page with 403 or 429 is the provider's guard against robots. */
-      guard_pages: z.boolean().default(false),
-    })
-    .prefault({}),
-  /** `relay` hands a redirect to the caller; `same_origin` follows it where it stays at the API's origin. */
-  redirects: z.enum(['relay', 'same_origin']).default('relay'),
-  timeouts: z
-    .strictObject({
-      connect_ms: z.int().positive().default(10_000),
-      headers_ms: z.int().positive().default(300_000),
-      body_idle_ms: z.int().positive().default(300_000),
-      /** Of the whole call, attempts and waits included; without it there is no such limit. */
-      total_ms: z.int().positive().optional(),
-    })
-    .prefault({}),
-  quota: quota.optional(),
-  /** Shortest waits that the provider asks for before a retry when it names none. */
-  retry_wait_ms: z.strictObject({ too_many: z.int().positive(), unavailable: z.int().positive() }).optional(),
-});
-
 /** One way to put credentials on a request. The first of a list whose placeholders all have values is used. */
 const placement = z.strictObject({
-  in: z.enum(['header', 'query']),
+  in: z.enum(['header', 'query', 'body']),
   name: z.string().min(1),
   value: z.string().min(1),
 });
@@ -176,7 +71,14 @@ const fields = z.strictObject({
   display_name: z.string().min(1),
   categories: z.array(z.string()).min(1),
   docs: z.url({ protocol: /^https$/ }),
-  /** File in `providers/logos/`. */
+  /** When the endpoints were last read off the provider's own documentation, and on which page. */
+  verified: z
+    .union(
+      [z.literal('unverified'), z.strictObject({ on: z.iso.date(), page: z.url({ protocol: /^https$/ }) })],
+      { error: 'is neither "unverified" nor "on", a date, with "page", an https address' },
+    )
+    .default('unverified'),
+  /** File in `providers/logos/`; one that is not there is drawn by `monogram.ts`. Named after the provider if absent. */
   logo: z.string().regex(/^[a-z0-9-]+\.svg$/),
   auth_mode: z.enum(['OAUTH2', 'API_KEY', 'BASIC', 'NONE']),
 
@@ -201,10 +103,16 @@ const fields = z.strictObject({
         .default({}),
       /** What makes the provider give a refresh token to an account that it has given one before. */
       refresh_token_params: params.optional(),
+      /** What the parameter with the scopes is called, where it is not `scope`. */
+      scope_param: z
+        .string()
+        .regex(/^[a-z_]+$/)
+        .refine((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name), 'belongs to the protocol')
+        .optional(),
       pkce: z.enum(['S256', 'none']).default('S256'),
     })
     .optional(),
-  token: token.optional(),
+  token: tokenSchema.optional(),
   refresh: z
     .strictObject({
       /** Where it differs from the token endpoint. */
@@ -259,6 +167,7 @@ const fields = z.strictObject({
   userinfo: z
     .strictObject({
       url: z.string(),
+      /** Where the fields lie, a dot for each step inside: `data.id`. */
       subject: z.string().default('sub'),
       email: z.string().default('email'),
       email_verified: z.string().default('email_verified'),
@@ -267,7 +176,11 @@ const fields = z.strictObject({
     .optional(),
   scopes: z
     .strictObject({
-      separator: z.string().default(' '),
+      separator: z.string().min(1).default(' '),
+      /** What stands between granted scopes, where it is neither the separator of a request nor a space. */
+      granted_separator: z.string().min(1).optional(),
+      /** Scopes that answers never name, although they were granted. */
+      unnamed: z.array(scopeToken).optional(),
       /** Whether a request for further scopes alone adds to what the account has granted, and loses none of it. */
       incremental: z.boolean().default(false),
       default: z.array(scopeToken).default([]),
@@ -275,7 +188,7 @@ const fields = z.strictObject({
     })
     .prefault({}),
 
-  api,
+  api: apiSchema,
   placement: z.array(placement).default([]),
   verification: z
     .strictObject({
@@ -318,6 +231,9 @@ export const definitionSchema = fields.superRefine((definition, context) => {
   if (definition.auth_mode === 'API_KEY' && definition.placement.length === 0) {
     report(['placement'], 'an API_KEY provider says where the key goes');
   }
+  if (definition.verification !== undefined && definition.placement.some((choice) => choice.in === 'body')) {
+    report(['verification'], 'the call that tries credentials has no body to carry them');
+  }
   for (const [index, name] of definition.scopes.default.entries()) {
     if (Object.hasOwn(definition.scopes.catalogue, name)) continue;
     report(['scopes', 'default', index], `"${name}" is not in the catalogue`);
@@ -327,7 +243,7 @@ export const definitionSchema = fields.superRefine((definition, context) => {
 export type DefinitionFields = z.output<typeof fields>;
 /** A definition of the catalogue; `name` is that of its file. */
 export type ProviderDefinition = DefinitionFields & { readonly name: string };
-export type ProviderQuota = z.output<typeof quota>;
+export type ProviderQuota = z.output<typeof quotaSchema>;
 export type FormField = z.output<typeof formField>;
 export type AuthModeName = ProviderDefinition['auth_mode'];
 export type FaultKind = (typeof FAULT_KINDS)[number];
@@ -369,13 +285,4 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
   }
   if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
   return texts;
-}
-
-function isPattern(text: string): boolean {
-  try {
-    new RegExp(text, 'u');
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { type Catalog, toWire } from './catalog.ts';
+import { monogram } from './monogram.ts';
 
 const provider = z.looseObject({ name: z.string(), display_name: z.string(), auth_mode: z.string() });
 
@@ -18,7 +19,7 @@ export function providerRoutes(
   app.get(
     '/providers',
     {
-      config: { access: { by: 'key or session', scope: 'providers:read' } },
+      config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
         summary: 'List providers',
         querystring: z.strictObject({ search: z.string().max(255).optional() }),
@@ -33,7 +34,7 @@ export function providerRoutes(
   app.get(
     '/providers/:provider',
     {
-      config: { access: { by: 'key or session', scope: 'providers:read' } },
+      config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
         summary: 'One provider',
         params: z.object({ provider: z.string().max(255) }),
@@ -57,12 +58,16 @@ export function providerRoutes(
     async ({ params }, reply) => {
       const path = join(directory, 'logos', params.file);
       const found = await stat(path).catch(() => undefined);
-      if (found === undefined) throw new AppError('not_found', 'There is no such logo.');
+      const provider = catalog.list().find(({ logo }) => logo === params.file);
+      if (found === undefined && provider === undefined)
+        throw new AppError('not_found', 'There is no such logo.');
       reply
         .header('cache-control', 'public, max-age=86400')
         .header('content-security-policy', 'sandbox')
         .type('image/svg+xml');
-      return createReadStream(path);
+      return found === undefined && provider !== undefined
+        ? monogram({ name: provider.name, title: provider.display_name })
+        : createReadStream(path);
     },
   );
 }

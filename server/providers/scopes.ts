@@ -2,13 +2,16 @@ import type { ProviderDefinition } from './definition.ts';
 
 /**
  * Which of the wanted scopes a grant does not hold. Order and further scopes do not matter, and a scope counts as
- * granted under each of its aliases: Google answers `email` with `https://www.googleapis.com/auth/userinfo.email`.
+ * granted under each of its aliases: Google answers `email` with `https://www.googleapis.com/auth/userinfo.email`. So does
+ * one that the provider never names: Microsoft gives what `offline_access` asks for and keeps silent about it.
  */
 export function missingScopes(
   definition: Pick<ProviderDefinition, 'scopes'>,
   { wanted, granted }: { wanted: readonly string[]; granted: readonly string[] },
 ): string[] {
-  const held = new Set(granted.map((scope) => canonical(definition, scope)));
+  const held = new Set(
+    [...granted, ...(definition.scopes.unnamed ?? [])].map((scope) => canonical(definition, scope)),
+  );
   return [...new Set(wanted)].filter((scope) => !held.has(canonical(definition, scope)));
 }
 

@@ -8,14 +8,16 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type Document, isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument } from 'yaml';
+import { readParsed } from './parsed.ts';
 
 export type Fault = { readonly file: string; readonly line: number; readonly message: string };
 type Source = {
   readonly file: string;
-  readonly document: Document;
-  readonly lines: LineCounter;
   readonly content: Record<string, unknown>;
+  /** The same with its lines: only faults need it. */
+  readonly parsed: () => Parsed;
 };
+type Parsed = { readonly document: Document; readonly lines: LineCounter };
 /** One file's content with its bases merged in, and where each part of it stands. */
 export type MergedSource = {
   readonly name: string;
@@ -30,12 +32,16 @@ const NAME = /^[a-z0-9][a-z0-9-]*$/;
 /** All `*.yaml` files of a folder, merged. Faults of syntax and of `extends` come back beside them. */
 export function readSources(directory: string): { sources: MergedSource[]; faults: Fault[] } {
   const faults: Fault[] = [];
+  const known = readParsed(directory);
   const byName = new Map<string, Source>();
   for (const file of readdirSync(directory)
     .filter((name) => name.endsWith('.yaml'))
     .sort()) {
     const name = basename(file, '.yaml');
-    const source = parse(file, readFileSync(join(directory, file), 'utf8'));
+    const text = readFileSync(join(directory, file), 'utf8');
+    const content = known(file, text);
+    const source =
+      content === undefined ? sourceOf(file, text) : { file, content, parsed: () => parse(text) };
     if ('faults' in source) faults.push(...source.faults);
     else if (!NAME.test(name))
       faults.push({ file, line: 1, message: 'the name must be lower-case with hyphens' });
@@ -53,9 +59,17 @@ export function readSources(directory: string): { sources: MergedSource[]; fault
   return { sources, faults };
 }
 
-function parse(file: string, text: string): Source | { faults: Fault[] } {
+function parse(text: string): Parsed {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true });
+  return {
+    document: parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true }),
+    lines,
+  };
+}
+
+function sourceOf(file: string, text: string): Source | { faults: Fault[] } {
+  const parsed = parse(text);
+  const { document, lines } = parsed;
   if (document.errors.length > 0) {
     return {
       faults: document.errors.map((error) => ({
@@ -67,7 +81,7 @@ function parse(file: string, text: string): Source | { faults: Fault[] } {
   }
   const content: unknown = document.toJS();
   if (!isRecord(content)) return { faults: [{ file, line: 1, message: 'the file must hold a mapping' }] };
-  return { file, document, lines, content };
+  return { file, content, parsed: () => parsed };
 }
 
 /** The file and its bases, itself first; or what is wrong with them. */
@@ -115,7 +129,8 @@ function mergeMaps(base: Record<string, unknown>, over: Record<string, unknown>)
 
 /** The line of a path in one file and how many of its steps the file holds. */
 function lineOf(source: Source, path: readonly PropertyKey[]): { line: number; depth: number } {
-  let node: unknown = source.document.contents;
+  const { document, lines } = source.parsed();
+  let node: unknown = document.contents;
   let offset = 0;
   let depth = 0;
   for (const step of path) {
@@ -136,7 +151,7 @@ function lineOf(source: Source, path: readonly PropertyKey[]): { line: number; d
     }
     depth += 1;
   }
-  return { line: source.lines.linePos(offset).line, depth };
+  return { line: lines.linePos(offset).line, depth };
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -1,0 +1,251 @@
+/**
+ * The profile of each provider, told by what departs from the standard. Written from what the providers document, apart
+ * from the definitions of the catalogue, which are tried against them.
+ */
+import { type Profile, standard } from './profile.ts';
+
+type Departures = Partial<Profile>;
+
+const basic: Departures = { clientAuth: 'basic' };
+/** An access token without an end, and nothing to renew it with. */
+const lasting: Departures = { life: 'untold', refresh: 'none', grantedScopes: 'untold' };
+const commas: Departures = { requestedScopes: { param: 'scope', separator: ',' } };
+const challenge: Departures = { needsChallenge: true };
+/** OpenID Connect Core §5.3.2. */
+const claims: Departures = { userinfo: { sub: '77', email: 'ada@example.com', email_verified: true } };
+/** One that numbers its accounts, in a field `id`. */
+const numbered: Departures = { userinfo: { id: 77, email: 'ada@example.com' } };
+const offlineScope = (scope: string): Departures => ({ offline: { scope } });
+
+const google: Departures = {
+  ...challenge,
+  ...claims,
+  issuer: 'https://accounts.google.com',
+  offline: { params: { access_type: 'offline' } },
+  refresh: 'silent',
+  revocationAuth: 'none',
+};
+const slack: Departures = {
+  ...basic,
+  tokenType: 'bot',
+  faults: 'in_200',
+  deadGrant: 'invalid_refresh_token',
+  grantedScopes: 'comma',
+  ...commas,
+};
+const atlassian: Departures = {
+  ...offlineScope('offline_access'),
+  needs: { authorization: { audience: 'api.atlassian.com', prompt: 'consent' } },
+  userinfo: { account_id: '77', email: 'ada@example.com' },
+};
+const zoho: Departures = {
+  ...commas,
+  offline: { params: { access_type: 'offline' } },
+  refresh: 'silent',
+  faults: 'in_200',
+  deadGrant: 'invalid_code',
+  token: { scheme: 'Zoho-oauthtoken' },
+};
+const microsoft: Departures = {
+  ...challenge,
+  ...claims,
+  ...offlineScope('offline_access'),
+  unnamedScope: 'offline_access',
+};
+const gitlab: Departures = { ...challenge, ...claims };
+
+const departures: Record<string, Departures> = {
+  google,
+  airtable: {
+    ...basic,
+    ...challenge,
+    refreshLifeIn: 'refresh_expires_in',
+    userinfo: { id: '77', email: 'ada@example.com' },
+  },
+  asana: {
+    ...challenge,
+    refresh: 'silent',
+    grantedScopes: 'untold',
+    userinfo: { data: { gid: '77', email: 'ada@example.com', name: 'Ada' } },
+  },
+  attio: { ...lasting },
+  auth0: { ...challenge, ...claims, ...offlineScope('offline_access') },
+  aweber: { ...basic },
+  basecamp: {
+    needs: {
+      authorization: { type: 'web_server' },
+      exchange: { type: 'web_server' },
+      refresh: { type: 'refresh' },
+    },
+    tokenType: '',
+    refresh: 'silent',
+    grantedScopes: 'untold',
+    userinfo: { identity: { id: 77, email_address: 'ada@example.com' } },
+  },
+  bitbucket: { ...basic, grantedIn: 'scopes', refresh: 'repeats', userinfo: { account_id: '77' } },
+  box: { userinfo: { id: '77', login: 'ada@example.com' }, grantedScopes: 'untold' },
+  calendly: { ...challenge, userinfo: { resource: { uri: '77', email: 'ada@example.com' } } },
+  clickup: { ...lasting, userinfo: { user: { id: 77, email: 'ada@example.com' } } },
+  close: { ...offlineScope('offline_access'), userinfo: { id: '77', email: 'ada@example.com' } },
+  confluence: atlassian,
+  'constant-contact': { ...basic, ...offlineScope('offline_access') },
+  digitalocean: {},
+  discord: { userinfo: { id: '77', email: 'ada@example.com', verified: true } },
+  docusign: { ...basic, ...claims },
+  dropbox: { ...challenge, offline: { params: { token_access_type: 'offline' } }, refresh: 'silent' },
+  etsy: { ...challenge, clientAuth: 'public', grantedScopes: 'untold' },
+  eventbrite: { ...lasting, ...numbered },
+  facebook: { ...commas, ...numbered, tokenType: 'bearer', refresh: 'none', grantedScopes: 'untold' },
+  figma: { ...basic, ...numbered, tokenType: '', refresh: 'silent', grantedScopes: 'untold' },
+  freshbooks: { tokenRequest: 'json', userinfo: { response: { id: 77, email: 'ada@example.com' } } },
+  front: { ...basic, life: 'unix', grantedScopes: 'untold' },
+  gitea: { ...challenge, ...claims, tokenType: 'bearer', grantedScopes: 'untold' },
+  github: {
+    ...lasting,
+    ...numbered,
+    grantedScopes: 'comma',
+    faults: 'in_200',
+    deadGrant: 'bad_refresh_token',
+  },
+  'github-app': {
+    ...numbered,
+    tokenType: 'bearer',
+    grantedScopes: 'empty',
+    faults: 'in_200',
+    deadGrant: 'bad_refresh_token',
+  },
+  gitlab,
+  'gitlab-self-managed': gitlab,
+  gocardless: { ...lasting, tokenType: 'bearer' },
+  gusto: {},
+  harvest: { userinfo: { user: { id: 77, email: 'ada@example.com' } }, grantedScopes: 'untold' },
+  'help-scout': { ...numbered, grantedScopes: 'untold' },
+  heroku: { refresh: 'repeats', grantedScopes: 'untold' },
+  hubspot: { tokenType: 'bearer', refresh: 'repeats', grantedScopes: 'untold' },
+  'hugging-face': { ...challenge, ...claims },
+  intercom: { ...lasting, ...numbered },
+  jira: atlassian,
+  keycloak: {
+    ...challenge,
+    ...claims,
+    ...offlineScope('offline_access'),
+    refreshLifeIn: 'refresh_expires_in',
+  },
+  klaviyo: { ...basic, ...challenge, refresh: 'repeats' },
+  linear: { ...commas, ...challenge },
+  linkedin: { ...claims, refresh: 'none', tokenType: '', grantedScopes: 'comma' },
+  mailchimp: { ...lasting, life: 'zero', grantedScopes: 'null', tokenType: '' },
+  mastodon: { ...lasting, grantedScopes: 'space', userinfo: { id: '77', username: 'ada' } },
+  'microsoft-graph': microsoft,
+  'microsoft-teams': microsoft,
+  miro: {},
+  mollie: { ...basic },
+  netlify: { ...lasting, ...numbered },
+  notion: {
+    ...basic,
+    tokenRequest: 'json',
+    tokenType: 'bearer',
+    life: 'untold',
+    grantedScopes: 'untold',
+    needs: { authorization: { owner: 'user' } },
+  },
+  okta: { ...basic, ...challenge, ...claims, ...offlineScope('offline_access') },
+  onedrive: microsoft,
+  outlook: microsoft,
+  outreach: {},
+  pagerduty: { ...challenge, userinfo: { user: { id: '77', email: 'ada@example.com' } } },
+  patreon: { userinfo: { data: { id: '77', type: 'user' } } },
+  paypal: { ...basic, userinfo: { user_id: '77', email: 'ada@example.com' } },
+  pinterest: { ...basic, ...commas },
+  pipedrive: { ...basic, grantedScopes: 'comma' },
+  podio: { token: { scheme: 'OAuth2' }, tokenType: 'bearer' },
+  quickbooks: {
+    ...basic,
+    refreshLifeIn: 'x_refresh_token_expires_in',
+    tokenType: 'bearer',
+    grantedScopes: 'untold',
+    userinfo: { sub: '77', email: 'ada@example.com', emailVerified: true },
+  },
+  reddit: {
+    ...basic,
+    offline: { params: { duration: 'permanent' } },
+    refresh: 'repeats',
+    userinfo: { id: '77', name: 'ada' },
+  },
+  salesforce: {
+    ...challenge,
+    ...offlineScope('refresh_token'),
+    life: 'untold',
+    refresh: 'silent',
+    revocationAuth: 'none',
+    userinfo: { sub: 'https://login.salesforce.com/id/00D/77', user_id: '77', email: 'ada@example.com' },
+  },
+  salesloft: { userinfo: { data: { id: 77, email: 'ada@example.com' } } },
+  sentry: { grantedScopes: 'untold' },
+  shopify: {
+    ...lasting,
+    ...commas,
+    tokenType: '',
+    grantedScopes: 'comma',
+    token: { header: 'x-shopify-access-token' },
+  },
+  slack,
+  'slack-user': {
+    ...slack,
+    tokenType: 'user',
+    tokenIn: 'authed_user',
+    requestedScopes: { param: 'user_scope', separator: ',' },
+  },
+  smartsheet: { grantedScopes: 'untold' },
+  spotify: { ...basic, ...numbered, refresh: 'silent' },
+  square: {
+    tokenRequest: 'json',
+    tokenType: 'bearer',
+    life: 'date',
+    grantedScopes: 'untold',
+    refresh: 'repeats',
+  },
+  'stack-exchange': {
+    ...lasting,
+    ...commas,
+    answer: 'form',
+    tokenType: '',
+    life: 'expires',
+    token: { query: 'access_token' },
+  },
+  strava: { ...commas, grantedScopes: 'untold', userinfo: { id: 77, username: 'ada' } },
+  stripe: { tokenType: 'bearer', life: 'untold', refresh: 'repeats' },
+  supabase: { ...basic, ...challenge, grantedScopes: 'untold' },
+  surveymonkey: { ...lasting, tokenType: 'bearer' },
+  todoist: { ...lasting, ...commas },
+  twitch: {
+    ...claims,
+    tokenType: 'bearer',
+    grantedScopes: 'list',
+    faults: 'message',
+    deadGrant: 'Invalid refresh token',
+  },
+  typeform: { ...offlineScope('offline'), userinfo: { user_id: '77', email: 'ada@example.com' } },
+  webflow: { ...lasting, ...numbered },
+  'wordpress-com': { ...lasting, tokenType: 'bearer' },
+  wrike: { ...commas, tokenType: 'bearer', grantedScopes: 'untold' },
+  x: { ...basic, ...challenge, ...offlineScope('offline.access'), userinfo: { data: { id: '77' } } },
+  xero: { ...basic, ...offlineScope('offline_access') },
+  zendesk: {
+    ...lasting,
+    tokenRequest: 'json',
+    tokenType: 'bearer',
+    grantedScopes: 'space',
+    userinfo: { user: { id: 77, email: 'ada@example.com', verified: true } },
+  },
+  'zoho-books': zoho,
+  'zoho-crm': zoho,
+  'zoho-desk': zoho,
+  zoom: { ...basic, life: 'text' },
+};
+
+/** The profile of a provider; undefined for one that has none. All of Google's products share `google`. */
+export function profileOf(name: string): Profile | undefined {
+  const own = Object.hasOwn(departures, name) ? departures[name] : undefined;
+  return own && { ...standard, ...own };
+}

@@ -1,0 +1,212 @@
+/**
+ * A provider on loopback that behaves as a profile says: authorization, token, revocation and userinfo endpoint, and an
+ * API behind them. It keeps one account, `77`, which allows everything. `https://host/path` of the real provider is
+ * `/host/path` here.
+ */
+import { hash } from 'node:crypto';
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Profile } from './profile.ts';
+import { lifeS, type Reply, refusal, tokenReply } from './replies.ts';
+
+export type Endpoints = {
+  authorization: string;
+  token: string;
+  refresh: string;
+  revocation?: string | undefined;
+  userinfo?: string | undefined;
+  api: string;
+};
+export type ProfileClient = { id: string; secret: string; redirectUri: string };
+type Grant = { scopes: string[]; access: Set<string>; refresh: string | undefined; isOffline: boolean };
+type Call = { url: URL; request: IncomingMessage; form: URLSearchParams };
+
+/** Starts one. `now` is the provider's clock. */
+export async function startProfile(profile: Profile, given: Setting) {
+  const provider = new ProfileProvider(profile, given);
+  const server = createServer(async (request, response) => {
+    const body = Buffer.concat(await Array.fromAsync(request as AsyncIterable<Buffer>)).toString();
+    const url = new URL(`https:/${request.url}`);
+    const isJson = request.headers['content-type']?.startsWith('application/json') === true;
+    const form = new URLSearchParams(isJson ? (JSON.parse(body) as Record<string, string>) : body);
+    const { status, headers, text } = provider.answer({ url, request, form }, { isJson });
+    response.writeHead(status, headers).end(text);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    lifeS,
+    async stop() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+type Setting = { client: ProfileClient; endpoints: Endpoints; now: Date };
+
+class ProfileProvider {
+  readonly #profile: Profile;
+  readonly #setting: Setting;
+  readonly #codes = new Map<string, { grant: Grant; challenge: string | null }>();
+  readonly #grants: Grant[] = [];
+  #made = 0;
+
+  constructor(profile: Profile, setting: Setting) {
+    this.#profile = profile;
+    this.#setting = setting;
+  }
+
+  answer(call: Call, { isJson }: { isJson: boolean }): Reply {
+    const { endpoints } = this.#setting;
+    const isPost = call.request.method === 'POST';
+    const at = (endpoint: string | undefined) => {
+      if (endpoint === undefined) return false;
+      const { host, pathname, search } = new URL(endpoint);
+      return host === call.url.host && pathname === call.url.pathname && call.url.search.startsWith(search);
+    };
+    if (at(endpoints.authorization) && !isPost) return this.#authorize(call.url.searchParams);
+    const isToken = at(endpoints.token) || at(endpoints.refresh);
+    if (isPost && (isToken || at(endpoints.revocation))) {
+      const isOpen = at(endpoints.revocation) && this.#profile.revocationAuth === 'none';
+      if (isJson !== (this.#profile.tokenRequest === 'json')) return this.#refuse('invalid_request');
+      if (!isOpen && !this.#isClient(call)) return this.#refuse('invalid_client');
+      if (at(endpoints.revocation)) return this.#revoke(call.form);
+      if (call.form.get('grant_type') === 'refresh_token')
+        return at(endpoints.refresh) ? this.#refresh(call.form) : this.#refuse('unsupported_grant_type');
+      return at(endpoints.token) ? this.#exchange(call.form) : this.#refuse('unsupported_grant_type');
+    }
+    if (at(endpoints.userinfo)) {
+      const bearer = call.request.headers.authorization?.replace(/^Bearer /, '');
+      return this.#isLive(bearer) ? json(200, this.#profile.userinfo) : json(401, { error: 'invalid_token' });
+    }
+    const api = new URL(endpoints.api);
+    if (call.url.host === api.host && call.url.pathname.startsWith(api.pathname)) {
+      return this.#isLive(this.#placed(call))
+        ? json(200, { account: '77' })
+        : json(401, { error: 'no token' });
+    }
+    return json(404, { error: 'not_found' });
+  }
+
+  #authorize(query: URLSearchParams): Reply {
+    const { needs, needsChallenge, requestedScopes, offline, issuer } = this.#profile;
+    const { client } = this.#setting;
+    const isOwn = query.get('client_id') === client.id && query.get('redirect_uri') === client.redirectUri;
+    if (!isOwn || query.get('response_type') !== 'code') return json(400, { error: 'invalid_request' });
+    const back = new URL(client.redirectUri);
+    back.searchParams.set('state', query.get('state') ?? '');
+    if (issuer !== undefined) back.searchParams.set('iss', issuer);
+    const challenge = query.get('code_challenge_method') === 'S256' ? query.get('code_challenge') : null;
+    const refused = !holds(query, needs.authorization) || (needsChallenge && challenge === null);
+    if (refused) back.searchParams.set('error', 'invalid_request');
+    else {
+      const scopes = (query.get(requestedScopes.param) ?? '')
+        .split(requestedScopes.separator)
+        .filter(Boolean);
+      const isOffline =
+        holds(query, offline.params) && (offline.scope === undefined || scopes.includes(offline.scope));
+      const grant: Grant = { scopes, access: new Set(), refresh: undefined, isOffline };
+      const code = this.#make('code');
+      this.#codes.set(code, { grant, challenge });
+      back.searchParams.set('code', code);
+    }
+    return { status: 302, headers: { location: back.href }, text: '' };
+  }
+
+  #exchange(form: URLSearchParams): Reply {
+    const pending = this.#codes.get(form.get('code') ?? '');
+    this.#codes.delete(form.get('code') ?? '');
+    const isSame =
+      pending !== undefined &&
+      form.get('redirect_uri') === this.#setting.client.redirectUri &&
+      (pending.challenge === null || pending.challenge === challengeOf(form.get('code_verifier') ?? ''));
+    if (form.get('grant_type') !== 'authorization_code' || !holds(form, this.#profile.needs.exchange))
+      return this.#refuse('invalid_request');
+    if (!isSame) return this.#refuse('invalid_grant');
+    const { grant } = pending;
+    this.#grants.push(grant);
+    if (this.#profile.refresh !== 'none' && grant.isOffline) grant.refresh = this.#make('refresh');
+    return this.#give(grant, { refreshToken: grant.refresh, isExchange: true });
+  }
+
+  #refresh(form: URLSearchParams): Reply {
+    const used = form.get('refresh_token');
+    const grant = this.#grants.find(({ refresh }) => refresh !== undefined && refresh === used);
+    if (!holds(form, this.#profile.needs.refresh)) return this.#refuse('invalid_request');
+    if (grant === undefined) return this.#refuse(this.#profile.deadGrant);
+    if (this.#profile.refresh === 'rotates') grant.refresh = this.#make('refresh');
+    const refreshToken = this.#profile.refresh === 'silent' ? undefined : grant.refresh;
+    return this.#give(grant, { refreshToken, isExchange: false });
+  }
+
+  #give(grant: Grant, given: { refreshToken: string | undefined; isExchange: boolean }): Reply {
+    const accessToken = this.#make('access');
+    grant.access = new Set([accessToken]);
+    const { now } = this.#setting;
+    return tokenReply(this.#profile, { ...given, accessToken, scopes: grant.scopes, now });
+  }
+
+  #revoke(form: URLSearchParams): Reply {
+    const token = form.get('token') ?? '';
+    for (const grant of this.#grants.filter((each) => each.refresh === token || each.access.has(token))) {
+      grant.access.clear();
+      grant.refresh = undefined;
+    }
+    return { status: 200, headers: {}, text: '' };
+  }
+
+  #refuse(error: string): Reply {
+    return refusal(this.#profile, error);
+  }
+
+  #isClient({ request, form }: Call): boolean {
+    const { clientAuth } = this.#profile;
+    const { id, secret } = this.#setting.client;
+    const { authorization } = request.headers;
+    if (clientAuth !== 'basic') {
+      const isSecret =
+        clientAuth === 'public' ? form.get('client_secret') === null : form.get('client_secret') === secret;
+      return authorization === undefined && form.get('client_id') === id && isSecret;
+    }
+    const [name = '', ...rest] = Buffer.from(authorization?.replace(/^Basic /, '') ?? '', 'base64')
+      .toString()
+      .split(':');
+    // The ID is compared as it came: many providers decode nothing.
+    return (
+      name === id &&
+      new URLSearchParams(`x=${rest.join(':')}`).get('x') === secret &&
+      !form.has('client_secret')
+    );
+  }
+
+  #placed({ url, request }: Call): string | undefined {
+    const { token } = this.#profile;
+    if ('query' in token) return url.searchParams.get(token.query) ?? undefined;
+    if ('header' in token) return request.headers[token.header]?.toString();
+    const { authorization = '' } = request.headers;
+    return authorization.startsWith(`${token.scheme} `)
+      ? authorization.slice(token.scheme.length + 1)
+      : undefined;
+  }
+
+  #isLive(token: string | undefined): boolean {
+    return token !== undefined && this.#grants.some(({ access }) => access.has(token));
+  }
+
+  #make(kind: string): string {
+    this.#made += 1;
+    return `${kind}-${this.#made}`;
+  }
+}
+
+function holds(params: URLSearchParams, needed: Record<string, string> = {}): boolean {
+  return Object.entries(needed).every(([name, value]) => params.get(name) === value);
+}
+
+function challengeOf(verifier: string): string {
+  return hash('sha256', verifier, 'base64url');
+}
+
+function json(status: number, body: unknown): Reply {
+  return { status, headers: { 'content-type': 'application/json' }, text: JSON.stringify(body) };
+}

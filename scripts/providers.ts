@@ -1,0 +1,16 @@
+/**
+ * Writes what follows from the provider definitions: providers/parsed.jsonl (read at start) and the list in
+ * docs/providers.md. Run it after each change of a definition: `node scripts/providers.ts`.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { loadCatalog } from '../server/providers/catalog.ts';
+import { parsedText } from '../server/providers/parsed.ts';
+import { withTable } from '../test/providers/table.ts';
+
+const root = join(import.meta.dirname, '..');
+const directory = join(root, 'providers');
+const catalog = loadCatalog(directory);
+writeFileSync(join(directory, 'parsed.jsonl'), parsedText(directory));
+const page = join(root, 'docs/providers.md');
+writeFileSync(page, withTable(readFileSync(page, 'utf8'), catalog));

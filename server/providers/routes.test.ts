@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { brandNames } from '../brand.ts';
+import { createHttp } from '../http/server.ts';
+import { loadCatalog } from './catalog.ts';
+import { providerRoutes } from './routes.ts';
+
+const directory = join(import.meta.dirname, '../../providers');
+
+test('a logo is the drawing in the folder, else a monogram of the provider, else nothing', async (t) => {
+  const baseUrl = 'http://localhost:1';
+  const app = await createHttp({
+    config: { brand: brandNames('trellis'), trustedProxies: [], baseUrl },
+    log: pino({ level: 'silent' }),
+    authenticate: { key: () => assert.fail(), session: () => assert.fail() },
+    isRootAlias: () => false,
+  });
+  t.after(() => app.close());
+  providerRoutes(app, { catalog: loadCatalog(directory), baseUrl, directory });
+  const logo = (file: string) => app.inject({ url: `/providers/logos/${file}` });
+
+  const drawn = await logo('google-sheet.svg');
+  assert.match(drawn.payload, /<title>Google Sheets<\/title><rect x="5"/);
+  const monogram = await logo('help-scout.svg');
+  assert.match(monogram.payload, /<title>Help Scout<\/title>.*>HS<\/text>/);
+  for (const answer of [drawn, monogram]) {
+    assert.equal(answer.statusCode, 200);
+    assert.equal(answer.headers['content-type'], 'image/svg+xml');
+    assert.equal(answer.headers['content-security-policy'], 'sandbox');
+  }
+  for (const file of ['nobody.svg', 'google.svg', 'atlassian.svg']) {
+    assert.equal((await logo(file)).statusCode, 404, file);
+  }
+});
