@@ -18,6 +18,9 @@ import { Agent } from 'undici';
 export const measuredCore = 0;
 export const otherCore = 1;
 
+/** As the program begins: once it is pinned itself, it sees one core. */
+const cores = availableParallelism();
+
 export const bigBytes = 100 * 1024 * 1024;
 
 export type Part = { url: string; pid: number; stop: () => Promise<unknown> };
@@ -184,7 +187,7 @@ async function freePort(): Promise<number> {
 
 /** Keeps all threads of a process on one core, where the machine has more than one. */
 export async function pin(pid: number, core: number): Promise<void> {
-  if (availableParallelism() < 2) return;
+  if (cores < 2) return;
   const child = spawn('taskset', ['-acp', String(core), String(pid)], { stdio: 'ignore' });
   await once(child, 'exit');
 }

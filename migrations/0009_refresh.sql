@@ -10,6 +10,8 @@ alter table connection
   add column refresh_not_before timestamptz,
   -- When the refresh token was given or last used.
   add column refreshed_at timestamptz not null default now(),
+  -- When a refresh last succeeded that was made because the API refused an access token.
+  add column renewed_at timestamptz,
   -- Sealed with the data key: other refresh tokens of the same grant, the newest first.
   add column kept_tokens bytea,
   add constraint connection_refresh_lease check ((refresh_owner is null) = (refresh_until is null));

@@ -2,12 +2,16 @@
 create table revocation (
   id bigint generated always as identity primary key,
   environment_id bigint not null references environment on delete cascade,
+  -- Without a reference: an integration that is deleted takes the rows of its deleted connections along.
+  connection bigint not null,
+  -- {connection_id, provider_config_key, provider, test}, for when the secrets cannot be opened; nothing of a person.
+  about jsonb not null,
   -- What the provider ends along with the token; null where it ends the token alone.
   unit text,
   account_id text,
   -- Asked for whoever else loses access with it.
   is_forced boolean not null,
-  -- Sealed with the environment's data key: the token, the OAuth client, and what the last event is to say.
+  -- Sealed with the environment's data key: the tokens, the OAuth client, and what the last event is to say.
   secrets bytea not null,
   attempts integer not null default 0,
   -- Why the latest attempt failed; never a token.
@@ -19,6 +23,9 @@ create table revocation (
 );
 create index revocation_due on revocation (next_at);
 create index revocation_unit on revocation (unit) where sending_until is not null;
+create index revocation_connection on revocation (connection);
+-- Deleted together with its grant: a refresh token that is still on its way is revoked when it comes.
+alter table connection add column revokes_late_tokens boolean not null default false;
 
 -- Codes that are being exchanged for tokens: while one is, no revocation of its unit is sent.
 create table exchange (

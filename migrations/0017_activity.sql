@@ -19,13 +19,18 @@ create table operation (
   path text,
   http_status int,
   error_code text,
-  -- Of a proxied call: requests made for it, bytes of the bodies, and where the time went.
+  -- Of a proxied call: requests made for it, those of them that were retries, bytes of the bodies, and where the time
+  -- went: until there were credentials, in lines of quotas, and of the last request until a connection was open, from
+  -- there to the answer's head, and from there to its end.
   requests int,
+  retries int,
   request_bytes bigint,
   answer_bytes bigint,
   credentials_ms double precision,
   quota_ms double precision,
+  connect_ms double precision,
   first_byte_ms double precision,
+  body_ms double precision,
   -- What is known beyond that, by type.
   details jsonb not null default '{}',
   -- Few and small indexes: a busy node adds thousands of rows a second.

@@ -10,6 +10,8 @@ create table api_key (
   created_at timestamp with time zone not null default now(),
   revoked_at timestamp with time zone,
   proxy_rules jsonb not null default '[]'::jsonb,
+  expires_at timestamp with time zone,
+  last_used_at timestamp with time zone,
   constraint api_key_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint api_key_hash_unique UNIQUE (hash),
   constraint api_key_pkey PRIMARY KEY (id)
@@ -73,7 +75,6 @@ create table connection (
   environment_id bigint not null,
   integration_id bigint not null,
   connection_id text not null,
-  data_key bytea,
   credentials bytea,
   metadata bytea,
   connection_config bytea,
@@ -99,22 +100,28 @@ create table connection (
   refresh_failures integer not null default 0,
   refresh_not_before timestamp with time zone,
   refreshed_at timestamp with time zone not null default now(),
+  renewed_at timestamp with time zone,
   kept_tokens bytea,
   outage jsonb,
   scopes_lacking text[],
   rate_limited_at timestamp with time zone,
   token_slots jsonb,
   expiry_told_for timestamp with time zone,
+  revokes_late_tokens boolean not null default false,
   granted_at timestamp with time zone not null default now(),
   refresh_prefix_digest bytea,
   refresh_token_digest bytea,
   retry_at timestamp with time zone,
+  withheld jsonb,
+  withheld_until timestamp with time zone,
+  data_key uuid,
   constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
   constraint connection_pkey PRIMARY KEY (id),
   constraint connection_refresh_lease CHECK (((refresh_owner IS NULL) = (refresh_until IS NULL))),
-  constraint connection_status CHECK ((status = ANY (ARRAY['active'::text, 'needs_reauth'::text, 'blocked'::text])))
+  constraint connection_status CHECK ((status = ANY (ARRAY['active'::text, 'needs_reauth'::text, 'blocked'::text]))),
+  constraint connection_withheld_until CHECK (((withheld IS NULL) = (withheld_until IS NULL)))
 );
 CREATE INDEX connection_account ON public.connection USING btree (integration_id, account_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_before) WHERE ((deleted_at IS NULL) AND (status = 'blocked'::text));
@@ -126,6 +133,8 @@ CREATE INDEX connection_refresh_token ON public.connection USING btree (refresh_
 CREATE INDEX connection_retry ON public.connection USING btree (retry_at) WHERE (retry_at IS NOT NULL);
 CREATE INDEX connection_token_slots ON public.connection USING btree (id) WHERE ((token_slots IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_unused ON public.connection USING btree (integration_id, refreshed_at) WHERE ((deleted_at IS NULL) AND (status = 'active'::text));
+CREATE INDEX connection_withheld ON public.connection USING btree (integration_id, withheld_until) WHERE (withheld_until IS NOT NULL);
+CREATE TRIGGER connection_destroys_data_key AFTER DELETE OR UPDATE OF data_key ON public.connection FOR EACH ROW EXECUTE FUNCTION destroy_data_key();
 
 create table consumer (
   id bigint generated always as identity not null,
@@ -139,6 +148,15 @@ create table consumer (
   constraint consumer_name_unique UNIQUE (dataset_id, name),
   constraint consumer_pkey PRIMARY KEY (id)
 );
+
+create table data_key (
+  id uuid not null default gen_random_uuid(),
+  master_key text not null,
+  wrapped bytea not null,
+  constraint data_key_master_key_fkey FOREIGN KEY (master_key) REFERENCES master_key(id),
+  constraint data_key_pkey PRIMARY KEY (id)
+);
+CREATE INDEX data_key_master_key ON public.data_key USING btree (master_key, id);
 
 create table dataset (
   id bigint generated always as identity not null,
@@ -168,12 +186,13 @@ create table dataset (
 create table environment (
   id bigint generated always as identity not null,
   name text not null,
-  data_key bytea not null,
   created_at timestamp with time zone not null default now(),
+  data_key uuid not null,
   constraint environment_name_form CHECK ((name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'::text)),
   constraint environment_name_unique UNIQUE (name),
   constraint environment_pkey PRIMARY KEY (id)
 );
+CREATE TRIGGER environment_destroys_data_key AFTER DELETE OR UPDATE OF data_key ON public.environment FOR EACH ROW EXECUTE FUNCTION destroy_data_key();
 
 create table event (
   id uuid not null,
@@ -217,6 +236,7 @@ create table integration (
   probe_at timestamp with time zone,
   rate_limited_at timestamp with time zone,
   proxy_rules jsonb not null default '[]'::jsonb,
+  partial_fault jsonb,
   constraint integration_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint integration_key_unique UNIQUE (environment_id, key),
   constraint integration_pkey PRIMARY KEY (id)
@@ -243,6 +263,7 @@ create table master_key (
   id text not null,
   proof bytea not null,
   created_at timestamp with time zone not null default now(),
+  retired_at timestamp with time zone,
   constraint master_key_pkey PRIMARY KEY (id)
 );
 
@@ -268,11 +289,14 @@ create table operation (
   http_status integer,
   error_code text,
   requests integer,
+  retries integer,
   request_bytes bigint,
   answer_bytes bigint,
   credentials_ms double precision,
   quota_ms double precision,
+  connect_ms double precision,
   first_byte_ms double precision,
+  body_ms double precision,
   details jsonb not null default '{}'::jsonb,
   constraint operation_pkey PRIMARY KEY (environment_id, created_at, id),
   constraint operation_status CHECK ((status = ANY (ARRAY['success'::text, 'failed'::text])))
@@ -365,6 +389,8 @@ create table retention (
 create table revocation (
   id bigint generated always as identity not null,
   environment_id bigint not null,
+  connection bigint not null,
+  about jsonb not null,
   unit text,
   account_id text,
   is_forced boolean not null,
@@ -377,6 +403,7 @@ create table revocation (
   constraint revocation_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint revocation_pkey PRIMARY KEY (id)
 );
+CREATE INDEX revocation_connection ON public.revocation USING btree (connection);
 CREATE INDEX revocation_due ON public.revocation USING btree (next_at);
 CREATE INDEX revocation_unit ON public.revocation USING btree (unit) WHERE (sending_until IS NOT NULL);
 
@@ -402,3 +429,14 @@ create table tracked (
   constraint tracked_pkey PRIMARY KEY (id)
 );
 CREATE INDEX tracked_dataset ON public.tracked USING btree (dataset_id);
+
+CREATE OR REPLACE FUNCTION public.destroy_data_key()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if tg_op = 'DELETE' or new.data_key is distinct from old.data_key then
+    delete from data_key where id = old.data_key;
+  end if;
+  return null;
+end $function$;

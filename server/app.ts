@@ -19,7 +19,8 @@ import { revocationJob } from './connections/revocations.ts';
 import { connectionRoutes } from './connections/routes.ts';
 import { createStates } from './connections/states.ts';
 import type { Db } from './db/pool.ts';
-import { createKeyReader } from './environments/keys.ts';
+import { createKeyReader } from './environments/key-reader.ts';
+import { keyRoutes } from './environments/key-routes.ts';
 import { eventRoutes } from './events/routes.ts';
 import { healthRoutes } from './http/health.ts';
 import { type App, createHttp } from './http/server.ts';
@@ -31,9 +32,10 @@ import type { Logger } from './log.ts';
 import type { Outbound } from './outbound.ts';
 import type { Catalog } from './providers/catalog.ts';
 import { providerRoutes } from './providers/routes.ts';
+import { createProxy } from './proxy/proxy.ts';
 import { quotaSweepJob } from './proxy/quota/ledger.ts';
 import { createQuota } from './proxy/quota/quota.ts';
-import { proxyRoutes } from './proxy/routes.ts';
+import { ticketRoutes } from './proxy/ticket-routes.ts';
 import { recordRoutes } from './records/routes.ts';
 import type { Vault } from './vault.ts';
 import { retryJob } from './webhooks/retries.ts';
@@ -79,23 +81,30 @@ export async function createApp({
   const { brand, baseUrl } = config;
   const reading = { vault, catalog, testClient };
   const aliases = catalog.list().flatMap((definition) => definition.api.root_aliases);
-  const app = await createHttp({
-    config,
-    log,
-    authenticate: { key: createKeyReader(db), session: createSessionReader({ db, brand, now }) },
-    isRootAlias: (path) => aliases.some((alias) => path === alias || path.startsWith(`${alias}/`)),
-  });
-  const reader = createConnectionReader({ db, reading });
+  const isRootAlias = (path: string) =>
+    aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
+  const keys = createKeyReader({ db, vault, now: () => now().getTime() });
+  const authenticate = { ...keys, session: createSessionReader({ db, brand, now }) };
+  const reader = createConnectionReader({ db, reading, now: () => now().getTime() });
   const fetchFor = (integration: Integration): Fetch => outbound.fetchFor({ isTest: integration.isTest });
   const states = createStates({ db, log, reader, now });
-  const credentials = createCredentialSource({ db, reader, fetchFor, states, log, now });
+  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, now });
   const observer = createObserver({ db, log, reader, now });
   const quota = createQuota({ db });
   const activity = config.activity.isOn
     ? createActivity({ db, log, settings: config.activity, now })
     : noActivity;
+  const front = createProxy({
+    ...{ brand, log, authenticate, isRootAlias, credentials, outbound, observer, quota, activity },
+    connections: reader,
+  });
+  const app = await createHttp({ config, log, authenticate, isRootAlias, front });
+  app.addHook('preClose', async () => quota.refuse());
   app.addHook('onClose', () =>
-    Promise.all([credentials.settled(), observer.settled(), quota.stop(), activity.stop()]),
+    Promise.all([
+      ...[keys.settled(), credentials.settled(), observer.settled()],
+      ...[quota.stop(), activity.stop()],
+    ]),
   );
 
   healthRoutes(app, {
@@ -104,9 +113,10 @@ export async function createApp({
     },
   });
   startPageRoutes(app, { sandboxUrl: testClient?.url });
+  keyRoutes(app, { db, now, afterChange: keys.forget });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
-  integrationRoutes(app, { db, reading, baseUrl, afterChange: (at) => reader.forgetIntegration(at) });
-  connectionRoutes(app, { db, reading, reader, credentials });
+  integrationRoutes(app, { db, reading, baseUrl, now, afterChange: (at) => reader.forgetIntegration(at) });
+  connectionRoutes(app, { db, reading, reader, credentials, now });
   const revocations = { db, reading, log, now, fetchFor: outbound.fetchFor };
   disconnectRoutes(app, {
     ...revocations,
@@ -114,8 +124,8 @@ export async function createApp({
     afterDelete: afterConnectionDeleted,
   });
   await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, now });
+  ticketRoutes(app, { db, vault, connections: reader, now });
   recordRoutes(app, { db, brand, connections: reader });
-  await proxyRoutes(app, { brand, connections: reader, credentials, outbound, observer, quota, activity });
   eventRoutes(app, { db });
   activityRoutes(app, { db, now });
   await everyMinute?.(revocationJob(revocations));

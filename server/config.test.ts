@@ -23,6 +23,7 @@ test('an empty environment gives the defaults, with the sandbox on', () => {
   assert.equal(config.brand.word, 'trellis');
   assert.deepEqual(config.sandbox, { port: 3004, url: 'http://localhost:3004', controlKey: undefined });
   assert.equal(config.logFormat, 'json');
+  assert.equal(config.drainMs, 10_000);
 });
 
 test('all faults are told in one message', () => {
@@ -31,6 +32,7 @@ test('all faults are told in one message', () => {
     BASE_URL: 'ftp://x',
     TRELLIS_BRAND: 'Nope!',
     LOG_LEVEL: 'loud',
+    TRELLIS_DRAIN_SECONDS: '1.5s',
     TRELLIS_OUTBOUND_ALLOW: '10.0.0.0',
     DATABASE_URL: 'postgres://localhost/x',
   });
@@ -39,6 +41,7 @@ test('all faults are told in one message', () => {
     'BASE_URL',
     'TRELLIS_BRAND',
     'LOG_LEVEL',
+    'TRELLIS_DRAIN_SECONDS',
     'TRELLIS_OUTBOUND_ALLOW',
     'TRELLIS_ENCRYPTION_KEYS',
   ]) {

@@ -25,6 +25,8 @@ export type Config = {
   activity: ActivityConfig;
   logLevel: LogLevel;
   logFormat: 'pretty' | 'json';
+  /** How long requests in flight may take to end after a stop was asked for. */
+  drainMs: number;
   /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
   trustedProxies: string[];
   isProduction: boolean;
@@ -102,6 +104,10 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
     outboundAllow.addSubnet(address, Number(bits), isIP(address) === 6 ? 'ipv6' : 'ipv4');
   }
   const activity = readActivity(read, faults);
+  const drainSeconds = read('TRELLIS_DRAIN_SECONDS') ?? '10';
+  if (!/^\d{1,3}$/.test(drainSeconds)) {
+    faults.push(`TRELLIS_DRAIN_SECONDS must be a number of seconds from 0 to 999, it is "${drainSeconds}"`);
+  }
   if (faults.length > 0) throw new ConfigError(faults);
   return {
     host,
@@ -117,6 +123,7 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
     activity,
     logLevel,
     logFormat,
+    drainMs: Number(drainSeconds) * 1000,
     trustedProxies,
     isProduction,
   };

@@ -23,6 +23,13 @@ export const errorCatalogue = {
   invalid_headers: { status: 400, message: 'A header is missing or does not fit. See `errors`.' },
   invalid_content_type: { status: 415, message: 'Send the body as `Content-Type: application/json`.' },
   body_too_large: { status: 413, message: 'The body is larger than this route accepts.' },
+  malformed_request: { status: 400, message: 'This is not a request of HTTP/1.1. The connection is closed.' },
+  request_timeout: { status: 408, message: 'The request did not come whole in time.' },
+  headers_too_large: { status: 431, message: 'The headers are larger than 16 KB together.' },
+  unsupported_transfer_coding: {
+    status: 501,
+    message: 'Send the body with a Content-Length, or with `Transfer-Encoding: chunked` and no other coding.',
+  },
   not_found: { status: 404, message: 'There is nothing at this address.' },
   method_not_allowed: { status: 405, message: 'This method is not served here.' },
   too_many_requests: { status: 429, message: 'Too many requests. Wait as long as Retry-After says.' },
@@ -41,6 +48,10 @@ export const errorCatalogue = {
   unknown_connect_session_token: {
     status: 401,
     message: 'The connect session is unknown, used or expired. Create another.',
+  },
+  invalid_ticket: {
+    status: 401,
+    message: 'The ticket is altered, expired, or its key is no longer good. Ask for another.',
   },
   forbidden: { status: 403, message: 'The key lacks the scope for this call.' },
 
@@ -122,7 +133,12 @@ export const errorCatalogue = {
   },
   proxy_rule_denied: {
     status: 403,
-    message: 'The rules of the key or of the integration refuse this call.',
+    message: 'The rules of the key, of the ticket or of the integration refuse this call.',
+  },
+  ticket_bytes_exceeded: {
+    status: 413,
+    also: [502],
+    message: 'The ticket allows a body of fewer bytes.',
   },
   address_not_allowed: {
     status: 400,

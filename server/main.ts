@@ -13,22 +13,21 @@ import {
   readMasterKeyFile,
   writeDevKey,
 } from './data-dir.ts';
+import { isSealed, proveKeyRing } from './data-keys/master-keys.ts';
 import { startEmbedded } from './db/embedded.ts';
 import { migrate } from './db/migrate.ts';
 import { type Db, type DbTarget, openDb } from './db/pool.ts';
 import { createKey, revokeOthers } from './environments/keys.ts';
-import { ensureEnvironment } from './environments/store.ts';
+import { ensureEnvironment, proveEnvironmentKeys } from './environments/store.ts';
 import { keepSequencing } from './events/sequence.ts';
+import { createDrain } from './http/drain.ts';
 import type { App } from './http/server.ts';
 import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
 import { recordJobs } from './records/jobs.ts';
-import { isSealed, openVault, proveKeyRing, type Vault } from './vault.ts';
-
-/** How long requests in flight may take to end after a stop was asked for. */
-const drainMs = 1_500;
+import { openVault, type Vault } from './vault.ts';
 
 export type Service = {
   /** With the port that was taken where PORT is 0. */
@@ -38,7 +37,7 @@ export type Service = {
   newDevKey: string | undefined;
   /** Whether DATA_DIR/dev.key is there to be read. */
   hasDevKeyFile: boolean;
-  /** Ends what runs, in order, within 5 s; what was answered is on the disk. May be called more than once. */
+  /** Ends what runs, in order, within 5 s after the time that requests in flight get; what was answered is on the disk. May be called more than once. */
   stop(): Promise<void>;
   /** Resolves with the reason when the service cannot go on. */
   failed: Promise<Error>;
@@ -83,6 +82,7 @@ async function startParts({
   if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
   const vault = openVault(config.encryptionKeys ?? (await ownMasterKeys(db, config)));
   await proveKeyRing(db, vault.masterKeys);
+  await proveEnvironmentKeys(db);
   const [newDevKey, sandbox] = await Promise.all([
     prepareEnvironments({ config, db, vault }),
     config.sandbox &&
@@ -111,7 +111,8 @@ async function startParts({
     afterConnectionDeleted: housekeeping.removeOrphans,
     everyMinute: housekeeping.everyMinute,
   });
-  parts.push({ name: 'http', stop: () => drain(app) });
+  const drain = createDrain(app);
+  parts.push({ name: 'http', stop: () => drain(config.drainMs) });
   await listen(app, config);
   return {
     baseUrl: config.baseUrl,
@@ -243,13 +244,6 @@ async function withFixedPort(config: Config): Promise<Config> {
   probe.close();
   await once(probe, 'close');
   return { ...config, port, baseUrl: config.baseUrl.replace(/:0$/, `:${port}`) };
-}
-
-/** Lets requests in flight end, then cuts them off. */
-async function drain(app: App): Promise<void> {
-  const closed = app.close();
-  const timer = setTimeout(() => app.server.closeAllConnections(), drainMs);
-  await closed.finally(() => clearTimeout(timer));
 }
 
 /** The last part that started ends first. */

@@ -6,17 +6,15 @@ import {
   hkdfSync,
   type KeyObject,
   randomBytes,
-  timingSafeEqual,
 } from 'node:crypto';
 import type { MasterKey } from './config.ts';
-import type { Queryable } from './db/pool.ts';
 
 /**
  * Keys, and what they seal.
  *
  * The master key ring wraps data keys; a data key (one a connection, one an environment) seals everything else.
  * Rotating the ring rewraps data keys only; destroying a data key destroys what it sealed. AES-256-GCM throughout
- * (NIST SP 800-38D) with random 96-bit nonces.
+ * (NIST SP 800-38D) with random 96-bit nonces. Does not own: where wrapped keys are kept (`data-keys/`).
  */
 const nonceBytes = 12;
 const tagBytes = 16;
@@ -76,65 +74,54 @@ export class DataKey {
 }
 
 export type Vault = {
-  /** A new data key, and the wrapped form to store. */
-  createDataKey(): { key: DataKey; wrapped: Buffer };
+  /** A new data key, and the form of it to store, wrapped by the first master key unless another is given. */
+  createDataKey(master?: MasterKey): { key: DataKey; wrapped: Buffer };
   /** Throws where the master key that wrapped it is not in the ring, naming its id. */
   unwrap(wrapped: Buffer): DataKey;
-  readonly masterKeys: readonly MasterKey[];
+  /** The same data key, wrapped by the first master key. Throws as `unwrap` does. */
+  rewrap(wrapped: Buffer): Buffer;
+  readonly masterKeys: readonly [MasterKey, ...MasterKey[]];
 };
 
 /** A vault on a key ring; the first key wraps. */
 export function openVault(masterKeys: readonly MasterKey[]): Vault {
-  const [sealing] = masterKeys;
+  const [sealing, ...others] = masterKeys;
   if (sealing === undefined) throw new RangeError('a vault needs a master key');
+  const unwrap = (wrapped: Buffer): DataKey => {
+    const { id, body } = partsOf(wrapped);
+    const master = masterKeys.find((key) => key.id === id);
+    if (master === undefined)
+      throw new Error(`The master key "${id}" is missing from TRELLIS_ENCRYPTION_KEYS.`);
+    return new DataKey(openWith(master.key, body, 'data key'));
+  };
   return {
-    masterKeys,
-    createDataKey() {
-      const root = randomBytes(32);
-      const id = Buffer.from(sealing.id);
-      const body = sealWith(sealing.key, root, { context: 'data key', nonce: randomBytes(nonceBytes) });
-      return { key: new DataKey(root), wrapped: Buffer.concat([Buffer.from([id.length]), id, body]) };
+    masterKeys: [sealing, ...others],
+    createDataKey(master = sealing) {
+      const key = new DataKey(randomBytes(32));
+      return { key, wrapped: wrap(key, master) };
     },
-    unwrap(wrapped) {
-      const idLength = wrapped[0] ?? 0;
-      const id = wrapped.toString('utf8', 1, 1 + idLength);
-      const master = masterKeys.find((key) => key.id === id);
-      if (master === undefined)
-        throw new Error(`The master key "${id}" is missing from TRELLIS_ENCRYPTION_KEYS.`);
-      return new DataKey(openWith(master.key, wrapped.subarray(1 + idLength), 'data key'));
-    },
+    unwrap,
+    rewrap: (wrapped) => wrap(unwrap(wrapped), sealing),
   };
 }
 
-/** Whether anything in this database was sealed, by whichever master key. */
-export async function isSealed(db: Queryable): Promise<boolean> {
-  return (await db.query('select from master_key limit 1')).length > 0;
-}
-
-/**
- * Compares the ring with the keys that have sealed in this database, and notes the one that seals now. Throws, naming the id, where a
- * key is missing or differs: a service that cannot read its own data must not start.
- */
-export async function proveKeyRing(db: Queryable, masterKeys: readonly MasterKey[]): Promise<void> {
-  const known = await db.query<{ id: string; proof: Buffer }>('select id, proof from master_key');
-  for (const { id, proof } of known) {
-    const key = masterKeys.find((candidate) => candidate.id === id);
-    if (key === undefined)
-      throw new Error(`The master key "${id}" is missing: this database holds data it wrapped.`);
-    if (!timingSafeEqual(proofOf(key), proof))
-      throw new Error(`The master key "${id}" is not the one used before.`);
-  }
-  const [sealing] = masterKeys;
-  if (sealing && !known.some(({ id }) => id === sealing.id)) {
-    await db.query('insert into master_key (id, proof) values ($1, $2) on conflict do nothing', [
-      sealing.id,
-      proofOf(sealing),
-    ]);
-  }
-}
-
-function proofOf(key: MasterKey): Buffer {
+/** Tells whether two keys are the same without telling the key (HMAC-SHA-256 of a constant). */
+export function proofOf(key: MasterKey): Buffer {
   return createHmac('sha256', key.key).update('trellis master key proof').digest();
+}
+
+function wrap(key: DataKey, master: MasterKey): Buffer {
+  const id = Buffer.from(master.id);
+  const body = sealWith(master.key, DataKey.rootOf(key), {
+    context: 'data key',
+    nonce: randomBytes(nonceBytes),
+  });
+  return Buffer.concat([Buffer.from([id.length]), id, body]);
+}
+
+function partsOf(wrapped: Buffer): { id: string; body: Buffer } {
+  const end = 1 + (wrapped[0] ?? 0);
+  return { id: wrapped.toString('utf8', 1, end), body: wrapped.subarray(end) };
 }
 
 function sealWith(key: KeyObject, plain: Buffer | string, by: { context: string; nonce: Buffer }): Buffer {

@@ -34,6 +34,12 @@ export const API_CASES = {
   api_429_project: answered('api', "429: the project's reads per minute are used up.", ({ projectNumber }) =>
     quotaRefusal({ projectNumber, kind: 'Read', per: 'Project', count: 300 }),
   ),
+  api_403_user_rate: answered('api', '403 of older APIs: the account has made too many calls.', () =>
+    olderRefusal('userRateLimitExceeded', 'User Rate Limit Exceeded'),
+  ),
+  api_403_project_rate: answered('api', '403 of older APIs: the project has made too many calls.', () =>
+    olderRefusal('rateLimitExceeded', 'Rate Limit Exceeded'),
+  ),
   api_429_html: answered('api', '429 with the HTML page for automated queries.', () =>
     htmlAnswer(429, ABUSE_PAGE),
   ),
@@ -138,6 +144,12 @@ function serviceDisabled(projectNumber: string): GoogleError {
       helpLink('Google developers console API activation', url),
     ],
   });
+}
+
+/** As Drive and other older APIs refuse: developers.google.com/workspace/drive/api/guides/handle-errors. */
+function olderRefusal(reason: string, message: string): Reply {
+  const error = { errors: [{ domain: 'usageLimits', reason, message }], code: 403, message };
+  return json(403, { error });
 }
 
 /** The answer to a call beyond a quota of the Sheets API. */

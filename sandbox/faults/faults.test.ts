@@ -219,6 +219,18 @@ test('the API answers as each fault says', async (t) => {
     assert.equal(error.details?.[0]?.reason, reason, name);
     assert.equal((await read()).status, 200);
   }
+  for (const [name, reason] of [
+    ['api_403_user_rate', 'userRateLimitExceeded'],
+    ['api_403_project_rate', 'rateLimitExceeded'],
+  ]) {
+    await bench.control('POST /faults', { case: name, times: 1 });
+    const response = await read();
+    const { error } = (await response.json()) as { error: { errors: { domain: string; reason: string }[] } };
+    assert.deepEqual(
+      [response.status, error.errors[0]?.domain, error.errors[0]?.reason],
+      [403, 'usageLimits', reason],
+    );
+  }
   await bench.control('POST /faults', { case: 'api_429_html', times: 1 });
   const page = await read();
   assert.deepEqual([page.status, page.headers.get('content-type')], [429, 'text/html; charset=utf-8']);

@@ -1,5 +1,5 @@
 import { type Queryable, tables } from '../db/pool.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller, TicketCaller } from '../http/caller.ts';
 
 /**
  * Who changed what, append-only. An entry is written in the transaction of its cause, without a position: one
@@ -8,7 +8,7 @@ import type { Caller } from '../http/caller.ts';
 export type AuditEntry = {
   /** Undefined for what concerns the installation as a whole. */
   environmentId: number | undefined;
-  /** `key:12`, `session:7`, `command line`, `service`. */
+  /** `key:12`, `key:12 ticket:...`, `session:7`, `command line`, `service`. */
   actor: string;
   /** `integration.created`, ... */
   action: string;
@@ -32,6 +32,7 @@ export async function writeAudit(tx: Queryable, entry: AuditEntry): Promise<void
 }
 
 /** How the audit log names a caller. */
-export function actorOf(caller: Caller): string {
-  return caller.kind === 'key' ? `key:${caller.keyId}` : `session:${caller.sessionId}`;
+export function actorOf(caller: Caller | TicketCaller): string {
+  if (caller.kind === 'session') return `session:${caller.sessionId}`;
+  return caller.kind === 'key' ? `key:${caller.keyId}` : `key:${caller.keyId} ticket:${caller.ticket.id}`;
 }

@@ -28,13 +28,17 @@ export type Operation = {
   readonly errorCode?: string | undefined;
   /** How many were made to the provider: replays, retries and redirects included. */
   readonly requests?: number | undefined;
+  readonly retries?: number | undefined;
   /** Of the bodies: sent in the last request, and received for the caller. */
   readonly requestBytes?: number | undefined;
   readonly answerBytes?: number | undefined;
-  /** Until there were credentials, in quotas' lines, and from the last request to its answer's head. */
+  /** Until there were credentials, and in quotas' lines. */
   readonly credentialsMs?: number | undefined;
   readonly quotaMs?: number | undefined;
+  /** Of the last request: until a connection was open and free, from there to its answer's head, and to its end. */
+  readonly connectMs?: number | undefined;
   readonly firstByteMs?: number | undefined;
+  readonly bodyMs?: number | undefined;
   readonly details?: OperationDetails | undefined;
   readonly messages?: readonly OperationMessage[] | undefined;
 };
@@ -78,11 +82,14 @@ const columns = [
   'http_status',
   'error_code',
   'requests',
+  'retries',
   'request_bytes',
   'answer_bytes',
   'credentials_ms',
   'quota_ms',
+  'connect_ms',
   'first_byte_ms',
+  'body_ms',
   'details',
 ] as const;
 

@@ -30,12 +30,16 @@ const operation = z.object({
   path: z.string().nullable(),
   http_status: z.number().nullable(),
   error_code: z.string().nullable(),
+  /** Made to the provider for this call; `retries` of them because the one before had failed. */
   requests: z.number().nullable(),
+  retries: z.number().nullable(),
   request_bytes: z.number().nullable(),
   answer_bytes: z.number().nullable(),
   credentials_ms: z.number().nullable(),
   quota_ms: z.number().nullable(),
+  connect_ms: z.number().nullable(),
   first_byte_ms: z.number().nullable(),
+  body_ms: z.number().nullable(),
   details,
 });
 const message = z.object({ level: z.string(), message: z.string(), details });

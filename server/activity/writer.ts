@@ -116,6 +116,7 @@ export function createActivity({
   }
 
   async function write(batch: Batch): Promise<void> {
+    batch.seal();
     for (const [day, epochMs] of batch.days) {
       if (madeDays.has(day)) continue;
       await ensureDay(db, epochMs);
@@ -139,11 +140,11 @@ export function createActivity({
         return;
       }
       if (open === undefined) {
-        open = spare ?? new Batch();
+        open = spare ?? new Batch(ids);
         spare = undefined;
         batches.push(open);
       }
-      open.add(operation, ids, now().getTime());
+      open.add(operation, now().getTime());
       waiting += 1;
       if (open.count >= mostAtOnce && tries === 0) {
         open = undefined;

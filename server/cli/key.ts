@@ -1,22 +1,25 @@
 import { parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
 import { type Config, ConfigError, loadConfig } from '../config.ts';
-import { devKeyPath, readDevKey, readMasterKeyFile, writeDevKey } from '../data-dir.ts';
-import { findEmbedded, startEmbedded } from '../db/embedded.ts';
-import { type DbTarget, openDb } from '../db/pool.ts';
-import { createKey } from '../environments/keys.ts';
+import { devKeyPath, readDevKey, writeDevKey } from '../data-dir.ts';
+import { type Db, openDb } from '../db/pool.ts';
+import { createKey, type Key, keyDetails, listKeys, revokeKey } from '../environments/keys.ts';
 import { getEnvironment } from '../environments/store.ts';
 import { scopes } from '../http/caller.ts';
 import { type ProxyRule, proxyRuleText, readProxyRule } from '../http/proxy-rule.ts';
+import { reachDatabase } from './reach-database.ts';
+
+const ofEnvironment = { environment: { type: 'string', default: 'dev' } } as const;
 
 /** `trellis key create`: makes a secret key, also while the service runs, and prints it once. */
 export async function createKeyCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({
     args,
     options: {
-      environment: { type: 'string', default: 'dev' },
+      ...ofEnvironment,
       name: { type: 'string', default: 'command line' },
       scopes: { type: 'string', default: '*' },
+      'expires-at': { type: 'string' },
       'proxy-allow': { type: 'string', multiple: true, default: [] },
       'proxy-deny': { type: 'string', multiple: true, default: [] },
     },
@@ -26,40 +29,83 @@ export async function createKeyCommand(args: string[]): Promise<number> {
   if (unknown.length > 0) {
     throw new ConfigError([`--scopes: ${unknown.join(', ')} is none of *, ${scopes.join(', ')}`]);
   }
+  const expiresAt = values['expires-at'] === undefined ? undefined : readExpiry(values['expires-at']);
   const proxyRules = [
     ...readRules('allow', values['proxy-allow']),
     ...readRules('deny', values['proxy-deny']),
   ];
-  const config = loadConfig();
-  const { target, stop } = await reachDatabase(config);
-  const db = openDb(target, { maxConnections: 1 });
-  try {
+  return withDatabase(async (db, config) => {
     const secret = await db.transaction(async (tx) => {
       const environment = await getEnvironment(tx, values.environment);
-      const key = await createKey(tx, { environment, name: values.name, scopes: wanted, proxyRules });
+      const given = { environment, name: values.name, scopes: wanted, proxyRules, expiresAt };
+      const created = await createKey(tx, given);
       await writeAudit(tx, {
         environmentId: environment.id,
         actor: 'command line',
         action: 'key.created',
         target: values.name,
-        details: {
-          scopes: wanted.join(','),
-          ...(proxyRules.length > 0 && { proxy_rules: proxyRules.map(proxyRuleText).join('; ') }),
-        },
+        details: keyDetails(created.key),
       });
-      return key.secret;
+      return created.secret;
     });
     console.log(secret);
-    const isForFile = values.environment === 'dev' && wanted.includes('*');
+    const isForFile = values.environment === 'dev' && wanted.includes('*') && expiresAt === undefined;
     if (isForFile && (await readDevKey(config.dataDir)) === undefined) {
       await writeDevKey(config.dataDir, secret);
       console.error(`also written to ${devKeyPath(config.dataDir)}`);
     }
     return 0;
-  } finally {
-    await db.end();
-    await stop();
-  }
+  });
+}
+
+/** `trellis key list`: a line for each key that was not revoked, tabs between the columns. */
+export async function listKeysCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: ofEnvironment });
+  return withDatabase(async (db) => {
+    const { id } = await getEnvironment(db, values.environment);
+    console.log(['id', 'name', 'ends with', 'scopes', 'rules', 'created', 'expires', 'last used'].join('\t'));
+    for (const key of await listKeys(db, id)) console.log(lineOf(key));
+    return 0;
+  });
+}
+
+/** `trellis key revoke <id>`: nodes that run refuse the key and its tickets within a second. */
+export async function revokeKeyCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: ofEnvironment, allowPositionals: true });
+  const [given = ''] = positionals;
+  if (!/^[1-9]\d{0,14}$/.test(given) || positionals.length !== 1)
+    throw new ConfigError(['key revoke: name one key by its id, as key list tells it']);
+  const id = Number(given);
+  return withDatabase(async (db) => {
+    await db.transaction(async (tx) => {
+      const environment = await getEnvironment(tx, values.environment);
+      const revoked = await revokeKey(tx, { id, environmentId: environment.id, at: new Date() });
+      if (revoked === undefined) throw new ConfigError([`${values.environment} has no key ${id}`]);
+      await writeAudit(tx, {
+        environmentId: environment.id,
+        actor: 'command line',
+        action: 'key.revoked',
+        target: revoked.name,
+        details: keyDetails(revoked),
+      });
+      console.log(`revoked ${id} (${revoked.name})`);
+    });
+    return 0;
+  });
+}
+
+function lineOf(key: Key): string {
+  const rules = key.proxyRules.map(proxyRuleText).join('; ');
+  const times = [key.createdAt, key.expiresAt, key.lastUsedAt].map((at) => at?.toISOString() ?? '-');
+  // A name may hold anything: nothing of it may look like another line, or move the cursor.
+  const name = key.name.replace(/[\p{Cc}\p{Cf}]/gu, ' ');
+  return [key.id, name, key.hint, key.scopes.join(','), rules || '-', ...times].join('\t');
+}
+
+function readExpiry(text: string): Date {
+  const at = new Date(text);
+  if (at.getTime() > Date.now()) return at;
+  throw new ConfigError([`--expires-at: "${text}" is no time to come, such as 2030-01-31T12:00:00Z`]);
 }
 
 function readRules(effect: ProxyRule['effect'], texts: readonly string[]): ProxyRule[] {
@@ -72,14 +118,14 @@ function readRules(effect: ProxyRule['effect'], texts: readonly string[]): Proxy
   });
 }
 
-/** The database of the running service, or the embedded one started for this command alone. */
-async function reachDatabase(config: Config): Promise<{ target: DbTarget; stop: () => Promise<void> }> {
-  if (config.databaseUrl !== undefined) return { target: { url: config.databaseUrl }, stop: async () => {} };
-  if ((await readMasterKeyFile(config.dataDir)) === undefined) {
-    throw new ConfigError([`DATA_DIR: ${config.dataDir} holds no database yet; start the service once`]);
+async function withDatabase(work: (db: Db, config: Config) => Promise<number>): Promise<number> {
+  const config = loadConfig();
+  const { target, stop } = await reachDatabase(config);
+  const db = openDb(target, { maxConnections: 1 });
+  try {
+    return await work(db, config);
+  } finally {
+    await db.end();
+    await stop();
   }
-  const running = await findEmbedded(config.dataDir);
-  if (running !== undefined) return { target: running, stop: async () => {} };
-  const embedded = await startEmbedded({ dataDir: config.dataDir });
-  return { target: embedded.connection, stop: () => embedded.stop() };
 }

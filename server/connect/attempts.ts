@@ -1,9 +1,9 @@
-import { timingSafeEqual } from 'node:crypto';
 import { sql } from 'kysely';
 import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import type { Vault } from '../vault.ts';
+import { findSecret } from './browser-cookies.ts';
 import { hashOf } from './sessions.ts';
 
 /** How long a person may take at the provider. */
@@ -77,13 +77,15 @@ export async function storeAttempt(
 
 /**
  * Reads a trip and marks it as taken in the same statement, whoever asks: a state that was seen outside its browser
- * is spent. `unknown` is one that never was, was taken, or has expired. What is taken is to be ended with `endAttempt`;
+ * is spent. `secrets` are those that the browser shows, and `browser` that of the trip. `unknown` is one that never was, was taken, or has expired. What is taken is to be ended with `endAttempt`;
  * the sweep finds what was not.
  */
 export async function takeAttempt(
   db: Queryable,
-  { state, browser, vault, now }: { state: string; browser: string | undefined; vault: Vault; now: Date },
-): Promise<{ kind: 'taken'; attempt: Attempt } | { kind: 'unknown' } | { kind: 'another browser' }> {
+  { state, secrets, vault, now }: { state: string; secrets: readonly string[]; vault: Vault; now: Date },
+): Promise<
+  { kind: 'taken'; attempt: Attempt; browser: string } | { kind: 'unknown' } | { kind: 'another browser' }
+> {
   const row = first(
     await db.run(
       tables
@@ -107,13 +109,13 @@ export async function takeAttempt(
     ),
   );
   if (row === undefined) return { kind: 'unknown' };
-  if (browser === undefined || !timingSafeEqual(hashOf(browser), row.browser_hash)) {
-    return { kind: 'another browser' };
-  }
+  const browser = findSecret(secrets, row.browser_hash);
+  if (browser === undefined) return { kind: 'another browser' };
   const key = await environmentKey(db, { environmentId: row.environment_id, vault });
   const sealed = key.openJson(row.secrets, 'auth attempt') as Sealed;
   return {
     kind: 'taken',
+    browser,
     attempt: {
       sessionId: row.session_id,
       environmentId: row.environment_id,

@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import { authorizationRequest } from '../auth-modes/oauth2.ts';
 import { templateValues } from '../connections/values.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { clientOf } from '../integrations/store.ts';
 import { storeAttempt } from './attempts.ts';
+import { findSecret, newBrowserSecret } from './browser-cookies.ts';
 import { ConnectFault } from './fault.ts';
 import { readWishes, type Wishes } from './query.ts';
 import { allowsOtherAccount, planScopes, type ScopePlan } from './scopes.ts';
@@ -19,8 +19,9 @@ export function redirectUriOf({ baseUrl }: Pick<ConnectDeps, 'baseUrl'>): string
 /**
  * Begins a trip to the provider: where to send the browser, and the secret that its cookie is to hold.
  *
- * The first browser that begins has the session for itself: another one is refused with `session_in_other_browser`.
- * `url` is the request's own, with its query. Throws AppError naming what does not fit.
+ * The first browser that begins has the session for itself, by a secret that it never had before: another one is
+ * refused with `session_in_other_browser`. `url` is the request's own, with its query, `secrets` what its cookies hold.
+ * Throws AppError naming what does not fit.
  */
 export async function begin(
   deps: ConnectDeps,
@@ -28,7 +29,7 @@ export async function begin(
     session: { sessionId: number; environmentId: number };
     key: string;
     url: string;
-    browser: string | undefined;
+    secrets: readonly string[];
   },
 ): Promise<{ location: string; browser: string }> {
   const { db, reading } = deps;
@@ -37,7 +38,9 @@ export async function begin(
   const session = await getSession(db, { id, environmentId, vault });
   const target = await getTarget(db, { reading, session, key: request.key, mode: 'OAUTH2' });
   const wishes = readWishes(request.url);
-  const browser = isBrowserSecret(request.browser) ? request.browser : randomBytes(32).toString('base64url');
+  // Where the session has one that is not shown, the new one is refused when it is bound.
+  const browser =
+    (session.browserHash && findSecret(request.secrets, session.browserHash)) ?? newBrowserSecret();
   const location = await startTrip(deps, {
     target,
     plan: planScopes(target, wishes.scopes),
@@ -139,10 +142,6 @@ function paramsOf(target: Target, wishes: Wishes): Record<string, string> {
     ...wishes.authorizationParams,
     ...settings.integrations_config_defaults?.[integration.key]?.authorization_params,
   };
-}
-
-function isBrowserSecret(value: string | undefined): value is string {
-  return value !== undefined && /^[A-Za-z0-9_-]{43}$/.test(value);
 }
 
 function otherBrowser(): ConnectFault {

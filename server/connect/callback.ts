@@ -14,7 +14,7 @@ import { beginAgain, redirectUriOf } from './begin.ts';
 import { noteClientVerdict } from './client-verdict.ts';
 import { failureOf, queueFailure } from './failures.ts';
 import { foreignBrowser, providerFault, unknownState } from './fault.ts';
-import { checkAccount, type Gain, type Saved, saveConnection } from './save.ts';
+import { checkAccount, type Gain, isSameAccount, type Saved, saveConnection } from './save.ts';
 import { getSession, type SessionSettings } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, type Target } from './target.ts';
 
@@ -27,25 +27,27 @@ type Trip = { attempt: Attempt; target: Target; params: URLSearchParams; state: 
 
 /**
  * Ends a trip to the provider: takes the pending attempt, exchanges the code, saves the connection. Where no refresh
- * token came and none is stored that lives, the browser is sent once more, with words that make the provider give one.
+ * token came and none is stored that lives and is of the same account, the browser is sent once more, with words that
+ * make the provider give one.
  *
- * `params` is the callback's query and `browser` the secret of its cookie. Throws ConnectFault for what happened at
+ * `params` is the callback's query, `secrets` what the browser's cookies hold. Throws ConnectFault for what happened at
  * the provider and for a state that is not waited for; AppError for the rest, as `saveConnection` does. Whatever is
  * thrown, no connection was touched, the same state never works again, and the application is told of what a person
  * or a provider did.
  */
 export async function finish(
   deps: ConnectDeps,
-  { params, browser }: { params: URLSearchParams; browser: string | undefined },
+  { params, secrets }: { params: URLSearchParams; secrets: readonly string[] },
 ): Promise<Finished> {
   const { db, reading, now } = deps;
   const [state, ...others] = params.getAll('state');
   if (!state || others.length > 0) throw unknownState();
-  const taken = await takeAttempt(db, { state, browser, vault: reading.vault, now: now() });
+  const taken = await takeAttempt(db, { state, secrets, vault: reading.vault, now: now() });
   if (taken.kind === 'unknown') throw unknownState();
   try {
-    if (taken.kind === 'another browser' || browser === undefined) throw foreignBrowser(deps.baseUrl);
-    const finished = await complete(deps, { attempt: taken.attempt, params, state, browser });
+    if (taken.kind === 'another browser') throw foreignBrowser(deps.baseUrl);
+    const { attempt, browser } = taken;
+    const finished = await complete(deps, { attempt, params, state, browser });
     await forget(deps, state);
     return finished;
   } catch (error) {
@@ -58,7 +60,7 @@ async function complete(
   deps: ConnectDeps,
   { attempt, params, state, browser }: Omit<Trip, 'target'> & { browser: string },
 ): Promise<Finished> {
-  const { db, reading, now } = deps;
+  const { db, reading } = deps;
   const session = await getSession(db, {
     id: attempt.sessionId,
     environmentId: attempt.environmentId,
@@ -74,9 +76,7 @@ async function complete(
   });
   const { integration } = target;
   if (integration.id !== attempt.integrationId) throw new AppError('unknown_provider_config');
-  return whileExchanging(db, { integration, now }, () =>
-    settle(deps, { attempt, target, params, state, browser }),
-  );
+  return whileExchanging(db, integration, () => settle(deps, { attempt, target, params, state, browser }));
 }
 
 async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Promise<Finished> {
@@ -98,12 +98,16 @@ async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Prom
   }
 }
 
-/** The stored refresh token serves where none came, unless it is known to be dead. */
+/**
+ * The stored refresh token serves where none came, if it is of the same account, and not known to be dead or of no use
+ * to the client.
+ */
 function lacksRefreshToken(gain: Gain, { attempt, target: { integration, current } }: Trip): boolean {
   if (gain.isRefreshable || attempt.isRepeated) return false;
   if (integration.provider.authorization?.refresh_token_params === undefined) return false;
-  const isSame = current?.account === undefined || current.account.id === gain.grant.account?.id;
-  const kept = isSame && current?.status === 'active' ? current.credentials : undefined;
+  const isSame = isSameAccount(current?.account, gain.grant.account);
+  const isGood = current?.status === 'active' && current.withheld === undefined;
+  const kept = isSame && isGood ? current.credentials : undefined;
   return kept?.type !== 'OAUTH2' || kept.refresh_token === undefined;
 }
 

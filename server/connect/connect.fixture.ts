@@ -9,12 +9,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { startSandbox } from '../../sandbox/main.ts';
+import { openCookieJar } from '../../test/support/cookie-jar.ts';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch, type SecretWatch } from '../../test/support/secret-watch.ts';
 import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config.ts';
 import { createConnectionReader } from '../connections/reader.ts';
-import { createKey, createKeyReader } from '../environments/keys.ts';
+import { createKeyReader } from '../environments/key-reader.ts';
+import { createKey } from '../environments/keys.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { createHttp } from '../http/server.ts';
 import { createIntegration, type IntegrationChange } from '../integrations/store.ts';
@@ -59,7 +61,8 @@ export type ConnectBench = Awaited<ReturnType<typeof openConnectBench>>;
 export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {}) {
   const { db, drop } = await openTestDatabase();
   const dataDir = await mkdtemp(join(tmpdir(), 'trellis-connect-'));
-  const sandbox = await startSandbox({ port: 0, dataDir });
+  const redirectUris = publicUrl === undefined ? [] : [`${publicUrl}/oauth/callback`];
+  const sandbox = await startSandbox({ port: 0, dataDir, redirectUris });
   const api = await startApi();
   const port = await freePort();
   const ownUrl = `http://localhost:${port}`;
@@ -92,7 +95,10 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   const app = await createHttp({
     config: { brand, trustedProxies: [], baseUrl },
     log,
-    authenticate: { key: createKeyReader(db), session: createSessionReader({ db, brand, now }) },
+    authenticate: {
+      key: createKeyReader({ db, vault }).key,
+      session: createSessionReader({ db, brand, now }),
+    },
     isRootAlias: () => false,
   });
   const reader = createConnectionReader({ db, reading });
@@ -102,7 +108,7 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   await app.listen({ host: 'localhost', port });
 
   const { environment } = await ensureEnvironment(db, { name: 'dev', vault });
-  const scopes = ['connect:write'];
+  const scopes = ['connections:write'];
   const { secret } = await createKey(db, { environment, name: 'test', scopes });
   watch.made('key', secret);
   const addIntegration = (key: string, provider: string, change: IntegrationChange = {}) =>
@@ -177,7 +183,7 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
       if (status !== 201) throw new Error(JSON.stringify(answer));
       return answer.data.token;
     },
-    browser: () => openBrowser(ownUrl, watch),
+    browser: () => openBrowser({ baseUrl, ownUrl, watch }),
     /** What the provider would send the browser back to, once the account decided. */
     async consent(
       url: string,
@@ -207,21 +213,29 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   };
 }
 
-/** A browser with a cookie jar for one host, that follows no redirect by itself. */
-function openBrowser(baseUrl: string, watch: SecretWatch) {
-  let cookie = '';
+/** A browser that reaches `baseUrl` at `ownUrl`, and follows no redirect by itself. */
+function openBrowser({ baseUrl, ownUrl, watch }: { baseUrl: string; ownUrl: string; watch: SecretWatch }) {
+  const jar = openCookieJar();
+  const basePath = new URL(baseUrl).pathname.replace(/\/$/, '');
   return {
-    get cookie() {
-      return cookie;
+    jar,
+    /** What it shows the service, the oldest first. */
+    get secrets() {
+      return jar.shownAt(baseUrl).map(({ value }) => value);
     },
     async visit(url: string) {
       const address = new URL(url, baseUrl);
-      const answer = await fetch(address, {
-        redirect: 'manual',
-        headers: cookie === '' ? {} : { cookie },
-      });
-      const set = answer.headers.get('set-cookie');
-      if (set !== null) cookie = set.split(';', 1)[0] ?? '';
+      const path = address.href.slice(address.origin.length);
+      const cookie = jar.headerFor(address.href);
+      // The proxy in front takes the path of the base address away.
+      const answer = await fetch(
+        ownUrl + (path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : path),
+        {
+          redirect: 'manual',
+          headers: cookie === '' ? {} : { cookie },
+        },
+      );
+      jar.receive(address.href, answer.headers.getSetCookie());
       const { status, headers } = answer;
       const text = await answer.text();
       watch.answered(`GET ${address.pathname}${address.search}`, { status, text, headers });

@@ -171,7 +171,7 @@ describe('a trip that never comes back', () => {
     const browser = bench.browser();
     const callback = await bench.consent(await browser.begin(await bench.session(user)));
     const state = new URL(callback).searchParams.get('state') ?? '';
-    const of = { vault: bench.reading.vault, now: bench.now(), state, browser: browser.cookie.split('=')[1] };
+    const of = { vault: bench.reading.vault, now: bench.now(), state, secrets: browser.secrets };
     assert.equal((await takeAttempt(bench.db, of)).kind, 'taken');
     assert.equal((await takeAttempt(bench.db, of)).kind, 'unknown');
     assert.equal((await browser.visit(callback)).status, 400);
@@ -188,7 +188,7 @@ describe('a trip that never comes back', () => {
     const callback = await bench.consent(await browser.begin(await bench.session(user)));
     await bench.advance(29 * 60);
     const state = new URL(callback).searchParams.get('state') ?? '';
-    const of = { vault: bench.reading.vault, now: bench.now(), state, browser: browser.cookie.split('=')[1] };
+    const of = { vault: bench.reading.vault, now: bench.now(), state, secrets: browser.secrets };
     await takeAttempt(bench.db, of);
     await bench.advance(2 * 60);
     await bench.sweep();

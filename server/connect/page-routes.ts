@@ -8,6 +8,7 @@ import { findIntegration, type Integration, listIntegrations } from '../integrat
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { hasAttempt } from './attempts.ts';
 import { begin } from './begin.ts';
+import { createBrowserCookies } from './browser-cookies.ts';
 import { finish } from './callback.ts';
 import { beginPage, choicePage, endedPage, usedPage } from './connect-page.ts';
 import { ConnectFault, explainError } from './fault.ts';
@@ -16,17 +17,10 @@ import { queryOf } from './query.ts';
 import { findSession, type Session } from './sessions.ts';
 import { type ConnectDeps, getTarget } from './target.ts';
 
-/** How long a browser may be on its way to a provider and back. */
-const cookieLifeS = 60 * 60;
-
 /** The routes that people see: where a trip begins and ends, and the connect page. Their faults are pages, too. */
 export function pageRoutes(app: App, deps: ConnectDeps): void {
   const { db, reading, brand, baseUrl } = deps;
-  const site = new URL(baseUrl);
-  const isSecure = site.protocol === 'https:';
-  // The prefix keeps a cookie of plain http from standing in for ours (RFC 6265bis §4.1.3).
-  const cookie = `${isSecure ? '__Secure-' : ''}${brand.word}_connect`;
-  const cookiePath = `${site.pathname.replace(/\/$/, '')}/oauth`;
+  const cookies = createBrowserCookies({ brand, baseUrl });
   const errorHandler = (error: Error, request: FastifyRequest, reply: FastifyReply) =>
     sendPage(reply, pageOf(error, { request, deps }));
 
@@ -45,18 +39,10 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
         session: request.caller,
         key: request.params.key,
         url: request.originalUrl,
-        browser: request.cookies[cookie],
+        secrets: cookies.read(request),
       });
-      return reply
-        .headers(privateHeaders)
-        .setCookie(cookie, browser, {
-          path: cookiePath,
-          httpOnly: true,
-          sameSite: 'lax',
-          secure: isSecure,
-          maxAge: cookieLifeS,
-        })
-        .redirect(location, 302);
+      cookies.set(reply, browser);
+      return reply.headers(privateHeaders).redirect(location, 302);
     },
   );
 
@@ -64,12 +50,10 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
     '/oauth/callback',
     { exposeHeadRoute: false, config: { access: { by: 'anyone' } }, errorHandler, schema: { hide: true } },
     async (request, reply) => {
-      const browser = request.cookies[cookie];
-      const finished = await finish(deps, { params: queryOf(request.originalUrl), browser }).catch(
-        (error) => {
-          throw asCallbackError(error);
-        },
-      );
+      const trip = { params: queryOf(request.originalUrl), secrets: cookies.read(request) };
+      const finished = await finish(deps, trip).catch((error) => {
+        throw asCallbackError(error);
+      });
       if (finished.kind === 'again') return reply.headers(privateHeaders).redirect(finished.location, 302);
       const { provider } = finished.integration;
       return sendPage(

@@ -100,7 +100,11 @@ describe('asking for what is missing', () => {
     await bench.db.query("update connection set scopes_granted = '{openid}'");
     assert.equal(await asked({ scopes: 'missing' }), `email ${sheetsScope}`);
     assert.equal(await asked({ scopes: 'missing', require_same_account: false }), all);
-    await bench.db.query("update connection set status = 'needs_reauth'");
+    await withhold();
+    assert.equal(await asked({ scopes: 'missing' }), all);
+    await bench.db.query(
+      "update connection set withheld = null, withheld_until = null, status = 'needs_reauth'",
+    );
     assert.equal(await asked({ scopes: 'missing' }), all);
   });
 
@@ -204,7 +208,7 @@ test('what a refresh and a change of tags store while a reconnect is saved is no
     const answer = browser.visit(callback);
     while (!(await isSomebodyWaiting())) await pause(10);
     const credentials = { ...before.credentials, refresh_token: 'rotated' };
-    assert.ok(await swapCredentials(tx, { current: before, credentials, grant: {} }));
+    assert.ok(await swapCredentials(tx, { current: before, credentials, grant: {}, at: new Date() }));
     await updateConnection(tx, { id: before.id, tags: { plan: 'gold' } });
     return { landed: answer };
   });
@@ -215,6 +219,8 @@ test('what a refresh and a change of tags store while a reconnect is saved is no
   assert.deepEqual(now.tags, { plan: 'gold', end_user_id: 'u1' });
 });
 
+const withhold = () =>
+  bench.db.query("update connection set withheld = '{}', withheld_until = now() + interval '1 hour'");
 const isSomebodyWaiting = async () =>
   (
     await bench.db.query(
@@ -246,18 +252,25 @@ describe('no refresh token', () => {
     assert.deepEqual(await bench.events(), ['connection.created']);
   });
 
-  test('also where the stored one is known to be dead', async () => {
-    const before = await connect();
-    await bench.db.query("update connection set status = 'needs_reauth'");
-    await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
-    const browser = bench.browser();
-    const again = await dance(await bench.reconnectSession(before.connectionId), {}, browser);
-    assert.equal(again.status, 302);
-    await browser.visit(await bench.consent(again.location));
-    const now = await only();
-    assert.ok(now.credentials.refresh_token);
-    assert.notEqual(now.credentials.refresh_token, before.credentials.refresh_token);
-  });
+  const uses = {
+    dead: () => bench.db.query("update connection set status = 'needs_reauth'"),
+    'one that the client may not use': () => withhold(),
+  };
+  for (const [what, make] of Object.entries(uses)) {
+    test(`also where the stored one is known to be ${what}`, async () => {
+      const before = await connect();
+      await make();
+      await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
+      const browser = bench.browser();
+      const again = await dance(await bench.reconnectSession(before.connectionId), {}, browser);
+      assert.equal(again.status, 302);
+      await browser.visit(await bench.consent(again.location));
+      const now = await only();
+      assert.ok(now.credentials.refresh_token);
+      assert.notEqual(now.credentials.refresh_token, before.credentials.refresh_token);
+      assert.equal(now.withheld, undefined);
+    });
+  }
 
   test('twice: the connection is made without, and nobody goes in circles', async () => {
     await bench.control('POST /faults', { case: 'no_refresh_token', times: 2 });

@@ -60,7 +60,7 @@ export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> 
 
 function sessionRoutes(app: App, deps: ConnectDeps): void {
   const { db, reading, brand, now } = deps;
-  const access = { by: 'key', scope: 'connect:write' } as const;
+  const access = { by: 'key', scope: 'connections:write' } as const;
 
   app.post(
     '/connect/sessions',

@@ -17,7 +17,7 @@ import { type ConnectDeps, getAllowed, lockRenewed, type Target } from './target
 
 /** What any mode brings home. */
 export type Gain = {
-  /** Given the credentials that are replaced, so that a refresh token which did not come again is kept. */
+  /** Given the credentials that are replaced, if of the same account: a refresh token that did not come again stays. */
   credentials: (previous: Credentials | undefined) => Credentials;
   grant: GrantFacts;
   /** Whether the provider issued a refresh token with it. */
@@ -36,7 +36,8 @@ export type Saved = {
 
 /**
  * Makes the session's connection, or renews the one it names: connection, event, audit entry and the end of the
- * session in one transaction. A renewed connection keeps its ID, metadata and tags.
+ * session in one transaction. A renewed connection keeps its ID, metadata and tags, and its refresh token where none
+ * came and the account is known to be the same.
  *
  * Throws `another_account` (nothing is changed), `connection_validation_failed` where the account cannot be told,
  * and `unknown_connect_session_token` where the session is used up.
@@ -56,17 +57,19 @@ export async function saveConnection(
     });
     // Of two that end at once the second waits here, finds the session used, and leaves nothing behind.
     const outcome = { integration: integration.key, missing_scopes: missing };
-    await useSession(tx, { id: session.id, outcome });
+    await useSession(tx, { id: session.id, outcome, at });
     // Read under its lock: a refresh may have stored the successor of the token that is kept.
     const current = await lockRenewed(tx, { session, reading });
     checkAccount({ session, integration, current }, gain);
     const { settings } = session;
-    const isOtherAccount = differs(current?.account, gain.grant.account);
     const given = {
       vault,
-      // A token of one account must not come to stand for another.
-      credentials: gain.credentials(isOtherAccount ? undefined : current?.credentials),
-      grant: { ...gain.grant, grantedAt: at },
+      // A token of one account must not come to stand for another, nor for one that may be another.
+      credentials: gain.credentials(
+        isSameAccount(current?.account, gain.grant.account) ? current?.credentials : undefined,
+      ),
+      grant: gain.grant,
+      at,
       connectionConfig: { ...current?.connectionConfig, ...gain.connectionConfig },
       ...(settings.tags && { tags: { ...current?.tags, ...settings.tags } }),
       endUser: settings.end_user,
@@ -83,6 +86,7 @@ export async function saveConnection(
       const wasDead = current?.status === 'needs_reauth';
       await noteIssuedToken(tx, { integration, account: connection.account, connection, wasDead, at });
     }
+    const isOtherAccount = differs(current?.account, gain.grant.account);
     return { connection, missingScopes: missing, isOtherAccount };
   });
   reader.forget(placeOf(saved.connection));
@@ -169,6 +173,11 @@ export function checkAccount(target: Target, { grant, isEmailUnproven }: Gain): 
       `The account must be ${expected}, and ${now.email} was chosen. Nothing was ${current ? 'changed' : 'connected'}.`,
     );
   }
+}
+
+/** Whether both are known and the same. Of one that is not known nobody can say so. */
+export function isSameAccount(one: { id: string } | undefined, other: { id: string } | undefined): boolean {
+  return one !== undefined && one.id === other?.id;
 }
 
 function differs(one: { id: string } | undefined, other: { id: string } | undefined): boolean {

@@ -55,12 +55,16 @@ function hasFixedScopes({ settings }: Target['session'], { key }: Integration): 
   return fixedScopes(settings.integrations_config_defaults?.[key]) !== undefined;
 }
 
-/** A dead grant has nothing left to add to, and one of an account that is not known may turn out to be another's. */
+/**
+ * A dead grant has nothing left to add to, one that the client may not use is perhaps another client's, and one of an
+ * account that is not known may turn out to be another's.
+ */
 function keepsGrant(target: Target): boolean {
   const { integration, current } = target;
   return (
     integration.provider.scopes.incremental &&
     current?.status === 'active' &&
+    current.withheld === undefined &&
     current.account !== undefined &&
     !allowsOtherAccount(target)
   );

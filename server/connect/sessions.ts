@@ -46,6 +46,8 @@ export type Session = {
   allowedIntegrations: readonly string[] | undefined;
   /** The row of the connection that is renewed. */
   connectionRow: number | undefined;
+  /** Of the secret of the browser that has begun with it. */
+  browserHash: Buffer | undefined;
   settings: SessionSettings;
   usedAt: Date | undefined;
   outcome: SessionOutcome | undefined;
@@ -166,12 +168,12 @@ export async function bindSession(
 /** Uses the session up, in the transaction of what it makes; throws where it is used or gone. */
 export async function useSession(
   tx: Queryable,
-  { id, outcome }: { id: number; outcome: SessionOutcome },
+  { id, outcome, at }: { id: number; outcome: SessionOutcome; at: Date },
 ): Promise<void> {
   const used = await tx.run(
     tables
       .updateTable('connect_session')
-      .set({ used_at: new Date(), outcome: JSON.stringify(outcome) })
+      .set({ used_at: at, outcome: JSON.stringify(outcome) })
       .where('id', '=', id)
       .where('used_at', 'is', null)
       .returning('id'),
@@ -211,6 +213,7 @@ const selectSessions = () =>
       'environment.name as environment',
       'allowed_integrations',
       'connection',
+      'browser_hash',
       'settings',
       'used_at',
       'outcome',
@@ -222,6 +225,7 @@ type Row = {
   environment: string;
   allowed_integrations: string[] | null;
   connection: number | null;
+  browser_hash: Buffer | null;
   settings: Buffer;
   used_at: Date | null;
   outcome: unknown;
@@ -236,6 +240,7 @@ async function fromRow(db: Queryable, { row, vault }: { row: Row; vault: Vault }
     environment: row.environment,
     allowedIntegrations: row.allowed_integrations ?? undefined,
     connectionRow: row.connection ?? undefined,
+    browserHash: row.browser_hash ?? undefined,
     settings: key.openJson(row.settings, 'connect session') as SessionSettings,
     usedAt: row.used_at ?? undefined,
     outcome: (row.outcome as SessionOutcome | null) ?? undefined,

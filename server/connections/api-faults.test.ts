@@ -22,6 +22,10 @@ const refused = (reason: string, metadata: Record<string, unknown> = {}) => ({
     ],
   },
 });
+/** As older APIs of Google write it. */
+const older = (code: number, reason: string) => ({
+  error: { code, message: 'x', errors: [{ domain: 'usageLimits', reason, message: 'x' }] },
+});
 const page = '<!DOCTYPE html><html><title>Sorry...</title></html>';
 const html = { 'content-type': 'text/html; charset=UTF-8' };
 
@@ -80,6 +84,37 @@ describe('an answer is judged by status and reason', () => {
       { kind: 'rate_limited', of: 'integration', evidence: perProject },
     ],
     ['429 that says no more', answer(429), { kind: 'rate_limited', of: 'connection', evidence: {} }],
+    [
+      '403 of one account by an older API',
+      answer(403, older(403, 'userRateLimitExceeded')),
+      { kind: 'rate_limited', of: 'connection', evidence: { reason: 'userRateLimitExceeded' } },
+    ],
+    [
+      '403 of the whole client by an older API',
+      answer(403, older(403, 'rateLimitExceeded')),
+      { kind: 'rate_limited', of: 'integration', evidence: { reason: 'rateLimitExceeded' } },
+    ],
+    [
+      '429 by an older API, whose one reason means the account',
+      answer(429, older(429, 'rateLimitExceeded')),
+      { kind: 'rate_limited', of: 'connection', evidence: {} },
+    ],
+    [
+      '403 of both shapes, of which the newer one counts',
+      answer(403, {
+        error: {
+          ...older(403, 'rateLimitExceeded').error,
+          ...refused('RATE_LIMIT_EXCEEDED', perUser).error,
+        },
+      }),
+      { kind: 'rate_limited', of: 'connection', evidence: perUser },
+    ],
+    [
+      '403 of a file by an older API',
+      answer(403, older(403, 'insufficientFilePermissions')),
+      { kind: 'resource' },
+    ],
+    ['403 of storage by an older API', answer(403, older(403, 'storageQuotaExceeded')), { kind: 'resource' }],
     ['429 page', answer(429, page, html), { kind: 'abuse_guard' }],
     ['403 page without a content type', answer(403, page), { kind: 'abuse_guard' }],
     ['500', answer(500, { error: { code: 500 } }), { kind: 'transient' }],
@@ -104,6 +139,9 @@ test('a body that is cut off, nonsense or hostile is judged by the status', () =
     '[]',
     '{"error":null}',
     '{"error":{"details":[null]}}',
+    '{"error":{"errors":[null]}}',
+    '{"error":{"errors":[{"reason":["rateLimitExceeded"]}]}}',
+    '{"error":{"errors":[{"reason":"constructor"}]}}',
   ]) {
     assert.deepEqual(judgeAnswer(google, answer(403, body)), { kind: 'resource' }, body);
   }

@@ -47,17 +47,27 @@ export function judgeAnswer({ api }: Definition, answer: ApiAnswer): ApiFault {
   if (known === 'scope_missing') return { kind: known, accepted: acceptedScopes(answer) };
   if (known === 'api_disabled') return disabled(info?.metadata ?? {});
   if (known === 'rate_limited' || status === 429) {
-    return { kind: 'rate_limited', ...quotaOf(api, info?.metadata ?? {}) };
+    return { kind: 'rate_limited', ...quotaOf(api, { status, info }) };
   }
   return { kind: status === 403 || status === 404 || status === 410 ? 'resource' : 'request' };
 }
 
-type GoogleInfo = { reason: string; metadata: Record<string, string> };
+type GoogleInfo = { reason: string; metadata: Record<string, string>; isOlder?: true };
 
-/** The ErrorInfo of a google.rpc.Status (AIP-193). */
+/** The ErrorInfo of a google.rpc.Status (AIP-193), else what older APIs such as Drive's write in its place. */
 function googleError(body: string): GoogleInfo | undefined {
-  const details = memberOf(memberOf(parse(body), 'error'), 'details');
-  if (!Array.isArray(details)) return undefined;
+  const error = memberOf(parse(body), 'error');
+  const details = memberOf(error, 'details');
+  return (Array.isArray(details) ? errorInfo(details) : undefined) ?? olderError(memberOf(error, 'errors'));
+}
+
+/** `errors: [{domain, reason, message}]`: developers.google.com/workspace/drive/api/guides/handle-errors. */
+function olderError(errors: unknown): GoogleInfo | undefined {
+  const reason = Array.isArray(errors) ? memberOf(errors[0], 'reason') : undefined;
+  return typeof reason === 'string' ? { reason, metadata: {}, isOlder: true } : undefined;
+}
+
+function errorInfo(details: unknown[]): GoogleInfo | undefined {
   const info: unknown = details.find(
     (detail) => memberOf(detail, '@type') === 'type.googleapis.com/google.rpc.ErrorInfo',
   );
@@ -81,9 +91,13 @@ function disabled({ service, activationUrl }: Record<string, string>): ApiFault 
 
 function quotaOf(
   api: Definition['api'],
-  metadata: Record<string, string>,
+  { status, info }: { status: number; info: GoogleInfo | undefined },
 ): { of: 'connection' | 'integration'; evidence: Record<string, string> } {
-  const { quota_limit: limit } = metadata;
+  const { metadata = {}, reason, isOlder = false } = info ?? {};
+  // Older APIs name no limit, but have a reason of their own for each. With 429 there is one for both, and it means the
+  // account ("the user has sent too many requests").
+  const meaning: Record<string, string> = isOlder && status !== 429 && reason !== undefined ? { reason } : {};
+  const limit = metadata.quota_limit ?? meaning.reason;
   const named = ['service', 'quota_metric', 'quota_limit', 'quota_limit_value'].filter(
     (name) => name in metadata,
   );
@@ -93,7 +107,7 @@ function quotaOf(
     limit === undefined || perAccount === undefined || new RegExp(perAccount, 'u').test(limit);
   return {
     of: isAccounts ? 'connection' : 'integration',
-    evidence: Object.fromEntries(named.map((name) => [name, metadata[name] ?? ''])),
+    evidence: { ...Object.fromEntries(named.map((name) => [name, metadata[name] ?? ''])), ...meaning },
   };
 }
 

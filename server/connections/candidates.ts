@@ -2,6 +2,7 @@ import type { Credentials } from '../auth-modes/mode.ts';
 import { first, type Tx } from '../db/pool.ts';
 import type { Lease } from './lease.ts';
 import type { Connection } from './store.ts';
+import { digestColumns } from './token-digests.ts';
 
 /**
  * Refresh tokens beside the one in use, sealed: the one before it, until its successor has been used, and those of
@@ -14,6 +15,20 @@ const context = 'kept tokens';
 /** The kept tokens, the newest first. */
 export function openKept({ dataKey }: Connection, sealed: Buffer | null | undefined): string[] {
   return sealed ? (dataKey.openJson(sealed, context) as string[]) : [];
+}
+
+/** Whether a token is among those kept. Call it while the connection is locked. */
+export async function isKept(
+  tx: Tx,
+  { connection, token }: { connection: Connection; token: string },
+): Promise<boolean> {
+  const row = first(
+    await tx.query<{ kept: Buffer | null }>(
+      'select kept_tokens as kept from connection where id = $1 and environment_id = $2',
+      [connection.id, connection.environmentId],
+    ),
+  );
+  return openKept(connection, row?.kept).includes(token);
 }
 
 /** As they are stored; null for none. */
@@ -90,15 +105,20 @@ export async function putSuccessor(
 ): Promise<void> {
   const { credentials, refreshToken = token, kept } = locked;
   const left = [refreshToken, ...kept].filter((other) => other !== token);
+  const successor = { ...credentials, refresh_token: token };
+  const digests = digestColumns(successor);
   await tx.query(
     `update connection
-     set credentials = $3, kept_tokens = $4, credentials_version = credentials_version + 1
+     set credentials = $3, kept_tokens = $4, refresh_prefix_digest = $5, refresh_token_digest = $6,
+       credentials_version = credentials_version + 1
      where id = $1 and environment_id = $2`,
     [
       connection.id,
       connection.environmentId,
-      connection.dataKey.sealJson({ ...credentials, refresh_token: token }, 'credentials'),
+      connection.dataKey.sealJson(successor, 'credentials'),
       sealKept(connection, left),
+      digests.refresh_prefix_digest,
+      digests.refresh_token_digest,
     ],
   );
 }

@@ -1,10 +1,11 @@
 import type { Credentials } from '../auth-modes/mode.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import { isRefusal, refusalOf } from './health.ts';
+import { isRefusal, isWithheld, refusalOf } from './health.ts';
+import { noteRenewed } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { createRefresh, failed, type RefreshDeps } from './refresh.ts';
-import { isDue, isExpired, isUsable } from './refresh-due.ts';
+import { isDue, isExpired, isRenewed, isUsable, pausedUntil } from './refresh-due.ts';
 
 /**
  * Credentials that work, refreshed when they must be.
@@ -20,26 +21,32 @@ export type CredentialSource = {
    *
    * Callers racing for one connection share one refresh, on all nodes: many providers revoke the whole grant when a
    * refresh token is used twice (RFC 9700 §4.14.2). Throws `connection_needs_reauth` and `connection_blocked` when the
-   * provider refuses, and `connection_refresh_failed` when it gives no answer and the token has expired.
+   * provider refuses; `integration_misconfigured` when it refuses our client, and `connection_refresh_failed` when it
+   * gives no answer, both only where the token has expired.
    */
   fresh(connection: LiveConnection): Promise<Credentials>;
+  /** What `fresh` would give at once, without doing anything; undefined where it would do more, or throw. */
+  current(connection: LiveConnection): Credentials | undefined;
   /**
    * What to try after the provider answered 401 to `used`: credentials that another call got meanwhile, or those of
-   * one refresh. Undefined where nothing better is to be had, also for 30 s after such a refresh: an API that refuses
-   * every token would cost one per call. Throws `connection_needs_reauth` when the refresh shows
-   * that the grant is dead.
+   * one refresh. Undefined where nothing better is to be had, also for 30 s after such a refresh on whichever node: an
+   * API that refuses every token would cost one per call. Throws `connection_needs_reauth` when the refresh shows that the grant is
+   * dead, and `integration_misconfigured` when it shows that our client may not use it.
    */
   renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined>;
-  /** Refreshes whether or not it is time, and whether or not the connection is dead. Throws as `fresh` does. */
+  /**
+   * Refreshes whether or not it is time, and also a dead connection, where it was dead already when `connection` was
+   * read. Throws as `fresh` does.
+   */
   refreshed(connection: LiveConnection): Promise<LiveConnection>;
+  /** As `refreshed`, but a connection that needs its user is not tried: throws `connection_needs_reauth`. */
+  refreshedLiving(connection: LiveConnection): Promise<LiveConnection>;
   /** Resolves once no refresh is under way, so that no answer is lost; after 3 s at the latest. */
   settled(): Promise<void>;
 };
 
 /** How long a failure in the background keeps this node from the next one, where the database does not say. */
 const quietMs = 5_000;
-/** How long a token that a refusal brought is not replaced for another refusal. */
-const renewalMs = 30_000;
 const mostRemembered = 10_000;
 const settleMs = 3_000;
 
@@ -47,13 +54,11 @@ export function createCredentialSource({
   log,
   ...deps
 }: RefreshDeps & { reader: ConnectionReader; log: Logger }): CredentialSource {
-  const { reader, now = () => new Date() } = deps;
+  const { db, reader, now = () => new Date() } = deps;
   const refresh = createRefresh(deps);
   const running = new Map<number, Promise<LiveConnection>>();
   /** Connections whose last refresh in the background failed, and until when they are left alone. */
   const quietUntil = new Map<number, number>();
-  /** Connections that were refreshed for a 401, and until when another 401 is taken for the API's own. */
-  const renewedUntil = new Map<number, number>();
 
   async function fresh(connection: LiveConnection): Promise<Credentials> {
     const { credentials } = connection;
@@ -68,10 +73,17 @@ export function createCredentialSource({
       refuseEarly(connection);
       return (await refreshed(connection)).credentials;
     } catch (error) {
-      const isTransient = error instanceof AppError && error.code === 'connection_refresh_failed';
-      if (isTransient && !isExpired(credentials, now())) return credentials;
-      throw error;
+      if (isOver(error) || isExpired(credentials, now())) throw error;
+      if (!(error instanceof AppError)) log.error({ err: error }, 'a refresh failed');
+      return credentials;
     }
+  }
+
+  function current(connection: LiveConnection): Credentials | undefined {
+    const { credentials, integration } = connection;
+    if (credentials.type !== 'OAUTH2') return credentials;
+    const isDead = refusalOf(connection, integration.provider) !== undefined;
+    return isDead || isDue(credentials, now()) ? undefined : credentials;
   }
 
   async function renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined> {
@@ -81,14 +93,14 @@ export function createCredentialSource({
       refuseDead(current);
       if (accessTokenOf(current.credentials) !== used.access_token) return current.credentials;
       refuseEarly(current);
-      const at = now().getTime();
-      if ((renewedUntil.get(current.id) ?? 0) > at) return undefined;
+      if (isRenewed(current, now())) return undefined;
+      const isFirst = !running.has(current.id);
       const { credentials } = await refreshed(current);
-      remember(renewedUntil, current.id, at + renewalMs);
+      if (isFirst) await noteRenewed(db, { connection: current, at: now() });
       return credentials;
     } catch (error) {
-      // A grant that has turned out to be dead is told as such; for any other reason the 401 is the answer.
-      if (error instanceof AppError && !isRefusal(error)) return undefined;
+      // A token that is dead, or that our client may not renew, is told as such; else the 401 is the answer.
+      if (error instanceof AppError && !isRefusal(error) && !isWithheld(error)) return undefined;
       throw error;
     }
   }
@@ -99,6 +111,11 @@ export function createCredentialSource({
     const one = refresh(connection).finally(() => running.delete(connection.id));
     running.set(connection.id, one);
     return one;
+  }
+
+  async function refreshedLiving(connection: LiveConnection): Promise<LiveConnection> {
+    if (connection.status === 'needs_reauth') refuseDead(connection);
+    return refreshed(connection);
   }
 
   function refreshBehind(connection: LiveConnection): void {
@@ -114,16 +131,19 @@ export function createCredentialSource({
     );
   }
 
-  /** Throws `connection_refresh_failed` while the pause after a failure lasts, on whichever node that was. */
+  /**
+   * While the pause after a failure lasts, on whichever node that was: throws `integration_misconfigured` where the
+   * client may not use the token, else `connection_refresh_failed`.
+   */
   function refuseEarly(connection: LiveConnection): void {
-    const until = connection.refreshNotBefore;
-    if (until !== undefined && isEarly(connection)) {
-      throw failed(connection, until.getTime() - now().getTime());
-    }
+    const at = now();
+    const waitMs = pausedUntil(connection, at).getTime() - at.getTime();
+    if (waitMs > 0) throw failed(connection, waitMs);
   }
 
-  function isEarly({ refreshNotBefore }: LiveConnection): boolean {
-    return refreshNotBefore !== undefined && refreshNotBefore > now();
+  function isEarly(connection: LiveConnection): boolean {
+    const at = now();
+    return pausedUntil(connection, at) > at;
   }
 
   async function settled(): Promise<void> {
@@ -136,13 +156,19 @@ export function createCredentialSource({
     clearTimeout(timer);
   }
 
-  return { fresh, renewed, refreshed, settled };
+  return { fresh, current, renewed, refreshed, refreshedLiving, settled };
 }
 
 /** Throws `connection_needs_reauth` or `connection_blocked` where the connection is known to be dead. */
 function refuseDead(connection: LiveConnection): void {
   const refusal = refusalOf(connection, connection.integration.provider);
   if (refusal !== undefined) throw refusal;
+}
+
+/** Whether an error says that the connection may not be used, not that a refresh failed. */
+function isOver(error: unknown): boolean {
+  const over: unknown[] = ['unknown_connection', 'test_credentials_unavailable'];
+  return isRefusal(error) || (error instanceof AppError && over.includes(error.code));
 }
 
 function remember(times: Map<number, number>, id: number, until: number): void {

@@ -4,14 +4,16 @@ import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { pino } from 'pino';
 import { openTestDatabase } from '../../test/support/database.ts';
+import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import { readMasterKeys } from '../config.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import type { Caller } from '../http/caller.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
-import { loadCatalog } from '../providers/catalog.ts';
+import { createLog } from '../log.ts';
+import { type Catalog, loadCatalog } from '../providers/catalog.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
 import { openVault } from '../vault.ts';
 import { createCredentialSource } from './credentials.ts';
 import { disconnect, type RevokeChoice } from './disconnect.ts';
@@ -21,15 +23,33 @@ import { insertConnection } from './save.ts';
 import { createStates } from './states.ts';
 import { type Connection, findConnection } from './store.ts';
 
+export const clientSecret = 'GOCSPX-of-the-client';
 const host = 'apps.googleusercontent.com';
-const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
+const shipped = loadCatalog(join(import.meta.dirname, '../../providers'));
+const google = shipped.get('google-sheet');
+/** Beside those that are shipped one that replaces refresh tokens, and revokes each alone. */
+const rotating: ProviderDefinition = {
+  ...google,
+  name: 'rotating',
+  refresh: { ...google.refresh, rotates: true },
+  revocation: { ...google.revocation!, unit: 'token' },
+};
+const catalog: Catalog = {
+  ...shipped,
+  get: (name) => (name === rotating.name ? rotating : shipped.get(name)),
+  find: (name) => (name === rotating.name ? rotating : shipped.find(name)),
+};
 
 export type DisconnectBench = Awaited<ReturnType<typeof openDisconnectBench>>;
 
-/** `end` closes everything. */
+/** `end` closes everything, and fails where a secret got out. */
 export async function openDisconnectBench() {
   const { db, drop } = await openTestDatabase();
-  const vault = openVault(readMasterKeys(`k1:${randomBytes(32).toString('base64')}`, []) ?? []);
+  const watch = openSecretWatch();
+  const masterKey = randomBytes(32).toString('base64');
+  watch.made('master_key', masterKey);
+  watch.made('client_secret', clientSecret);
+  const vault = openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []);
   const reading = { vault, catalog, testClient: undefined };
   const environments = {
     dev: (await ensureEnvironment(db, { name: 'dev', vault })).environment,
@@ -41,8 +61,8 @@ export async function openDisconnectBench() {
     db,
     reading,
     reader: createConnectionReader({ db, reading }),
-    log: pino({ level: 'silent' }),
-    fetchFor: () => provider.fetch,
+    log: createLog({ level: 'trace', format: 'json' }, watch.log),
+    fetchFor: watch.watched(() => provider.fetch),
     now: () => clock.now,
   };
 
@@ -60,25 +80,33 @@ export async function openDisconnectBench() {
         environmentId: environments[environment].id,
         key,
         provider: name,
-        ...(client !== null && { client: { clientId: `${client}.${host}`, clientSecret: 'client-secret' } }),
+        ...(client !== null && { client: { clientId: `${client}.${host}`, clientSecret } }),
       }),
-    connect: (integration: Integration, account?: string) =>
-      db.transaction((tx) =>
+    async connect(integration: Integration, account?: string) {
+      const credentials = {
+        type: 'OAUTH2' as const,
+        access_token: `access-${randomBytes(8).toString('hex')}`,
+        refresh_token: `refresh-${randomBytes(8).toString('hex')}`,
+        raw: {},
+      };
+      watch.madeIn(credentials);
+      return db.transaction((tx) =>
         insertConnection(tx, {
           vault,
           integration,
-          credentials: {
-            type: 'OAUTH2',
-            access_token: `access-${randomBytes(8).toString('hex')}`,
-            refresh_token: `refresh-${randomBytes(8).toString('hex')}`,
-            raw: {},
-          },
+          credentials,
           grant: {
             ...(account !== undefined && { account: { id: account, email: `${account}@example.com` } }),
-            grantedAt: clock.now,
           },
+          at: clock.now,
         }),
-      ),
+      );
+    },
+    /** Forgets all connections, so that none shares a grant with one of the next test. */
+    async clear() {
+      await watch.readDatabase(db);
+      await db.query('truncate connection, revocation, exchange, event cascade');
+    },
     disconnect: (connection: Connection, revoke: RevokeChoice = 'auto', confirmedOthers = 0) =>
       disconnect(deps, {
         at: connection,
@@ -87,14 +115,21 @@ export async function openDisconnectBench() {
         confirmedOthers,
       }),
     now: (connection: Connection) => findConnection(db, { ...connection, vault }),
-    /** The token endpoint takes the token, whatever was revoked. */
-    async refresh(connection: Connection) {
+    /** The token endpoint takes the token, whatever was revoked, and answers once it has a next one. */
+    async refresh(connection: Connection, next: Promise<string | undefined> = Promise.resolve(undefined)) {
       const { reader, log } = deps;
-      const tokens = { access_token: 'access-2', token_type: 'Bearer', expires_in: 3600 };
+      const answer = async () => {
+        const refreshToken = await next;
+        const tokens = { access_token: 'access-2', token_type: 'Bearer', expires_in: 3600 };
+        return Response.json({
+          ...tokens,
+          ...(refreshToken !== undefined && { refresh_token: refreshToken }),
+        });
+      };
       const credentials = createCredentialSource({
-        ...{ db, reader, log, now: deps.now },
+        ...{ db, reader, vault, log, now: deps.now },
         states: createStates({ db, reader, log, now: deps.now }),
-        fetchFor: () => (async () => Response.json(tokens)) as unknown as Fetch,
+        fetchFor: watch.watched(() => answer as unknown as Fetch),
       });
       reader.forget(connection);
       await credentials.refreshed(await reader.get(connection));
@@ -121,6 +156,7 @@ export async function openDisconnectBench() {
     async end() {
       await provider.close();
       await drop();
+      watch.assertClean();
     },
   };
 }
@@ -140,11 +176,12 @@ function callerIn(environmentId: number): Caller {
 async function startProvider() {
   const revoked: string[] = [];
   type Answer = [status: number, body: unknown, headers?: Record<string, string>];
-  const state: { answer: () => Promise<Answer> } = { answer: async () => [200, {}] };
+  const state: { answer: (token: string) => Promise<Answer> } = { answer: async () => [200, {}] };
   const server = createServer(async (request, response) => {
     const chunks = await Array.fromAsync(request as AsyncIterable<Buffer>);
-    revoked.push(new URLSearchParams(Buffer.concat(chunks).toString()).get('token') ?? '');
-    const [status, body, headers] = await state.answer();
+    const token = new URLSearchParams(Buffer.concat(chunks).toString()).get('token') ?? '';
+    revoked.push(token);
+    const [status, body, headers] = await state.answer(token);
     if (status === 0) request.socket.destroy();
     else {
       response.writeHead(status, { 'content-type': 'application/json', ...headers });
@@ -158,6 +195,11 @@ async function startProvider() {
     revoked,
     answers(status: number, body: unknown = {}, headers: Record<string, string> = {}) {
       state.answer = async () => [status, body, headers];
+    },
+    /** Takes these tokens for dead; answers others with `status`. */
+    knowsAsDead(tokens: string[], status = 200) {
+      const dead: Answer = [400, { error: 'invalid_token', error_description: 'Token expired or revoked' }];
+      state.answer = async (token) => (tokens.includes(token) ? dead : [status, {}]);
     },
     /** Ends the socket instead of an answer. */
     hangsUp() {

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -5,12 +6,16 @@ import { queueEvent } from '../events/outbox.ts';
 import type { Caller } from '../http/caller.ts';
 import { findIntegration, type Integration } from '../integrations/store.ts';
 import { connectionEvent } from './event.ts';
-import type { ConnectionReader } from './reader.ts';
-import { queueRevocation, type RevocationOutcome, revocableToken } from './revocation-notes.ts';
-import { findSharers, lockUnit, type Sharer, unitOf } from './revocation-unit.ts';
+import { isLeased } from './lease.ts';
+import type { ConnectionReader, LiveConnection } from './reader.ts';
+import { queueRevocation } from './revocation-notes.ts';
+import { isRevocable, listGrantTokens } from './revocation-tokens.ts';
+import type { RevocationOutcome } from './revocation-turns.ts';
+import { countSharers, hasSharers, lockUnit, unitOf } from './revocation-unit.ts';
 import { type RevocationDeps, sendRevocation } from './revocations.ts';
 import { endConnection } from './states.ts';
 import {
+  type Connection,
   type ConnectionHead,
   destroyConnection,
   findHeadForUpdate,
@@ -34,6 +39,7 @@ export type Disconnected = { revocation: RevocationOutcome | 'none' };
 
 /** How long a caller waits for the provider; the job goes on where that is not enough. */
 const patienceMs = 4_000;
+const pollMs = 50;
 
 /**
  * Deletes a connection: its data key is destroyed at once, event and audit entry in the same transaction. Then its
@@ -63,21 +69,24 @@ export async function disconnect(
     key: at.integrationKey,
   });
   if (integration === undefined) throw new AppError('unknown_connection', unknownMessage(at));
-  const { plan, ended } = await db.transaction((tx) =>
+  const { plan, ended, connection } = await db.transaction((tx) =>
     destroy(tx, { ...deps, at, integration, caller, revoke, confirmedOthers }),
   );
   reader.forget(at);
   for (const other of ended) reader.forget(other);
   if (typeof plan === 'string') return { revocation: plan };
-  return { revocation: await attempt(deps, plan.revocationId) };
+  const id = plan.revocationId;
+  return { revocation: await attempt(deps, { id, connection: { ...connection, integration } }) };
 }
 
 type Plan = 'none' | 'shared' | { revocationId: number };
+type Others = { id: number; environmentId: number }[];
 
 async function destroy(
   tx: Tx,
   {
     reading,
+    log,
     now = () => new Date(),
     at,
     integration,
@@ -85,33 +94,35 @@ async function destroy(
     revoke,
     confirmedOthers,
   }: RevocationDeps & Parameters<typeof disconnect>[1] & { integration: Integration },
-): Promise<{ plan: Plan; ended: ConnectionHead[] }> {
+): Promise<{ plan: Plan; ended: ConnectionHead[]; connection: Connection }> {
+  const { vault } = reading;
   const unit = unitOf(integration);
   if (unit !== undefined) await lockUnit(tx, unit);
-  const seen = await getConnection(tx, { ...at, vault: reading.vault });
-  const isRevocable = revoke !== 'never' && revocableToken(seen.credentials, integration) !== undefined;
-  const others =
-    isRevocable && unit !== undefined
-      ? (await findSharers(tx, { unit, accountId: seen.account?.id, reading })).filter(
-          ({ id }) => id !== seen.id,
-        )
-      : [];
+  const seen = await getConnection(tx, { ...at, vault });
+  const isWanted = revoke !== 'never' && isRevocable(seen.credentials, integration);
   const isForced = revoke === 'always';
-  if (isForced && others.length !== confirmedOthers) throw endsOthers(others.length);
+  const asked = unit !== undefined && { unit, accountId: seen.account?.id, exceptId: seen.id, reading };
+  const others =
+    asked && isWanted && isForced ? await countSharers(tx, asked) : { count: 0, certain: [] as Others };
+  if (isForced && others.count !== confirmedOthers) throw endsOthers(others.count);
+  const isShared = asked && isWanted && !isForced && (await hasSharers(tx, asked));
 
   // In the order of their IDs, as everyone does who locks several.
-  const locked = [seen, ...(isForced ? others.filter(({ isCertain }) => isCertain) : [])];
+  const locked = [seen, ...others.certain];
   await tx.query('select from connection where id = any($1) order by id for update', [
     locked.map(({ id }) => id),
   ]);
   // Read again under the lock: a refresh may have stored the successor of the token.
-  const connection = await getConnection(tx, { ...at, vault: reading.vault });
-  const token = isRevocable ? revocableToken(connection.credentials, integration) : undefined;
-  const ended = isForced ? await endOthers(tx, { others, caller, at: now() }) : [];
+  const connection = await getConnection(tx, { ...at, vault });
+  const tokens =
+    isWanted && !isShared && isRevocable(connection.credentials, integration)
+      ? await listGrantTokens(tx, { connections: locked, vault, log })
+      : [];
+  const ended = isForced ? await endOthers(tx, { others: others.certain, caller, at: now() }) : [];
   let plan: Plan = 'none';
-  if (token !== undefined && others.length > 0 && !isForced) plan = 'shared';
-  else if (token !== undefined) {
-    const given = { connection, integration, token, isForced, reading, at: now() };
+  if (isShared) plan = 'shared';
+  else if (tokens.length > 0) {
+    const given = { connection, integration, tokens, isForced, vault, at: now() };
     plan = { revocationId: await queueRevocation(tx, given) };
   }
   await destroyConnection(tx, connection.id);
@@ -127,17 +138,17 @@ async function destroy(
     target: `${at.integrationKey}/${at.connectionId}`,
     details: { revocation: typeof plan === 'string' ? plan : 'queued', ended_others: ended.length },
   });
-  return { plan, ended };
+  return { plan, ended, connection };
 }
 
 /** Those of the same account are known to lose access, so they are told at once instead of at their next refresh. */
 async function endOthers(
   tx: Tx,
-  { others, caller, at }: { others: Sharer[]; caller: Caller; at: Date },
+  { others, caller, at }: { others: Others; caller: Caller; at: Date },
 ): Promise<ConnectionHead[]> {
   const ended: ConnectionHead[] = [];
-  for (const { id, environmentId, isCertain } of others) {
-    const other = isCertain ? await findHeadForUpdate(tx, { id, environmentId }) : undefined;
+  for (const { id, environmentId } of others) {
+    const other = await findHeadForUpdate(tx, { id, environmentId });
     if (other === undefined) continue;
     const change = { connection: other, cause: 'revoked_by_disconnect' as const, evidence: {}, at };
     if (!(await endConnection(tx, change))) continue;
@@ -153,9 +164,18 @@ async function endOthers(
 }
 
 /** Whatever goes wrong, the deletion is done and the note stays for the job. */
-async function attempt(deps: RevocationDeps, id: number): Promise<RevocationOutcome> {
+async function attempt(
+  deps: RevocationDeps,
+  { id, connection }: { id: number; connection: LiveConnection },
+): Promise<RevocationOutcome> {
+  const signal = AbortSignal.timeout(patienceMs);
   try {
-    return await sendRevocation(deps, { id, signal: AbortSignal.timeout(patienceMs) });
+    // The token of a refresh that was under way is revoked, too.
+    while (connection.integration.provider.refresh.rotates && (await isLeased(deps.db, connection))) {
+      if (signal.aborted) return 'queued';
+      await pause(pollMs);
+    }
+    return await sendRevocation(deps, { id, signal });
   } catch (error) {
     deps.log.warn({ err: error }, 'a revocation is left to the job');
     return 'queued';

@@ -41,12 +41,14 @@ const tokenOf = (refresh: string) =>
 const connect = (refreshExpiresAt: Date | undefined) =>
   insertConnection(database.db, {
     ...{ vault, integration, credentials: tokenOf('first') },
-    grant: { refreshExpiresAt, grantedAt: start },
+    grant: { refreshExpiresAt },
+    at: start,
   });
 const reconnect = (current: Connection, { refresh, at, end }: { refresh: string; at: Date; end: Date }) =>
   replaceCredentials(database.db, {
     ...{ vault, current, credentials: tokenOf(refresh) },
-    grant: { refreshExpiresAt: end, grantedAt: at },
+    grant: { refreshExpiresAt: end },
+    at,
   });
 const warn = (now: Date) =>
   warnOfExpiries(database.db, { catalog, log, now, signal: new AbortController().signal });

@@ -52,7 +52,7 @@ const tick = (seconds = 1) => {
 const connect = (integration = dev, { of = account, at = tick } = {}) =>
   database.db.transaction(async (tx) => {
     const connection = await insertConnection(tx, {
-      ...{ vault, integration, grant: { account: of } },
+      ...{ vault, integration, grant: { account: of }, at: time },
       credentials: { type: 'OAUTH2', access_token: 'a', refresh_token: 'r', raw: {} },
     });
     await noteIssuedToken(tx, { integration, account: of, connection, wasDead: false, at: at() });

@@ -11,8 +11,8 @@ import { slotsNextStep } from './token-slots.ts';
  * What ails a connection, in types. Pure.
  *
  * Owns: causes, what each does to the status, the sentence that says what to do, the wire form. Does not own: how a
- * token answer is judged (`auth-modes/token-fault.ts`), faults of an integration (`integrations/fault.ts`), when a
- * change is written (`states.ts`).
+ * token answer is judged (`auth-modes/token-fault.ts`), faults of an integration (`integrations/fault.ts`, and
+ * `withheld.ts` where only some connections show it), when a change is written (`states.ts`).
  */
 export type Cause =
   | 'grant_dead'
@@ -24,7 +24,6 @@ export type Cause =
   | 'security_event'
   | 'revoked_by_disconnect'
   | 'blocked_by_admin'
-  | 'client_not_allowed'
   | 'scopes_refused';
 
 /** The part of a provider's definition that health is told by. */
@@ -62,8 +61,6 @@ const nextSteps: Record<Cause, string> = {
     'Another connection of the same account was disconnected, and the provider ended all of them with it. Ask the user to connect again.',
   blocked_by_admin:
     "The account's administrator does not allow this application. Ask the administrator to trust it; it is tried again every day.",
-  client_not_allowed:
-    'The provider does not let this client use the token: it was given to another client, or refreshing is not allowed. Check the client; if the connection was imported, connect it again. It is tried again every hour.',
   scopes_refused:
     'The provider no longer gives the client a scope of this grant. Check which scopes the client may ask for, or ask the user to connect again. It is tried again every hour.',
 };
@@ -75,7 +72,7 @@ const widen =
 /** Something that will matter later. */
 export type Warning = { code: string; at: string | null; evidence: Evidence; next_step: string };
 
-/** The call that makes a link by which the user connects again; it needs the scope `connect:write`. */
+/** The call that makes a link by which the user connects again; it needs the scope `connections:write`. */
 export type ReconnectCall = {
   method: 'POST';
   path: '/connect/sessions/reconnect';
@@ -99,7 +96,7 @@ export type HealthWire = {
 };
 
 /** What somebody else than the user may mend, so that trying again makes sense. */
-const blocks: ReadonlySet<Cause> = new Set(['blocked_by_admin', 'client_not_allowed', 'scopes_refused']);
+const blocks: ReadonlySet<Cause> = new Set(['blocked_by_admin', 'scopes_refused']);
 
 /** The state that a cause leads to. */
 export function statusOf(cause: Cause): Exclude<ConnectionStatus, 'active'> {
@@ -140,8 +137,6 @@ export function causeOf(
     case 'blocked_by_admin':
       return 'blocked_by_admin';
     case 'client_misconfigured':
-      // RFC 6749 §5.2: the client is known, and may not use this very grant; another connection's may be well.
-      if (fault.error === 'unauthorized_client') return 'client_not_allowed';
       if (fault.error === 'invalid_scope') return 'scopes_refused';
   }
   return undefined;
@@ -181,7 +176,7 @@ function warningsOf(connection: ConnectionHead, provider: HealthRules | undefine
 
 /** Health as callers see it: the fault that matters most, the connection's own first. */
 export function healthToWire(connection: ConnectionHead, provider: HealthRules | undefined): HealthWire {
-  const { status, fault, outage, integrationFault } = connection;
+  const { status, fault, outage, withheld } = connection;
   const missing = missingScopesOf(connection, provider);
   const reconnect: ReconnectCall = {
     method: 'POST',
@@ -189,9 +184,10 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
     body: {
       integration_id: connection.integrationKey,
       connection_id: connection.connectionId,
-      ...(status === 'active' && { scopes: 'missing' }),
+      ...(status === 'active' && !withheld && { scopes: 'missing' }),
     },
   };
+  const integrationFault = keepingFault(connection) ?? connection.integrationFault;
   const found = worst({ fault, integrationFault, outage, missing });
   return {
     status,
@@ -206,9 +202,15 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
   };
 }
 
-function isReconnectUseful({ status, fault }: ConnectionHead, missing: string[]): boolean {
+function isReconnectUseful({ status, fault, withheld }: ConnectionHead, missing: string[]): boolean {
   if (status === 'blocked') return fault !== undefined && fault.cause !== 'blocked_by_admin';
-  return status === 'needs_reauth' || missing.length > 0;
+  // The client may use what is granted to it.
+  return status === 'needs_reauth' || withheld !== undefined || missing.length > 0;
+}
+
+/** The fault of the integration that keeps this connection from refreshes, if one does. */
+function keepingFault({ integrationFault, withheld }: ConnectionHead): IntegrationFault | undefined {
+  return integrationFault !== undefined && keepsFromRefresh(integrationFault) ? integrationFault : withheld;
 }
 
 /** What a call on behalf of a dead connection is told; undefined where it is not known to be dead. */
@@ -226,16 +228,11 @@ export function delayOf(
   connection: ConnectionHead,
   { provider, retryAfterMs = 30_000 }: { provider: HealthRules; retryAfterMs?: number | undefined },
 ): AppError {
-  const { integrationFault: fault, connectionId } = connection;
-  const isIntegrations = fault !== undefined && keepsFromRefresh(fault);
-  return new AppError(
-    isIntegrations ? 'integration_misconfigured' : 'connection_refresh_failed',
-    isIntegrations ? fault.next_step : undefined,
-    {
-      retryAfterS: Math.max(1, Math.ceil(retryAfterMs / 1000)),
-      payload: isIntegrations ? healthToWire(connection, provider) : { connection_id: connectionId },
-    },
-  );
+  const fault = keepingFault(connection);
+  return new AppError(fault ? 'integration_misconfigured' : 'connection_refresh_failed', fault?.next_step, {
+    retryAfterS: Math.max(1, Math.ceil(retryAfterMs / 1000)),
+    payload: fault ? healthToWire(connection, provider) : { connection_id: connection.connectionId },
+  });
 }
 
 /** Whether an error says that the connection itself is dead, not that this is a bad moment. */
@@ -244,6 +241,12 @@ export function isRefusal(error: unknown): error is AppError {
     error instanceof AppError &&
     (error.code === 'connection_needs_reauth' || error.code === 'connection_blocked')
   );
+}
+
+/** Whether an error says that the client may not use this connection's token. */
+export function isWithheld(error: AppError): boolean {
+  const cause = (error.payload as Partial<HealthWire> | undefined)?.cause;
+  return error.code === 'integration_misconfigured' && cause === 'client_not_allowed';
 }
 
 type Found = Pick<HealthWire, 'kind' | 'cause' | 'evidence' | 'since' | 'next_step'>;

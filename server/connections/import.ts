@@ -5,6 +5,7 @@ import { queueEvent } from '../events/outbox.ts';
 import type { Caller } from '../http/caller.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import { auditConnection } from './audit.ts';
+import { isKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
 import { insertConnection, type NewConnection, replaceCredentials } from './save.ts';
 import { type Connection, findConnectionForUpdate } from './store.ts';
@@ -12,6 +13,9 @@ import { type Connection, findConnectionForUpdate } from './store.ts';
 /**
  * Makes a connection out of tokens that the application holds already. An existing ID gets the new credentials, and
  * its tags and metadata become what is given. Connection, event and audit entry stand or fall together.
+ *
+ * A refresh token that was replaced by its successor is of the same grant, and used up: the stored tokens are the newer
+ * ones, and stay.
  */
 export async function importConnection(
   tx: Tx,
@@ -33,10 +37,12 @@ export async function importConnection(
   const place = { environmentId: caller.environmentId, integrationKey: integration.key };
   const current =
     id === undefined ? undefined : await findConnectionForUpdate(tx, { ...place, connectionId: id, vault });
-  const { credentials } = given;
+  const credentials =
+    current && (await isReplaced(tx, current, given.credentials)) ? current.credentials : given.credentials;
   const expiry = credentials.type === 'OAUTH2' ? credentials.expires_at : undefined;
   const content = {
     ...given,
+    credentials,
     grant: { accessExpiresAt: expiry === undefined ? undefined : new Date(expiry) },
   };
   const connection = current
@@ -53,6 +59,12 @@ export async function importConnection(
     action: current ? 'connection.overridden' : 'connection.imported',
   });
   return connection;
+}
+
+/** Whether the stored tokens are those that the provider gave in place of `given`. */
+async function isReplaced(tx: Tx, current: Connection, given: Credentials): Promise<boolean> {
+  if (given.type !== 'OAUTH2' || given.refresh_token === undefined) return false;
+  return isKept(tx, { connection: current, token: given.refresh_token });
 }
 
 /** The credentials of a body as the provider's mode takes them; throws `invalid_body`, naming the field. */

@@ -6,12 +6,15 @@ import type { Logger } from '../log.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { CredentialSource } from './credentials.ts';
 import type { ConnectionReader } from './reader.ts';
+import { longestPauseMs } from './refresh-due.ts';
 
-/** Connections that one run refreshes, one after the other. */
+/** Connections of a provider that one run refreshes, one after the other. */
 const mostAtOnce = 20;
+/** After which none of its connections is begun any more in a run. */
+const longestTurnMs = 60_000;
 const dayMs = 86_400_000;
 
-type Due = { id: number; environmentId: number; integrationKey: string; connectionId: string };
+type Due = { id: number; provider: string } & Parameters<ConnectionReader['get']>[0];
 
 /**
  * Refreshes connections that nobody calls, in small steps:
@@ -19,8 +22,11 @@ type Due = { id: number; environmentId: number; integrationKey: string; connecti
  * - those whose refresh token would die of disuse (`refresh_token_lifetime.unused_days` of the definition), once half
  *   to three quarters of that time have passed: which part is the connection's own, so that what was connected in one
  *   day is not refreshed in one;
- * - those that are blocked: a day after the last attempt where an administrator did it, else an hour.
+ * - those that are blocked: a day after the last attempt where an administrator did it, else an hour;
+ * - those whose token the provider does not let the client use: an hour after the last attempt.
  *
+ * Each provider has a turn of its own beside the others', so that one that is slow or silent keeps only its own
+ * connections waiting.
  * What a refresh comes to is written where every refresh is judged (`states.ts`). Integrations that the provider
  * refuses wait for their probe (`probe.ts`).
  */
@@ -32,35 +38,47 @@ export function keepaliveJob({
   isSandboxOn,
   log,
   now = () => new Date(),
+  turnMs = longestTurnMs,
 }: {
   db: Db;
   catalog: Pick<Catalog, 'list'>;
   reader: Pick<ConnectionReader, 'get'>;
-  credentials: Pick<CredentialSource, 'refreshed'>;
+  credentials: Pick<CredentialSource, 'refreshedLiving'>;
   /** Test connections are left alone while it is not. */
   isSandboxOn: boolean;
   log: Logger;
   now?: () => Date;
+  turnMs?: number;
 }): Job<Record<string, never>> {
-  // Each run goes on where the one before ended, so that those who keep failing do not stand in front of the others.
-  let after = 0;
+  /** Each turn goes on where the one before ended, so that those who keep failing do not stand in front of the others. */
+  const after = new Map<string, number>();
+
+  async function takeTurn({ due, signal }: { due: Due[]; signal: AbortSignal }): Promise<void> {
+    const endsAt = performance.now() + turnMs;
+    const turn = new AbortController();
+    await eachInTurn(due, {
+      ...{ job: 'connections.keepalive', log, signal: AbortSignal.any([signal, turn.signal]) },
+      async work(place) {
+        after.set(place.provider, place.id);
+        try {
+          await credentials.refreshedLiving(await reader.get(place));
+        } catch (error) {
+          // A refusal or a failure has been written by the time it is thrown, or the connection was deleted.
+          if (!(error instanceof AppError)) throw error;
+        } finally {
+          if (performance.now() >= endsAt) turn.abort();
+        }
+      },
+    });
+  }
 
   return {
     name: 'connections.keepalive',
     async run(_ids, signal) {
       const due = await listDue(db, { catalog, isSandboxOn, after, at: now() });
-      after = due.length < mostAtOnce ? 0 : (due.at(-1)?.id ?? 0);
-      await eachInTurn(due, {
-        ...{ job: 'connections.keepalive', log, signal },
-        async work(place) {
-          try {
-            await credentials.refreshed(await reader.get(place));
-          } catch (error) {
-            // A refusal or a failure has been written by the time it is thrown, or the connection was deleted.
-            if (!(error instanceof AppError)) throw error;
-          }
-        },
-      });
+      const turns = [...Map.groupBy(due, ({ provider }) => provider).values()];
+      const ended = await Promise.allSettled(turns.map((own) => takeTurn({ due: own, signal })));
+      for (const turn of ended) if (turn.status === 'rejected') throw turn.reason;
     },
   };
 }
@@ -72,12 +90,12 @@ function listDue(
     isSandboxOn,
     after,
     at,
-  }: { catalog: Pick<Catalog, 'list'>; isSandboxOn: boolean; after: number; at: Date },
+  }: { catalog: Pick<Catalog, 'list'>; isSandboxOn: boolean; after: ReadonlyMap<string, number>; at: Date },
 ): Promise<Due[]> {
   const dying = catalog.list().flatMap(({ name, refresh_token_lifetime: { unused_days: days } }) => {
     return days === undefined ? [] : [{ name, days, before: new Date(at.getTime() - (days / 2) * dayMs) }];
   });
-  // Each half of the union has an index of its own: a scan of all connections each minute would be felt.
+  // Each part of the union has an index of its own: a scan of all connections each minute would be felt.
   return db.query<Due>(
     `with dying as materialized (
        select integration.id as integration_id, given.days, given.before
@@ -89,7 +107,15 @@ function listDue(
        from connection
        where deleted_at is null
          and status = 'blocked'
-         and (refresh_not_before is null or refresh_not_before <= $1)
+         and (refresh_not_before is null or refresh_not_before <= $1 or refresh_not_before > $8)
+       union all
+       select connection.id, connection.integration_id
+       from integration
+       join connection
+         on connection.integration_id = integration.id
+         and (connection.withheld_until <= $1 or connection.withheld_until > $9)
+       where integration.partial_fault is not null
+         and ${mayBeTried}
        union all
        select connection.id, connection.integration_id
        from dying
@@ -98,27 +124,40 @@ function listDue(
          and connection.refreshed_at < dying.before
        where connection.deleted_at is null
          and connection.status = 'active'
-         and (connection.refresh_not_before is null or connection.refresh_not_before <= $1)
+         and connection.withheld_until is null
+         and ${mayBeTried}
          and connection.refreshed_at
            + make_interval(secs => dying.days * 21600 * (connection.id % 97) / 97) < dying.before
+     ),
+     ranked as (
+       select due.id, integration.provider, integration.key,
+         row_number() over (
+           partition by integration.provider
+           order by due.id <= coalesce(($5::jsonb->>integration.provider)::bigint, 0), due.id
+         ) as turn
+       from due
+       join integration on integration.id = due.integration_id
+       where ($6 or not integration.is_test)
+         and (integration.fault is null or integration.fault->>'cause' = 'api_disabled')
      )
      select
-       connection.id, connection.environment_id as "environmentId", integration.key as "integrationKey",
+       connection.id, ranked.provider, connection.environment_id as "environmentId", ranked.key as "integrationKey",
        connection.connection_id as "connectionId"
-     from due
-     join integration on integration.id = due.integration_id
-     join connection on connection.id = due.id
-     where due.id > $5
-       and ($6 or not integration.is_test)
-       and (integration.fault is null or integration.fault->>'cause' = 'api_disabled')
-     order by due.id
-     limit $7`,
+     from ranked
+     join connection on connection.id = ranked.id
+     where ranked.turn <= $7
+     order by ranked.turn, ranked.id`,
     [
       at,
       dying.map(({ name }) => name),
       dying.map(({ days }) => days),
       dying.map(({ before }) => before),
-      ...[after, isSandboxOn, mostAtOnce],
+      ...[JSON.stringify(Object.fromEntries(after)), isSandboxOn, mostAtOnce],
+      ...[new Date(at.getTime() + 2 * dayMs), new Date(at.getTime() + longestPauseMs)],
     ],
   );
 }
+
+/** An end beyond the longest pause was written by a clock that is wrong. */
+const mayBeTried =
+  '(connection.refresh_not_before is null or connection.refresh_not_before <= $1 or connection.refresh_not_before > $9)';

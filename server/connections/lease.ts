@@ -4,8 +4,8 @@ import type { Connection } from './store.ts';
 /**
  * The right to refresh a connection: one node at a time, noted on the connection's row.
  *
- * Owns: the columns `refresh_owner`, `refresh_until`, `refresh_sent_at`, `refresh_failures`, `refresh_not_before`. Does
- * not own: what is sent under a lease (`refresh.ts`).
+ * Owns: the columns `refresh_owner`, `refresh_until`, `refresh_sent_at`, `refresh_failures`, `refresh_not_before`,
+ * `renewed_at`. Does not own: what is sent under a lease (`refresh.ts`).
  *
  * A lease is taken in one statement, for as long as the request that follows may be under way, and extended for each
  * further one. So whoever finds it ended may send: the earlier request has been answered or given up, also where its
@@ -30,8 +30,8 @@ const grantOf = 'extract(epoch from granted_at)::text';
 
 /**
  * Takes the lease and notes that a refresh is being sent; does not wait for those who write the connection's records
- * (`holdConnection`). Undefined where another node holds it, or the credentials
- * are no longer those of `connection`.
+ * (`holdConnection`). Undefined where another node holds it, or status or credentials are no longer those of
+ * `connection`.
  */
 export async function takeLease(
   db: Queryable,
@@ -47,6 +47,7 @@ export async function takeLease(
          where id = $1
            and environment_id = $2
            and credentials_version = $3
+           and status = $6
            and deleted_at is null
            and (refresh_until is null or refresh_until <= clock_timestamp())
          for no key update
@@ -62,7 +63,10 @@ export async function takeLease(
          refresh_failures as failures,
          kept_tokens as "keptTokens",
          ${grantOf} as grant`,
-      [connection.id, connection.environmentId, connection.credentialsVersion, owner, forMs / 1000],
+      [
+        ...[connection.id, connection.environmentId, connection.credentialsVersion, owner, forMs / 1000],
+        connection.status,
+      ],
     ),
   );
   return row && { ...row, owner, endsAt, keptTokens: row.keptTokens ?? undefined };
@@ -118,7 +122,10 @@ export async function settleLease(
   );
 }
 
-/** Gives the lease back after a refresh that did not succeed. Nothing happens where it is another's by now. */
+/**
+ * Gives the lease back after a refresh that did not succeed. False where the credentials have been replaced since it was
+ * taken, so that failures and pauses are none of theirs, and where it is another's by now, and nothing happens.
+ */
 export async function endLease(
   db: Queryable,
   {
@@ -134,17 +141,33 @@ export async function endLease(
     failures: number;
     notBefore: Date | undefined;
   },
-): Promise<void> {
-  await db.query(
+): Promise<boolean> {
+  const [ended] = await db.query<{ isCurrent: boolean }>(
     `update connection
      set refresh_owner = null,
        refresh_until = null,
        refresh_sent_at = case when $4 then refresh_sent_at end,
-       refresh_failures = $5,
-       refresh_not_before = $6
-     where id = $1 and environment_id = $2 and refresh_owner = $3`,
-    [connection.id, connection.environmentId, lease.owner, isReplyOwed, failures, notBefore ?? null],
+       refresh_failures = case when credentials_version = $7 then $5 else refresh_failures end,
+       refresh_not_before = case when credentials_version = $7 then $6::timestamptz else refresh_not_before end
+     where id = $1 and environment_id = $2 and refresh_owner = $3
+     returning credentials_version = $7 as "isCurrent"`,
+    [
+      ...[connection.id, connection.environmentId, lease.owner, isReplyOwed, failures, notBefore ?? null],
+      connection.credentialsVersion,
+    ],
   );
+  return ended?.isCurrent === true;
+}
+
+/** Notes that a refresh succeeded that was made because the API refused an access token. */
+export async function noteRenewed(
+  db: Queryable,
+  { connection, at }: { connection: Connection; at: Date },
+): Promise<void> {
+  await db.query('update connection set renewed_at = $3 where id = $1 and environment_id = $2', [
+    ...[connection.id, connection.environmentId],
+    at,
+  ]);
 }
 
 /** Whether another node refreshes these very credentials at the moment. */

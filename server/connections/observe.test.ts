@@ -46,7 +46,7 @@ beforeEach(async () => {
   const credentials = { type: 'OAUTH2', access_token: 'access', raw: {} } as const;
   const grant = { scopesRequested: ['openid', sheets], scopesGranted: ['openid', sheets] };
   one = await reader.get(
-    placeOf(await insertConnection(database.db, { vault, integration, credentials, grant })),
+    placeOf(await insertConnection(database.db, { vault, integration, credentials, grant, at: new Date() })),
   );
 });
 
@@ -87,7 +87,12 @@ test('a scope that an API misses is noted and told once, and the connection stay
 
 test('a scope is noted too where the token was refreshed meanwhile, but not on another grant', async () => {
   const asked = one;
-  await swapCredentials(database.db, { current: one, credentials: one.credentials, grant: {} });
+  await swapCredentials(database.db, {
+    current: one,
+    credentials: one.credentials,
+    grant: {},
+    at: new Date(),
+  });
   const [node] = observers;
   const answer = refused(403, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT');
   node.observe(asked, answer);
@@ -95,9 +100,9 @@ test('a scope is noted too where the token was refreshed meanwhile, but not on a
   assert.deepEqual((await health()).missing_scopes, [sheets]);
   const credentials = { type: 'OAUTH2', access_token: 'a', refresh_token: 'another', raw: {} } as const;
   const current = await reader.reread(one);
-  const grantedAt = new Date(current.grantedAt.getTime() + 1);
-  const grant = { scopesRequested: [sheets], scopesGranted: [sheets], grantedAt };
-  await replaceCredentials(database.db, { vault, current, credentials, grant });
+  const at = new Date(current.grantedAt.getTime() + 1);
+  const grant = { scopesRequested: [sheets], scopesGranted: [sheets] };
+  await replaceCredentials(database.db, { vault, current, credentials, grant, at });
   node.observe(asked, answer);
   await node.settled();
   assert.deepEqual((await health()).missing_scopes, []);

@@ -48,7 +48,7 @@ before(async () => {
     const headers = { 'content-type': 'application/json' };
     return new Response(JSON.stringify(body), { status, headers });
   };
-  const credentials = createCredentialSource({ db, reader, fetchFor, states, log, now });
+  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, now });
   const job = probeJob({ db, reader, credentials, isSandboxOn: false, log, now });
   run = () => job.run({}, new AbortController().signal);
   refuse = (connection, error) =>
@@ -67,7 +67,7 @@ beforeEach(async () => {
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'refresh', raw: {} } as const;
   const grant = { accessExpiresAt: time };
   one = await reader.get(
-    placeOf(await insertConnection(database.db, { vault, integration, credentials, grant })),
+    placeOf(await insertConnection(database.db, { vault, integration, credentials, grant, at: time })),
   );
 });
 
@@ -112,6 +112,15 @@ test('a refused client is tried at growing intervals while nobody calls, until i
   assert.equal(asked, 4, 'there is nothing left to probe');
 });
 
+test('a probe that was put off by a clock far ahead is made all the same', async () => {
+  await refuse(one, 'invalid_client');
+  const ahead = new Date(time.getTime() + 12 * 3600_000);
+  await database.db.query('update integration set probe_at = $2 where id = $1', [one.integrationId, ahead]);
+  answer = { status: 200, body: accepted };
+  await run();
+  assert.equal(await cause(), undefined);
+});
+
 test('a connection that cannot be opened is passed over, and stops no other integration', async () => {
   const { db } = database;
   await refuse(one, 'invalid_client');
@@ -123,7 +132,7 @@ test('a connection that cannot be opened is passed over, and stops no other inte
   reader.forget(placeOf(bad));
   await run();
   assert.equal(asked, 0);
-  await insertConnection(db, { vault, integration: bad.integration, credentials, grant });
+  await insertConnection(db, { vault, integration: bad.integration, credentials, grant, at: time });
   answer = { status: 200, body: accepted };
   advance(3600);
   await run();
@@ -167,10 +176,34 @@ test('a test integration without the sandbox stops no other', async () => {
   assert.equal(row?.probes, 0, 'it was left alone');
 });
 
+test('a connection whose token the client may not use is probed last', async () => {
+  const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'well', raw: {} } as const;
+  const make = (refresh_token: string) =>
+    insertConnection(database.db, {
+      ...{ vault, integration: one.integration, grant: { accessExpiresAt: time }, at: time },
+      credentials: { ...credentials, refresh_token },
+    });
+  for (let index = 0; index < 6; index += 1) await make('foreign');
+  await database.db.query(
+    `update connection set withheld = '{}', withheld_until = now() - interval '1 hour' where integration_id = $1`,
+    [one.integrationId],
+  );
+  await make('well');
+  await refuse(one, 'invalid_client');
+  answerTo = (token) =>
+    token === 'well'
+      ? { status: 200, body: accepted }
+      : { status: 401, body: { error: 'unauthorized_client' } };
+  advance(60);
+  await run();
+  assert.equal(asked, 1);
+  assert.equal(await cause(), undefined);
+});
+
 test('each probe takes another connection, so that one that fails for itself keeps nobody waiting', async () => {
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'well', raw: {} } as const;
   const grant = { accessExpiresAt: new Date(time.getTime() + 9_000_000) };
-  await insertConnection(database.db, { vault, integration: one.integration, credentials, grant });
+  await insertConnection(database.db, { vault, integration: one.integration, credentials, grant, at: time });
   await refuse(one, 'invalid_client');
   answerTo = (token) =>
     token === 'well' ? { status: 200, body: accepted } : { status: 401, body: { error: 'invalid_client' } };

@@ -5,6 +5,7 @@ import type { Job } from '../jobs/jobs.ts';
 import type { Logger } from '../log.ts';
 import type { CredentialSource } from './credentials.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
+import { listLeft, release } from './withheld.ts';
 
 /** Integrations that one run looks at. */
 const mostAtOnce = 20;
@@ -14,7 +15,8 @@ const mostCandidates = 5;
 /**
  * Finds out whether a provider accepts an integration's client again, also while nobody calls: one refresh of one of
  * its connections, at intervals that grow from a minute to an hour. What the refresh shows is written where every
- * refresh is judged (`states.ts`).
+ * refresh is judged (`states.ts`). Also ends partial faults that nobody shows any more (`withheld.ts`), where those who
+ * released the last connections stood in each other's way.
  */
 export function probeJob({
   db,
@@ -26,7 +28,7 @@ export function probeJob({
 }: {
   db: Db;
   reader: Pick<ConnectionReader, 'get'>;
-  credentials: Pick<CredentialSource, 'refreshed'>;
+  credentials: Pick<CredentialSource, 'refreshedLiving'>;
   /** Test integrations are left alone while it is not. */
   isSandboxOn: boolean;
   log: Logger;
@@ -36,7 +38,7 @@ export function probeJob({
     try {
       const connection = await readFirst(integration, await listCandidates(db, integration));
       // A refusal has been judged and written by the time it is thrown; it is what is expected here.
-      if (connection !== undefined) await credentials.refreshed(connection).catch(() => {});
+      if (connection !== undefined) await credentials.refreshedLiving(connection).catch(() => {});
     } finally {
       // Unless the refresh took its turn or cleared the fault: whatever happened, the next one waits.
       await claimProbe(db, { integration, at: now() });
@@ -62,12 +64,21 @@ export function probeJob({
     name: 'connections.probe',
     async run(_ids, signal) {
       const due = await listDueProbes(db, { at: now(), isSandboxOn, limit: mostAtOnce });
-      await eachInTurn(due, { job: 'connections.probe', log, signal, work: probe });
+      const each = { job: 'connections.probe', log, signal };
+      await eachInTurn(due, { ...each, work: probe });
+      const left = await listLeft(db, mostAtOnce);
+      await eachInTurn(left, {
+        ...each,
+        work: (of) => db.transaction((tx) => release(tx, { ...of, at: now() })),
+      });
     },
   };
 }
 
-/** Others at each probe, and those that failed least first: one that fails for itself keeps nobody waiting. */
+/**
+ * Others at each probe, and those that failed least first: one that fails for itself keeps nobody waiting. Last those
+ * whose token the client may not use, since that answer proves nothing.
+ */
 async function listCandidates(db: Db, { id, environmentId, probes }: DueProbe): Promise<string[]> {
   const found = await db.query<{ connection_id: string }>(
     `select connection_id
@@ -77,7 +88,7 @@ async function listCandidates(db: Db, { id, environmentId, probes }: DueProbe): 
        and deleted_at is null
        and status = 'active'
        and access_expires_at is not null
-     order by refresh_failures, md5((id + $3)::text)
+     order by withheld_until is not null, refresh_failures, md5((id + $3)::text)
      limit $4`,
     [id, environmentId, probes, mostCandidates],
   );

@@ -21,6 +21,8 @@ export type ConnectionReader = {
   getIntegration(at: Omit<Place, 'connectionId'>): Promise<Integration>;
   /** Throws `unknown_connection` (400), also where there is no such integration. */
   get(at: Place): Promise<LiveConnection>;
+  /** What `get` would give without a wait; undefined where it would ask the database. */
+  known(at: Place): LiveConnection | undefined;
   /** The connection as the database has it now. */
   reread(connection: LiveConnection): Promise<LiveConnection>;
   forget(at: Place): void;
@@ -28,7 +30,7 @@ export type ConnectionReader = {
   forgetIntegration(at: Omit<Place, 'connectionId'>): void;
 };
 
-type Belief = { read: Promise<LiveConnection>; until: number };
+type Belief = { read: Promise<LiveConnection>; until: number; connection?: LiveConnection };
 
 export function createConnectionReader({
   db,
@@ -63,9 +65,14 @@ export function createConnectionReader({
     if (connections.size >= mostBelieved) connections.clear();
     connections.set(key, belief);
     sweepSoon();
-    belief.read.catch(() => {
-      if (connections.get(key) === belief) connections.delete(key);
-    });
+    belief.read.then(
+      (connection) => {
+        belief.connection = connection;
+      },
+      () => {
+        if (connections.get(key) === belief) connections.delete(key);
+      },
+    );
     return belief.read;
   }
 
@@ -94,6 +101,10 @@ export function createConnectionReader({
     get(at) {
       const known = connections.get(placeKey(at));
       return known !== undefined && known.until > now() ? known.read : believe(at);
+    },
+    known(at) {
+      const known = connections.get(placeKey(at));
+      return known !== undefined && known.until > now() ? known.connection : undefined;
     },
     reread: (connection) => believe(placeOf(connection)),
     forget(at) {

@@ -1,6 +1,7 @@
 import type { Credentials } from '../auth-modes/mode.ts';
 import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import { isObject, type JsonValue } from '../auth-modes/token-response.ts';
+import type { ConnectionHead } from './store.ts';
 
 /** When a token is to be refreshed, and how long it may still be used. Pure. */
 
@@ -10,6 +11,10 @@ const longestMarginMs = 5 * 60_000;
 const longestSafetyMs = 30_000;
 /** Life of a token whose answer named none, or whose answer we never saw. */
 const defaultLifeMs = 3_600_000;
+/** Twice what any pause of an active connection lasts, so that nodes whose clocks differ by less agree. */
+export const longestPauseMs = 2 * 3_600_000;
+/** How long a token that a refusal brought is not replaced for another refusal. */
+const renewalMs = 30_000;
 
 /** Whether it is time for a refresh. A token without an end, or that nothing can renew, is due when it has ended. */
 export function isDue(credentials: Credentials, now: Date): credentials is OAuth2Credentials {
@@ -26,6 +31,24 @@ export function isUsable(credentials: OAuth2Credentials, now: Date): boolean {
 
 export function isExpired(credentials: OAuth2Credentials, now: Date): boolean {
   return leftMs(credentials, now) <= 0;
+}
+
+/**
+ * Until when no refresh of an active connection is to be tried: after a failure, or while the client may not use the
+ * token. No later than two hours from now: an end beyond that was written by a clock that is wrong.
+ */
+export function pausedUntil(
+  { refreshNotBefore, withheldUntil }: Pick<ConnectionHead, 'refreshNotBefore' | 'withheldUntil'>,
+  now: Date,
+): Date {
+  const ends = [refreshNotBefore, withheldUntil].map((end) => end?.getTime() ?? 0);
+  return new Date(Math.max(0, ...ends.filter((end) => end <= now.getTime() + longestPauseMs)));
+}
+
+/** Whether a refresh that an API's refusal led to was so lately that another one is not worth its while. */
+export function isRenewed({ renewedAt }: Pick<ConnectionHead, 'renewedAt'>, now: Date): boolean {
+  // In the future as well: another node's clock may be ahead.
+  return renewedAt !== undefined && Math.abs(now.getTime() - renewedAt.getTime()) < renewalMs;
 }
 
 function leftMs({ expires_at }: OAuth2Credentials, now: Date): number {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
 import type { AppError } from '../errors.ts';
 import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
+import { endConnection } from './states.ts';
 
 const t = refreshTests();
 
@@ -49,7 +50,63 @@ describe('an outage', () => {
   });
 });
 
+test('a pause that was written by a clock far ahead is none', async () => {
+  await t().open('none');
+  t().bench.provider.plan = () => ({ refusal: { status: 503, error: 'server_error' } });
+  t().time += 12 * hour;
+  assert.equal(await codeOf(t().fresh(t().node())), 'connection_refresh_failed');
+  t().time -= 12 * hour;
+  t().bench.provider.plan = () => ({});
+  assert.equal(await codeOf(t().fresh(t().node())), 'success');
+});
+
 describe('a dead connection', () => {
+  test('is not tried by nodes that have not heard of it', async () => {
+    await t().open('none');
+    const four = [t().node(), t().node(), t().node(), t().node()];
+    const believed = await Promise.all(four.map((node) => node.live(name)));
+    t().grant.good = [];
+    for (const [index, node] of four.entries()) {
+      assert.equal(await codeOf(node.credentials.fresh(believed[index]!)), 'connection_needs_reauth');
+    }
+    assert.equal(t().grant.asked, 1);
+  });
+
+  test('that is blocked is asked about once by nodes that try it at once', async () => {
+    await t().open('none');
+    t().bench.provider.plan = () => ({
+      beforeMs: 100,
+      refusal: { status: 400, error: 'admin_policy_enforced' },
+    });
+    const three = [t().node(), t().node(), t().node()];
+    for (const asked of [1, 2]) {
+      const believed = await Promise.all(three.map((node) => node.live(name)));
+      const told = three.map((node, index) => codeOf(node.credentials.refreshed(believed[index]!)));
+      assert.deepEqual([...new Set(await Promise.all(told))], ['connection_blocked']);
+      assert.equal(t().grant.asked, asked);
+      t().time += hour;
+    }
+  });
+
+  test('whose end was reported to another node does not live again by a call', async () => {
+    await t().open('none');
+    const one = t().node();
+    const believed = await one.live(name);
+    await t().bench.db.transaction((tx) =>
+      endConnection(tx, { connection: believed, cause: 'security_event', evidence: {}, at: t().now() }),
+    );
+    for (const call of [
+      () => one.credentials.fresh(believed),
+      () => one.credentials.refreshed(believed),
+      async () => one.credentials.refreshedLiving(await one.live(name)),
+    ]) {
+      assert.equal(await codeOf(call()), 'connection_needs_reauth');
+    }
+    assert.equal(t().grant.asked, 0);
+    assert.deepEqual(await t().bench.stateOf(name), { status: 'needs_reauth', cause: 'security_event' });
+    assert.deepEqual(await t().bench.eventsOf(name), ['connection.needs_reauth']);
+  });
+
   test('is tried once by a refresh that was asked for, and lives again where that succeeds', async () => {
     await t().open('none');
     const { good } = t().grant;

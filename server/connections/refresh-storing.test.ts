@@ -58,6 +58,37 @@ describe('an answer that the database refuses at the very end', () => {
   }
 });
 
+test('an answer with a text that the database cannot hold is stored without it', async () => {
+  await t().open('single_use');
+  const one = t().node({
+    async through(url, init) {
+      const answer = (await (await fetch(url, init)).json()) as object;
+      return Response.json({ ...answer, scope: 'read\u0000 write' });
+    },
+  });
+  await t().fresh(one);
+  assert.deepEqual((await one.live(name)).scopesGranted, ['read', 'write']);
+});
+
+test('of an answer that the database can never hold, the refresh token is stored', async () => {
+  await t().open('single_use');
+  for (const sql of [
+    'create sequence attempts',
+    `create function refuse() returns trigger language plpgsql as
+       $$ begin if nextval('attempts') = 1 then raise 'no' using errcode = '22003'; end if; return new; end $$`,
+    `create trigger refuse before update on connection for each row
+       when (old.access_expires_at is distinct from new.access_expires_at) execute function refuse()`,
+  ]) {
+    await t().bench.db.query(sql);
+  }
+  const one = t().node();
+  assert.equal(await codeOf(t().fresh(one)), '22003');
+  assert.equal(await codeOf(t().fresh(one)), 'connection_refresh_failed', 'not at every call');
+  t().time += 61_000;
+  assert.match((await t().fresh(one)).access_token, /^access~/);
+  assert.deepEqual([t().grant.asked, t().grant.accepted], [2, 2]);
+});
+
 for (const rotation of ['none', 'single_use'] as const) {
   test(`a refresh under way does not revive a connection whose end is reported (rotation: ${rotation})`, async () => {
     await t().open(rotation);

@@ -8,11 +8,12 @@ import type { Grant, Rotation } from '../../test/support/token-provider.ts';
 import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { AppError } from '../errors.ts';
+import type { RefreshTiming } from './refresh.ts';
 
 export const name = 'ada';
 export const hour = 3_600_000;
 export const timeoutMs = 600;
-const timing = { storeMs: 200, patienceMs: 5_000 };
+const ordinary = { storeMs: 200, patienceMs: 5_000 };
 
 /** What one test has open; all of it is closed when the test ends. */
 export class RefreshTest {
@@ -27,8 +28,12 @@ export class RefreshTest {
   }
 
   /** Makes the connection `name`, whose token has just ended. */
-  async open(rotation: Rotation): Promise<void> {
-    this.#bench = await openRefreshBench({ rotation, timeoutMs, timing });
+  async open(rotation: Rotation, timing: Partial<RefreshTiming> & { limitMs?: number } = {}): Promise<void> {
+    const { limitMs = timeoutMs, ...changed } = timing;
+    this.#bench = await openRefreshBench({
+      ...{ rotation, timeoutMs: limitMs },
+      timing: { ...ordinary, ...changed },
+    });
     await this.#bench.connect(name, new Date(this.time));
   }
 

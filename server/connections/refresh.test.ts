@@ -7,6 +7,7 @@ import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import { takeLease } from './lease.ts';
 import { codeOf, hour, name, refreshTests, timeoutMs } from './refresh.fixture.ts';
 import { replaceCredentials } from './save.ts';
+import { digestColumns } from './token-digests.ts';
 
 const t = refreshTests();
 
@@ -124,6 +125,63 @@ test('a refusal without a lost answer is a dead grant', async () => {
   assert.equal((await t().bench.stateOf(name)).cause, 'grant_dead');
 });
 
+describe('a caller is served by credentials that come in while a refusal is judged', () => {
+  const imports = async () => {
+    const { db, reading, live } = t().node();
+    const current = await live(name);
+    const { refresh_token } = current.credentials as OAuth2Credentials;
+    const credentials = {
+      type: 'OAUTH2',
+      access_token: 'imported',
+      refresh_token,
+      raw: {},
+    } as OAuth2Credentials;
+    await replaceCredentials(db, { vault: reading.vault, current, credentials, grant: {}, at: t().now() });
+  };
+  const connects = () => t().bench.connect(name, new Date(t().time + hour));
+  for (const [which, bring, error] of [
+    ['of a new grant', connects, 'invalid_grant'],
+    ['of the same grant', imports, 'invalid_grant'],
+    ['of the same grant, in an outage', imports, 'temporarily_unavailable'],
+  ] as const) {
+    test(which, async () => {
+      await t().open('single_use');
+      const { promise: answered, resolve: go } = Promise.withResolvers<void>();
+      const one = t().node({
+        async through(url, init) {
+          const response = await fetch(url, init);
+          await answered;
+          return response;
+        },
+      });
+      t().bench.provider.plan = () => ({ refusal: { status: 400, error } });
+      const caller = codeOf(t().fresh(one));
+      while (t().grant.asked === 0) await sleep(5);
+      const { db } = t().bench;
+      const untilWaiting = async (count: number) => {
+        const waiting = `select from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`;
+        while ((await db.query(waiting)).length < count) await sleep(5);
+      };
+      let brought: Promise<void> | undefined;
+      await db.transaction(async (tx) => {
+        await tx.query('select from connection for no key update');
+        go();
+        await untilWaiting(1);
+        brought = bring();
+        await untilWaiting(2);
+      });
+      await brought;
+      assert.equal(await caller, 'success');
+      assert.deepEqual(await t().bench.stateOf(name), { status: 'active', cause: null });
+      const [row] = await db.query(
+        'select refresh_owner, refresh_failures, refresh_not_before from connection',
+      );
+      assert.deepEqual(row, { refresh_owner: null, refresh_failures: 0, refresh_not_before: null });
+    });
+  }
+});
+
 test('a provider that cannot be reached owes no answer', async () => {
   await t().open('single_use');
   const cause = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
@@ -196,10 +254,13 @@ describe('a node that stood still', () => {
     await t().untilLeased();
     const { db, reading } = late;
     const { credentials } = current;
-    await replaceCredentials(db, { vault: reading.vault, current, credentials, grant: {} });
+    await replaceCredentials(db, { vault: reading.vault, current, credentials, grant: {}, at: new Date() });
     go();
     await first;
     assert.equal(t().grant.accepted, 1);
+    const stored = digestColumns((await late.live(name)).credentials);
+    const [row] = await db.query('select refresh_prefix_digest, refresh_token_digest from connection');
+    assert.deepEqual(row, stored, 'a security event finds it by its new token');
     t().time += hour;
     await t().fresh(t().node());
     assert.equal(t().grant.accepted, 2);

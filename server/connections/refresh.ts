@@ -1,30 +1,29 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { refreshToken, type TokenOutcome, type Tokens } from '../auth-modes/oauth2.ts';
-import { credentialsFrom, type OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
-import type { TokenFault } from '../auth-modes/token-fault.ts';
+import type { TokenOutcome } from '../auth-modes/oauth2.ts';
+import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
+import { isOutcomeUnknown, type TokenFault } from '../auth-modes/token-fault.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
-import { type Db, mayPass, type Tx } from '../db/pool.ts';
+import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { queueEvent } from '../events/outbox.ts';
-import { clientOf, type Integration } from '../integrations/store.ts';
-import { missingScopes } from '../providers/scopes.ts';
+import type { Integration } from '../integrations/store.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
-import { keepCandidate, keptAfter, lockGrant, openKept, putSuccessor, sealKept } from './candidates.ts';
-import { connectionEvent } from './event.ts';
+import type { Vault } from '../vault.ts';
+import { openKept } from './candidates.ts';
 import { delayOf, refusalOf } from './health.ts';
-import { endLease, extendLease, isLeased, type Lease, settleLease, takeLease } from './lease.ts';
+import { endLease, extendLease, isLeased, type Lease, takeLease } from './lease.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
-import { isExpired } from './refresh-due.ts';
-import { swapCredentials } from './save.ts';
+import { isExpired, pausedUntil } from './refresh-due.ts';
+import { createSendRefresh, leaseMsOf, limitMsOf, replacesTokens } from './refresh-request.ts';
+import { createRefreshStore } from './refresh-store.ts';
 import type { States } from './states.ts';
-import { templateValues } from './values.ts';
 
 /**
  * One refresh of a connection, whichever node runs it.
  *
- * Owns: which tokens are tried under a lease, that an answer is stored before it is used, when the next attempt may
- * be. Does not own: the lease (`lease.ts`), tokens beside the one in use (`candidates.ts`), when a refresh is due and
- * who waits for it (`credentials.ts`), the verdict on a refusal (`states.ts`).
+ * Owns: which tokens are tried under a lease and how often, that an answer is stored before it is used, when the next
+ * attempt may be. Does not own: the lease (`lease.ts`), one request (`refresh-request.ts`), how its answer is stored
+ * (`refresh-store.ts`), when a refresh is due and who waits for it (`credentials.ts`), the verdict on a refusal
+ * (`states.ts`).
  */
 export type Refresh = (seen: LiveConnection) => Promise<LiveConnection>;
 
@@ -34,6 +33,7 @@ export type RefreshDeps = {
   /** The guarded way to the network; test integrations alone may reach the sandbox. */
   fetchFor: (integration: Integration) => Fetch;
   states: States;
+  vault: Vault;
   now?: () => Date;
   timing?: RefreshTiming;
 };
@@ -41,15 +41,16 @@ export type RefreshDeps = {
 export type RefreshTiming = {
   /** What a lease lasts beyond the provider's own time limit: for storing the answer. */
   storeMs: number;
-  /** How long a caller waits for another node's refresh at most. */
+  /**
+   * How long a caller waits for another node's refresh at most, and until when a request is begun whose answer could
+   * still serve those who wait.
+   */
   patienceMs: number;
 };
 
-const defaultTiming: RefreshTiming = { storeMs: 5_000, patienceMs: 60_000 };
+const defaultTiming: RefreshTiming = { storeMs: 5_000, patienceMs: 75_000 };
 /** Requests in one refresh whose answer may be lost before the caller is told so. */
 const mostLost = 3;
-/** How long an answer is kept in memory for a database that does not take it. */
-const longestStoreMs = 10 * 60_000;
 const firstBackoffMs = 2_000;
 const longestBackoffMs = 5 * 60_000;
 const longestObeyedMs = 3_600_000;
@@ -58,17 +59,22 @@ const dayMs = 24 * hourMs;
 
 /**
  * Refreshes the credentials of `seen`, unless that is done by the time this node may: then it answers what another
- * stored. Throws `connection_needs_reauth`, `connection_blocked`, `integration_misconfigured`, and
- * `connection_refresh_failed` where the provider gives no judgement or another node does not come to an end.
+ * stored. A connection that has ended since `seen` was read, or was refused once more, is not tried. Throws
+ * `connection_needs_reauth`, `connection_blocked`, `integration_misconfigured`, and `connection_refresh_failed` where the
+ * provider gives no judgement or another node does not come to an end.
  */
 export function createRefresh({
   db,
   reader,
   fetchFor,
   states,
+  vault,
   now = () => new Date(),
   timing: { storeMs, patienceMs } = defaultTiming,
 }: RefreshDeps): Refresh {
+  const send = createSendRefresh({ db, fetchFor, storeMs, now });
+  const store = createRefreshStore({ db, reader, states, vault, now });
+
   return async function refresh(seen) {
     const giveUpAt = performance.now() + patienceMs;
     for (let hasWaited = false; ; hasWaited = true) {
@@ -79,56 +85,58 @@ export function createRefresh({
       if (connection.credentialsVersion !== seen.credentialsVersion && connection.status === 'active') {
         return connection;
       }
-      if (hasWaited) refuseAfter(seen, connection);
+      const refusal = refusalOf(connection, connection.integration.provider);
+      if (refusal !== undefined && isRefusedSince(seen, connection)) throw refusal;
+      const at = now();
+      const until = pausedUntil(connection, at);
+      // Another node's attempt brought no new credentials.
+      if (until > at && (hasWaited || until > pausedUntil(seen, at))) {
+        throw failed(connection, until.getTime() - at.getTime());
+      }
       if (credentials.refresh_token === undefined) {
         if (!isExpired(credentials, now())) throw failed(connection);
-        throw await states.lacksRefreshToken(connection);
+        const ended = await states.lacksRefreshToken(connection);
+        if (ended !== undefined) throw ended;
+        continue;
       }
       const held = await states.heldBack(connection);
       if (held !== undefined) throw held;
-      const lease = await takeLease(db, { connection, forMs: requestMs(connection) });
-      const refreshed = lease && (await runUnder(lease, connection));
+      const lease = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
+      const refreshed = lease && (await runUnder(lease, { connection, giveUpAt }));
       if (refreshed !== undefined) return refreshed;
       await untilFree(connection, giveUpAt);
     }
   };
 
-  /** How long a request may be under way, and its answer on the way into the database. */
-  function requestMs({ integration }: LiveConnection): number {
-    return (integration.provider.token?.timeout_ms ?? 0) + storeMs;
-  }
-
-  /** What another node's attempt came to, where it brought no new credentials. */
-  function refuseAfter(seen: LiveConnection, connection: LiveConnection): void {
-    const refusal = refusalOf(connection, connection.integration.provider);
-    if (refusal !== undefined && seen.status === 'active') throw refusal;
-    const waitMs = (connection.refreshNotBefore?.getTime() ?? 0) - now().getTime();
-    if (waitMs > 0) throw failed(connection, waitMs);
-  }
-
   async function untilFree(connection: LiveConnection, giveUpAt: number): Promise<void> {
-    for (let pauseMs = 20; await isLeased(db, connection); pauseMs = Math.min(pauseMs * 1.5, 500)) {
+    for (let pollMs = 20; await isLeased(db, connection); pollMs = Math.min(pollMs * 1.5, 500)) {
       if (performance.now() > giveUpAt) throw failed(connection);
-      await pause(pauseMs * (0.75 + Math.random() / 2));
+      await pause(pollMs * (0.75 + Math.random() / 2));
     }
   }
 
   /** Undefined where the lease has ended, or the credentials were replaced, before there was a verdict. */
-  async function runUnder(first: Lease, connection: LiveConnection): Promise<LiveConnection | undefined> {
+  async function runUnder(
+    first: Lease,
+    { connection, giveUpAt }: { connection: LiveConnection; giveUpAt: number },
+  ): Promise<LiveConnection | undefined> {
     const credentials = connection.credentials as OAuth2Credentials & { refresh_token: string };
     const refused = new Set<string>();
     let lease = first;
     let token = credentials.refresh_token;
     let verdict: TokenFault | undefined;
-    let lost = 0;
-    for (;;) {
-      const outcome = await send(connection, { token, lease });
+    let isOwed = first.isReplyOwed;
+    for (let lost = 0; ; ) {
+      const outcome = await request(connection, { token, lease, giveUpAt });
+      if (outcome === undefined) {
+        await endLease(db, { ...lease, connection, lease, isReplyOwed: isOwed, notBefore: undefined });
+        return undefined;
+      }
       if (outcome.ok) return store(connection, { lease, tokens: outcome.tokens, used: token });
       const { fault } = outcome;
-      if (isAnswerLost(fault)) lost += 1;
-      const isOwed = lease.isReplyOwed || lost > 0;
+      isOwed ||= isOutcomeUnknown(fault);
       // Without the lease there is no verdict: another node has taken over, or other credentials came in between.
-      const extended = await extendLease(db, { connection, lease, forMs: requestMs(connection) });
+      const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
       if (extended === undefined) {
         await endLease(db, { ...lease, connection, lease, isReplyOwed: isOwed, notBefore: undefined });
         return undefined;
@@ -137,7 +145,8 @@ export function createRefresh({
       if (fault.kind === 'dead_grant') {
         verdict ??= fault;
         refused.add(token);
-      } else if (fault.error === 'network' && lost < mostLost) {
+      } else if (lost + 1 < mostLost && maySendAgain(fault, { connection, lease, giveUpAt })) {
+        lost += 1;
         await pause(100 * lost * (0.5 + Math.random()));
       } else return fail(connection, { lease, fault, isOwed });
       const left = [credentials.refresh_token, ...openKept(connection, lease.keptTokens)];
@@ -147,121 +156,57 @@ export function createRefresh({
     }
   }
 
-  async function send(
+  async function request(
     connection: LiveConnection,
-    { token, lease }: { token: string; lease: Lease },
-  ): Promise<TokenOutcome> {
-    const { integration } = connection;
-    // A process that stood still for long must not send beside the one that took its place.
-    const leftMs = Math.max(lease.endsAt - storeMs / 2 - performance.now(), 0);
-    return refreshToken({
-      definition: integration.provider,
-      client: { ...clientOf(integration), scopes: connection.scopesRequested ?? [] },
-      values: templateValues(connection),
-      refreshToken: token,
-      fetch: fetchFor(integration),
-      now: now(),
-      signal: AbortSignal.timeout(Math.ceil(leftMs)),
-    }).catch(async (error: unknown) => {
+    given: { token: string; lease: Lease; giveUpAt: number },
+  ): Promise<TokenOutcome | undefined> {
+    const { lease } = given;
+    return send(connection, given).catch(async (error: unknown) => {
       await endLease(db, { ...lease, connection, lease, notBefore: undefined });
       throw error instanceof TemplateError ? misconfigured(error) : error;
     });
   }
 
-  /** Writes what a failure means, then lets the others go on. */
+  /**
+   * Whether an answer that did not come is asked for again by the same token. Where tokens are replaced, and the request
+   * has had its time, the provider may still work on it: a second one beside it could end the grant.
+   */
+  function maySendAgain(
+    fault: TokenFault,
+    { connection, lease, giveUpAt }: { connection: LiveConnection; lease: Lease; giveUpAt: number },
+  ): boolean {
+    if (fault.error === 'network') return true;
+    if (fault.error !== 'timeout' || replacesTokens(connection, lease)) return false;
+    return performance.now() + limitMsOf(connection) <= giveUpAt;
+  }
+
+  /**
+   * Writes what a failure means, lets the others go on, and throws. Undefined where it is none, since other credentials
+   * came in between.
+   */
   async function fail(
     connection: LiveConnection,
     { lease, fault, isOwed }: { lease: Lease; fault: TokenFault; isOwed: boolean },
-  ): Promise<never> {
-    const { refresh } = connection.integration.provider;
-    const isTokenLost = isOwed && (refresh.rotates || lease.keptTokens !== undefined);
+  ): Promise<undefined> {
+    const isTokenLost = isOwed && replacesTokens(connection, lease);
     const judge = fault.kind === 'dead_grant' && isTokenLost ? states.replyLost : states.refused;
     const error = await judge(connection, fault);
-    const isDead = error.code === 'connection_needs_reauth';
     const failures = lease.failures + 1;
-    const waitMs = pauseAfter(error, { failures, fault });
-    await endLease(db, {
-      ...{ connection, lease, failures },
-      isReplyOwed: isOwed && !isDead,
+    const waitMs = error && pauseAfter(error, { failures, fault });
+    const isCurrent = await endLease(db, {
+      ...{ connection, lease },
+      failures: error ? failures : lease.failures,
+      isReplyOwed: isOwed && error?.code !== 'connection_needs_reauth',
       notBefore: waitMs === undefined ? undefined : new Date(now().getTime() + waitMs),
     });
     reader.forget(placeOf(connection));
+    if (error === undefined || !isCurrent) return undefined;
     throw error;
-  }
-
-  /** Tries again while the database does not take it: the provider may have taken the old token for good. */
-  async function store(
-    connection: LiveConnection,
-    given: { lease: Lease; tokens: Tokens; used: string },
-  ): Promise<LiveConnection> {
-    const giveUpAt = performance.now() + longestStoreMs;
-    for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
-      try {
-        await db.transaction((tx) => storeIn(tx, { connection, ...given }));
-        const current = await reader.reread(connection);
-        // Another word than the provider's answer ended it meanwhile.
-        const refusal = refusalOf(current, current.integration.provider);
-        if (refusal !== undefined) throw refusal;
-        return current;
-      } catch (error) {
-        // After a commit whose outcome is unknown, too: what it stored is found by its version.
-        if (!mayPass(error) || performance.now() > giveUpAt) throw error;
-        await pause(pauseMs);
-      }
-    }
-  }
-
-  async function storeIn(
-    tx: Tx,
-    {
-      connection,
-      lease,
-      tokens,
-      used,
-    }: { connection: LiveConnection; lease: Lease; tokens: Tokens; used: string },
-  ): Promise<void> {
-    const current = await lockGrant(tx, { connection, lease });
-    if (current === undefined) return;
-    const { kept } = current;
-    if (current.version !== connection.credentialsVersion) {
-      const token = tokens.refreshToken;
-      if (token !== undefined && token !== current.refreshToken) {
-        // A reconnect that brought no token of its own kept the one that is used up now: to send it again may end
-        // the grant.
-        if (current.refreshToken === used) await putSuccessor(tx, { connection, token, locked: current });
-        else await keepCandidate(tx, { connection, token, kept });
-      }
-      await endLease(tx, { ...lease, connection, lease, isReplyOwed: false, notBefore: undefined });
-      return;
-    }
-    const previous = connection.credentials as OAuth2Credentials;
-    const granted = tokens.scopes && [...tokens.scopes];
-    await swapCredentials(tx, {
-      current: connection,
-      credentials: credentialsFrom(tokens, { ...previous, refresh_token: used }),
-      grant: {
-        accessExpiresAt: tokens.expiresAt,
-        refreshExpiresAt: tokens.refreshExpiresAt,
-        scopesGranted: granted,
-      },
-    });
-    const left = keptAfter(connection, { lease, now: kept, used, given: tokens.refreshToken });
-    await settleLease(tx, { connection, lease, keptTokens: sealKept(connection, left), at: now() });
-    await states.recovered(tx, connection);
-    if (granted) await tellLostScopes(tx, connection, granted);
   }
 }
 
-async function tellLostScopes(tx: Tx, connection: LiveConnection, granted: string[]): Promise<void> {
-  const { provider } = connection.integration;
-  const before = connection.scopesGranted;
-  const lost = before ? missingScopes(provider, { wanted: before, granted }) : [];
-  if (lost.length === 0) return;
-  await queueEvent(tx, {
-    environmentId: connection.environmentId,
-    type: 'connection.scopes_reduced',
-    data: { ...connectionEvent(connection), lost_scopes: lost },
-  });
+function isRefusedSince(seen: LiveConnection, { status, refreshNotBefore: until }: LiveConnection): boolean {
+  return status !== seen.status || (until !== undefined && until > (seen.refreshNotBefore ?? new Date(0)));
 }
 
 /** The token has expired, or is to be replaced, and there is no other for now. */
@@ -269,18 +214,15 @@ export function failed(connection: LiveConnection, retryAfterMs?: number): AppEr
   return delayOf(connection, { provider: connection.integration.provider, retryAfterMs });
 }
 
-/** Whether the request may have been carried out, and only its answer is missing. */
-function isAnswerLost({ error }: TokenFault): boolean {
-  return error === 'network' || error === 'timeout';
-}
-
 /** How long to wait before the next attempt; undefined where something else than time decides. */
 function pauseAfter(
   { code }: AppError,
   { failures, fault }: { failures: number; fault: TokenFault },
 ): number | undefined {
-  // The one waits for its user; the other for a probe, which is one for all connections of the integration.
-  if (code === 'connection_needs_reauth' || code === 'integration_misconfigured') return undefined;
+  // The one waits for its user; the other for a probe, which is one for all connections of the integration, or for the
+  // end of its own time (`withheld.ts`). An outage has its pauses, whatever ailed the client before.
+  if (code === 'connection_needs_reauth') return undefined;
+  if (code === 'integration_misconfigured' && fault.kind === 'client_misconfigured') return undefined;
   if (code !== 'connection_blocked') return backoffMs(failures, fault);
   return fault.kind === 'blocked_by_admin' ? dayMs : hourMs;
 }

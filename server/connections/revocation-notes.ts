@@ -1,240 +1,162 @@
-import { writeAudit } from '../activity/audit.ts';
-import type { Credentials } from '../auth-modes/mode.ts';
-import { type Db, first, type Tx } from '../db/pool.ts';
+import type { Queryable, Tx } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
-import { queueEvent } from '../events/outbox.ts';
-import {
-  clientOf,
-  type Integration,
-  type IntegrationReading,
-  type OAuthClient,
-} from '../integrations/store.ts';
+import { clientOf, type Integration, type OAuthClient } from '../integrations/store.ts';
 import type { TemplateValues } from '../providers/template-grammar.ts';
+import type { Vault } from '../vault.ts';
 import { connectionEvent } from './event.ts';
-import { findSharers, isExchanging, lockUnit, sendingMs, unitOf } from './revocation-unit.ts';
+import type { LiveConnection } from './reader.ts';
+import { unitOf } from './revocation-unit.ts';
 import type { Connection } from './store.ts';
 import { templateValues } from './values.ts';
 
 /**
- * Notes of revocations that are to be sent.
+ * Notes of grants that are to be revoked though their connection is gone.
  *
- * Owns: the table `revocation`, that none ends a grant which somebody has come to use, that each is forgotten with a
- * word to the application unless it was carried out. Does not own: sending them (`revocations.ts`).
+ * Owns: how a note comes to be and what it holds, the column `revokes_late_tokens`. Does not own: whether and when it is
+ * sent, and how it ends (`revocation-turns.ts`).
  */
+const context = 'revocation';
 
-/**
- * `done`: the grant has ended; `queued`: it is tried again; `shared`: it stays, since a living connection needs it;
- * `failed`: the provider has refused for so long that it was given up.
- */
-export type RevocationOutcome = 'done' | 'queued' | 'shared' | 'failed';
-
-const giveUpAfterMs = 3 * 24 * 3600_000;
-/** The longest pause between two attempts, whatever the provider asks for. */
-export const longestWaitMs = 6 * 3600_000;
-
-type Sealed = {
+/** What a note holds that nobody may read. */
+export type Sealed = {
   provider: string;
   isTest: boolean;
-  token: string;
+  /** Of the grant, sent in turn until the provider says that one has ended it. */
+  tokens: string[];
   client: OAuthClient;
   values: TemplateValues;
   event: Record<string, unknown>;
 };
-type Row = {
-  id: number;
-  environmentId: number;
-  unit: string | null;
-  accountId: string | null;
-  isForced: boolean;
-  secrets: Buffer;
-  attempts: number;
-  evidence: Record<string, unknown> | null;
-  sendingUntil: Date | null;
-  createdAt: Date;
-};
-/** One that may be sent, opened. */
-export type Revocation = Sealed & Omit<Row, 'secrets'>;
+/** What may stand in plain text: nothing of a person. */
+export type About = { connection_id: string; provider_config_key: string; provider: string; test: boolean };
 
-/** The token that stands for the whole grant; undefined where there is nothing to end at the provider. */
-export function revocableToken(credentials: Credentials, integration: Integration): string | undefined {
-  if (credentials.type !== 'OAUTH2' || integration.provider.revocation === undefined) return undefined;
-  // A test integration whose sandbox is off has the real provider's addresses, and no client.
-  if (integration.client === undefined) return undefined;
-  return credentials.refresh_token ?? credentials.access_token;
-}
+/** What is noted cannot be opened: its key is missing, or the bytes are damaged. */
+export class UnreadableNote extends Error {}
 
 /**
  * Notes, in the transaction that destroys the connection, that its grant is to end; the note's id. It holds what that
- * takes, sealed with the key of the environment, until it is done.
+ * takes, sealed with the key of the environment, until it is done. `tokens` are sent in this order; one that a refresh
+ * still brings comes first (`revokeLate`).
  */
 export async function queueRevocation(
   tx: Tx,
   {
     connection,
     integration,
-    token,
+    tokens,
     isForced,
-    reading,
+    vault,
     at,
   }: {
     connection: Connection;
     integration: Integration;
-    token: string;
+    tokens: string[];
     isForced: boolean;
-    reading: IntegrationReading;
+    vault: Vault;
     at: Date;
   },
 ): Promise<number> {
   const { environmentId } = connection;
-  const key = await environmentKey(tx, { environmentId, vault: reading.vault });
+  const key = await environmentKey(tx, { environmentId, vault });
   const sealed: Sealed = {
     provider: integration.provider.name,
     isTest: integration.isTest,
-    token,
+    tokens,
     client: clientOf(integration),
     values: templateValues({ ...connection, integration }),
     event: connectionEvent(connection),
   };
+  const about: About = {
+    connection_id: connection.connectionId,
+    provider_config_key: connection.integrationKey,
+    provider: sealed.provider,
+    test: sealed.isTest,
+  };
   const [row] = await tx.query<{ id: number }>(
-    `insert into revocation (environment_id, unit, account_id, is_forced, secrets, next_at, created_at)
-     values ($1, $2, $3, $4, $5, $6, $6)
+    `insert into revocation
+       (environment_id, connection, about, unit, account_id, is_forced, secrets, next_at, created_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $8)
      returning id`,
     [
-      environmentId,
+      ...[environmentId, connection.id, JSON.stringify(about)],
       unitOf(integration) ?? null,
       connection.account?.id ?? null,
       isForced,
-      key.sealJson(sealed, 'revocation'),
+      key.sealJson(sealed, context),
       at,
     ],
   );
+  await tx.query('update connection set revokes_late_tokens = true where id = $1 and environment_id = $2', [
+    ...[connection.id, environmentId],
+  ]);
   return row!.id;
 }
 
 /**
- * Decides, under the lock of the unit, whether it may be sent now, and marks that this node does: then it must be over
- * within `sendingMs`. What it comes to otherwise is written.
+ * A refresh token of a connection that was deleted with its grant while the refresh was under way: it is revoked with
+ * the rest, or by itself where that is done or on its way. Nothing happens where the deletion left the grant.
  */
-export async function takeRevocation(
-  db: Db,
-  { id, reading, now }: { id: number; reading: IntegrationReading; now: () => Date },
-): Promise<Revocation | RevocationOutcome> {
-  return db.transaction(async (tx) => {
-    const [noted] = await tx.query<{ unit: string | null }>('select unit from revocation where id = $1', [
-      id,
-    ]);
-    if (noted?.unit) await lockUnit(tx, noted.unit);
-    const row = first(
-      await tx.query<Row>(
-        `select
-           id, environment_id as "environmentId", unit, account_id as "accountId", is_forced as "isForced",
-           secrets, attempts, evidence, sending_until as "sendingUntil", created_at as "createdAt"
-         from revocation
-         where id = $1
-         for update`,
-        [id],
-      ),
-    );
-    if (row === undefined) return 'done';
-    if (row.sendingUntil !== null && row.sendingUntil > now()) return 'queued';
-    const key = await environmentKey(tx, { environmentId: row.environmentId, vault: reading.vault });
-    const { secrets, ...known } = row;
-    const taken: Revocation = { ...known, ...(key.openJson(secrets, 'revocation') as Sealed) };
-    if (row.unit !== null && (await isNeeded(tx, { ...row, unit: row.unit, reading }))) {
-      await forgetRevocation(tx, { taken, type: 'connection.revoke_dropped' });
-      return 'shared';
-    }
-    // One that nobody has tried, since the service was down for so long, gets its attempt.
-    if (row.attempts > 0 && isTooOld(row, now())) {
-      await forgetRevocation(tx, { taken, type: 'connection.revoke_failed', more: outcomeOf(row) });
-      return 'failed';
-    }
-    if (row.unit !== null && (await isExchanging(tx, { unit: row.unit, now: now() }))) return 'queued';
-    const attempts = row.attempts + 1;
-    await tx.query('update revocation set attempts = $2, sending_until = $3 where id = $1', [
-      ...[id, attempts],
-      new Date(now().getTime() + sendingMs),
-    ]);
-    return { ...taken, attempts };
-  });
-}
-
-/** Whether it is given up unless it succeeds now. */
-export function isTooOld({ createdAt }: Pick<Row, 'createdAt'>, at: Date): boolean {
-  return at.getTime() - createdAt.getTime() >= giveUpAfterMs;
-}
-
-/** A forced one ends whatever was there when it was asked for, also what a refresh has kept alive. */
-async function isNeeded(
+export async function revokeLate(
   tx: Tx,
   {
-    unit,
-    accountId,
-    isForced,
-    createdAt,
-    reading,
-  }: Omit<Row, 'unit'> & { unit: string; reading: IntegrationReading },
-): Promise<boolean> {
-  const sharers = await findSharers(tx, { unit, accountId: accountId ?? undefined, reading });
-  if (!isForced) return sharers.length > 0;
-  return sharers.some(({ isCertain, grantedAt }) => isCertain && grantedAt > createdAt);
-}
-
-/**
- * One that cannot even be read comes up again after the others. Once it is too old the audit log tells of it: whose it
- * was cannot be read either.
- */
-export async function putOffRevocation(db: Db, { id, now }: { id: number; now: Date }): Promise<void> {
-  const at = now.getTime();
-  await db.transaction(async (tx) => {
-    const [gone] = await tx.query<{ environmentId: number }>(
-      'delete from revocation where id = $1 and created_at <= $2 returning environment_id as "environmentId"',
-      [id, new Date(at - giveUpAfterMs)],
-    );
-    if (gone === undefined) {
-      await tx.query('update revocation set next_at = $2 where id = $1', [id, new Date(at + longestWaitMs)]);
-      return;
-    }
-    await writeAudit(tx, {
-      ...{ environmentId: gone.environmentId, actor: 'service', target: `revocation ${id}` },
-      action: 'connection.revoke_failed',
-    });
-  });
-}
-
-/** What the event of one that was given up tells. */
-export function outcomeOf({
-  evidence,
-  attempts,
-}: Pick<Row, 'evidence' | 'attempts'>): Record<string, unknown> {
-  return { evidence: evidence ?? {}, attempts };
-}
-
-/**
- * The end of a revocation, in the audit log, and unless it was carried out in an event. False where it was forgotten
- * already.
- */
-export async function forgetRevocation(
-  tx: Tx,
-  {
-    taken: { id, environmentId, event, attempts, isForced },
-    type,
-    more = {},
-  }: {
-    taken: Revocation;
-    type: 'connection.revoked' | 'connection.revoke_dropped' | 'connection.revoke_failed';
-    more?: Record<string, unknown>;
-  },
-): Promise<boolean> {
-  const gone = await tx.query('delete from revocation where id = $1 returning id', [id]);
-  if (gone.length === 0) return false;
-  if (type !== 'connection.revoked') {
-    await queueEvent(tx, { environmentId, type, data: { ...event, ...more } });
+    connection,
+    token,
+    vault,
+    at,
+  }: { connection: LiveConnection; token: string | undefined; vault: Vault; at: Date },
+): Promise<void> {
+  if (token === undefined) return;
+  const { environmentId, integration } = connection;
+  const [deleted] = await tx.query<{ isWanted: boolean }>(
+    `select revokes_late_tokens as "isWanted"
+     from connection
+     where id = $1 and environment_id = $2 and deleted_at is not null`,
+    [connection.id, environmentId],
+  );
+  if (!deleted?.isWanted) return;
+  const [noted] = await tx.query<{ id: number; secrets: Buffer }>(
+    `select id, secrets
+     from revocation
+     where connection = $1 and environment_id = $2 and sending_until is null
+     order by id desc
+     limit 1
+     for update`,
+    [connection.id, environmentId],
+  );
+  if (noted === undefined) {
+    await queueRevocation(tx, { connection, integration, tokens: [token], isForced: false, vault, at });
+    return;
   }
-  await writeAudit(tx, {
-    ...{ environmentId, actor: 'service', action: type },
-    target: `${event.provider_config_key}/${event.connection_id}`,
-    details: { attempts, forced: isForced },
-  });
-  return true;
+  const key = await environmentKey(tx, { environmentId, vault });
+  const sealed = key.openJson(noted.secrets, context) as Sealed;
+  await tx.query('update revocation set secrets = $2 where id = $1', [
+    noted.id,
+    key.sealJson(
+      { ...sealed, tokens: [token, ...sealed.tokens.filter((other) => other !== token)] },
+      context,
+    ),
+  ]);
+}
+
+/** Takes the tokens off a note that the provider has judged: these are left. */
+export async function keepTokens(
+  q: Queryable,
+  {
+    note: { id, environmentId, provider, isTest, client, values, event },
+    left,
+    vault,
+  }: { note: Sealed & { id: number; environmentId: number }; left: string[]; vault: Vault },
+): Promise<void> {
+  const key = await environmentKey(q, { environmentId, vault });
+  const sealed: Sealed = { provider, isTest, tokens: left, client, values, event };
+  await q.query('update revocation set secrets = $2 where id = $1', [id, key.sealJson(sealed, context)]);
+}
+
+/** `dataKey` is that of the environment, wrapped. Throws `UnreadableNote`. */
+export function openNote(secrets: Buffer, { dataKey, vault }: { dataKey: Buffer; vault: Vault }): Sealed {
+  try {
+    return vault.unwrap(dataKey).openJson(secrets, context) as Sealed;
+  } catch (error) {
+    throw new UnreadableNote('a revocation cannot be opened', { cause: error });
+  }
 }

@@ -11,12 +11,10 @@ import { withSandbox } from '../providers/sandbox.ts';
  * grants that come to be in it. Does not own: when and how a revocation is sent (`revocations.ts`).
  */
 
-/** Another connection that a revocation ends, or may end where one of both accounts is not known. */
-export type Sharer = { id: number; environmentId: number; isCertain: boolean; grantedAt: Date };
-
 /**
  * How long a revocation holds up exchanges, from when it began: until its answer has come, and where none comes, as
- * long as the provider may still carry it out. After it the node that sends is taken to be lost.
+ * long as the provider may still carry it out. After it the node that sends is taken to be lost. This and the next are
+ * by the database's clock: nodes must not differ about them.
  */
 export const sendingMs = 20_000;
 /** How long an exchange is believed to go on whose node is not heard of again. */
@@ -38,25 +36,81 @@ export async function lockUnit(tx: Tx, unit: string): Promise<void> {
 }
 
 /**
- * The living connections of the unit, in any environment, that would lose access with the account's grant: those of
- * the account, and where an account is not known, those that may be of it. What needs its user anyway loses nothing.
+ * Whose access is looked for: the account's whose grant may end, where it is known. `exceptId` is the connection that
+ * asks.
  */
-export async function findSharers(
+type Asked = {
+  unit: string;
+  accountId: string | undefined;
+  exceptId?: number | undefined;
+  reading: IntegrationReading;
+};
+
+/** Living; what needs its user anyway loses nothing. */
+const living = `integration_id = any($1) and deleted_at is null and status <> 'needs_reauth'`;
+
+/**
+ * Whether a living connection of the unit, in any environment, would lose access with the account's grant: one of the
+ * account, or where an account is not known, one that may be of it. Ends at the first that it finds.
+ */
+export async function hasSharers(
   q: Queryable,
-  { unit, accountId, reading }: { unit: string; accountId: string | undefined; reading: IntegrationReading },
-): Promise<Sharer[]> {
-  return q.query<Sharer>(
-    `select
-       id, environment_id as "environmentId", coalesce(account_id = $2, false) as "isCertain",
-       granted_at as "grantedAt"
+  { unit, accountId, exceptId, reading }: Asked,
+): Promise<boolean> {
+  const others = `select from connection where ${living} and id is distinct from $2`;
+  const integrations = await integrationsOf(q, { unit, reading });
+  // An account has an index, which one condition with `or` would not use.
+  const [row] = await (accountId === undefined
+    ? q.query<{ found: boolean }>(`select exists (${others}) as found`, [integrations, exceptId ?? null])
+    : q.query<{ found: boolean }>(
+        `select exists (${others} and account_id = $3) or exists (${others} and account_id is null) as found`,
+        [integrations, exceptId ?? null, accountId],
+      ));
+  return row?.found === true;
+}
+
+/** How many `hasSharers` looks for, and which of them are known to be of the account, by ID. */
+export async function countSharers(
+  q: Queryable,
+  { unit, accountId, exceptId, reading }: Asked,
+): Promise<{ count: number; certain: { id: number; environmentId: number }[] }> {
+  const integrations = await integrationsOf(q, { unit, reading });
+  const given = [integrations, exceptId ?? null];
+  const count = async (condition: string) => {
+    const [row] = await q.query<{ count: number }>(
+      `select count(*) as count from connection where ${living} and id is distinct from $2 ${condition}`,
+      given,
+    );
+    return row?.count ?? 0;
+  };
+  if (accountId === undefined) return { count: await count(''), certain: [] };
+  const certain = await q.query<{ id: number; environmentId: number }>(
+    `select id, environment_id as "environmentId"
      from connection
-     where integration_id = any($1)
-       and deleted_at is null
-       and status <> 'needs_reauth'
-       and ($2::text is null or account_id is null or account_id = $2)
+     where ${living} and id is distinct from $2 and account_id = $3
      order by id`,
-    [await integrationsOf(q, { unit, reading }), accountId ?? null],
+    [...given, accountId],
   );
+  return { count: certain.length + (await count('and account_id is null')), certain };
+}
+
+/** Whether a living connection of the account in the unit has a grant that was given after `since`. */
+export async function hasSharersSince(
+  q: Queryable,
+  {
+    unit,
+    accountId,
+    since,
+    reading,
+  }: { unit: string; accountId: string; since: Date; reading: IntegrationReading },
+): Promise<boolean> {
+  const [row] = await q.query<{ found: boolean }>(
+    `select exists (
+       select from connection where ${living} and account_id = $2 and granted_at > $3
+     ) as found`,
+    [await integrationsOf(q, { unit, reading }), accountId, since],
+  );
+  return row?.found === true;
 }
 
 /**
@@ -65,7 +119,7 @@ export async function findSharers(
  */
 export async function whileExchanging<T>(
   db: Db,
-  { integration, now }: { integration: Pick<Integration, 'provider' | 'client'>; now: () => Date },
+  integration: Pick<Integration, 'provider' | 'client'>,
   work: () => Promise<T>,
 ): Promise<T> {
   const unit = unitOf(integration);
@@ -73,15 +127,16 @@ export async function whileExchanging<T>(
   const id = await db.transaction(async (tx) => {
     await lockUnit(tx, unit);
     const [row] = await tx.query<{ id: number }>(
-      'insert into exchange (unit, expires_at) values ($1, $2) returning id',
-      [unit, new Date(now().getTime() + exchangeMs)],
+      `insert into exchange (unit, expires_at)
+       values ($1, clock_timestamp() + make_interval(secs => $2))
+       returning id`,
+      [unit, exchangeMs / 1000],
     );
     return row?.id;
   });
   try {
-    // None begins from here on. By a clock that is ahead, one may seem to go on for longer than it can.
-    const giveUpAt = performance.now() + sendingMs;
-    while (performance.now() < giveUpAt && (await isRevoking(db, { unit, now: now() }))) await wait(pollMs);
+    // None begins from here on.
+    while (await isRevoking(db, unit)) await wait(pollMs);
     return await work();
   } finally {
     // What was saved stays saved: a mark that cannot be taken away expires.
@@ -90,24 +145,24 @@ export async function whileExchanging<T>(
 }
 
 /** Whether a code is being exchanged in the unit; its lock is held. */
-export async function isExchanging(tx: Tx, { unit, now }: { unit: string; now: Date }): Promise<boolean> {
-  const found = await tx.query('select from exchange where unit = $1 and expires_at > $2 limit 1', [
-    unit,
-    now,
-  ]);
+export async function isExchanging(tx: Tx, unit: string): Promise<boolean> {
+  const found = await tx.query(
+    'select from exchange where unit = $1 and expires_at > clock_timestamp() limit 1',
+    [unit],
+  );
   return found.length > 0;
 }
 
 /** Forgets the exchanges of nodes that died in the middle. */
-export async function sweepExchanges(db: Db, now: Date): Promise<void> {
-  await db.query('delete from exchange where expires_at <= $1', [now]);
+export async function sweepExchanges(db: Db): Promise<void> {
+  await db.query('delete from exchange where expires_at <= clock_timestamp()');
 }
 
-async function isRevoking(q: Queryable, { unit, now }: { unit: string; now: Date }): Promise<boolean> {
-  const found = await q.query('select from revocation where unit = $1 and sending_until > $2 limit 1', [
-    unit,
-    now,
-  ]);
+async function isRevoking(q: Queryable, unit: string): Promise<boolean> {
+  const found = await q.query(
+    'select from revocation where unit = $1 and sending_until > clock_timestamp() limit 1',
+    [unit],
+  );
   return first(found) !== undefined;
 }
 

@@ -1,4 +1,4 @@
-import { revokeToken } from '../auth-modes/revocation.ts';
+import { type RevocationAnswer, revokeToken } from '../auth-modes/revocation.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Db } from '../db/pool.ts';
@@ -10,23 +10,25 @@ import type { Logger } from '../log.ts';
 import { withSandbox } from '../providers/sandbox.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import { forgetTokens } from './grants.ts';
+import { UnreadableNote } from './revocation-notes.ts';
 import {
   forgetRevocation,
   isTooOld,
   longestWaitMs,
+  noteAttempt,
   outcomeOf,
-  putOffRevocation,
+  putOffUnreadable,
   type Revocation,
   type RevocationOutcome,
   takeRevocation,
-} from './revocation-notes.ts';
+} from './revocation-turns.ts';
 import { sendingMs, sweepExchanges } from './revocation-unit.ts';
 
 /**
  * Grants of deleted connections, ended at their provider.
  *
  * Owns: that each is sent until the provider has answered or three days have passed. Does not own: whether a deletion
- * wants one (`disconnect.ts`), whether it may still be sent (`revocation-notes.ts`), the protocol
+ * wants one (`disconnect.ts`), whether it may still be sent (`revocation-turns.ts`), the protocol
  * (`auth-modes/revocation.ts`), what ends together (`revocation-unit.ts`).
  */
 export type RevocationDeps = {
@@ -43,8 +45,9 @@ const requestMs = sendingMs / 2;
 const mostAtOnce = 100;
 
 /**
- * Sends a revocation once, unless a living connection has come to need the grant since it was noted: then it is
- * dropped, with an event. A failure leaves it to the job. `signal` ends the wait for the provider.
+ * Sends a revocation, a token after the other until one has ended the grant or all are dead, unless a living connection
+ * has come to need the grant since it was noted: then it is dropped, with an event. A failure leaves what is not done to
+ * the job. `signal` ends the wait for the provider. Throws `UnreadableNote`.
  */
 export async function sendRevocation(
   deps: RevocationDeps,
@@ -56,8 +59,8 @@ export async function sendRevocation(
     now: deps.now ?? (() => new Date()),
   });
   if (typeof taken === 'string') return taken;
-  const fault = await send(deps, { taken, signal });
-  return settle(deps, { taken, fault });
+  const sent = await send(deps, { taken, signal });
+  return settle(deps, { taken, ...sent });
 }
 
 /** Sends what is due, and what an outage had put off. */
@@ -66,7 +69,7 @@ export function revocationJob(deps: RevocationDeps): Job<Record<string, never>> 
   return {
     name: 'connections.revocations',
     async run(_, stopping) {
-      await sweepExchanges(db, now());
+      await sweepExchanges(db);
       const due = await db.query<{ id: number }>(
         'select id from revocation where next_at <= $1 order by next_at limit $2',
         [now(), mostAtOnce],
@@ -78,7 +81,9 @@ export function revocationJob(deps: RevocationDeps): Job<Record<string, never>> 
           try {
             await sendRevocation(deps, { id, signal });
           } catch (error) {
-            await putOffRevocation(db, { id, now: now() });
+            if (error instanceof UnreadableNote) await putOffUnreadable(db, { id, now: now() });
+            // The next run takes it again, after those that were due before.
+            else await db.query('update revocation set next_at = $2 where id = $1', [id, now()]);
             throw error;
           }
         },
@@ -87,20 +92,34 @@ export function revocationJob(deps: RevocationDeps): Job<Record<string, never>> 
   };
 }
 
-/** The fault, or undefined when the grant has ended. */
+/** Without a fault the grant has ended; else `left` are the tokens that the provider has not judged. */
+type Sent = { fault: TokenFault; left: string[] } | { fault: undefined };
+
 async function send(
-  { reading, fetchFor, log }: RevocationDeps,
+  deps: RevocationDeps,
   { taken, signal }: { taken: Revocation; signal: AbortSignal },
-): Promise<TokenFault | undefined> {
+): Promise<Sent> {
+  for (const [index, token] of taken.tokens.entries()) {
+    const answer = await revoke(deps, { taken, token, signal });
+    if (!answer.ok) return { fault: answer.fault, left: taken.tokens.slice(index) };
+    if (answer.was === 'ended') break;
+  }
+  return { fault: undefined };
+}
+
+async function revoke(
+  { reading, fetchFor, log }: RevocationDeps,
+  { taken, token, signal }: { taken: Revocation; token: string; signal: AbortSignal },
+): Promise<RevocationAnswer> {
   const { catalog, testClient } = reading;
-  const { provider, isTest, token, client, values } = taken;
+  const { provider, isTest, client, values } = taken;
   const definition = catalog.find(provider);
   // Test tokens go to the sandbox or nowhere.
   if (definition === undefined || (isTest && testClient === undefined)) {
-    return { kind: 'transient', error: 'provider_unavailable' };
+    return { ok: false, fault: { kind: 'transient', error: 'provider_unavailable' } };
   }
   try {
-    const outcome = await revokeToken({
+    return await revokeToken({
       definition: isTest && testClient ? withSandbox(definition, testClient.url) : definition,
       client: { ...client, scopes: [] },
       values,
@@ -108,19 +127,22 @@ async function send(
       fetch: fetchFor({ isTest }),
       signal,
     });
-    return outcome.ok ? undefined : outcome.fault;
   } catch (error) {
     if (!(error instanceof AppError || error instanceof TemplateError)) throw error;
     log.warn({ err: error }, 'a revocation cannot be sent');
-    return { kind: 'protocol', error: error instanceof AppError ? error.code : 'invalid_address' };
+    return {
+      ok: false,
+      fault: { kind: 'protocol', error: error instanceof AppError ? error.code : 'invalid_address' },
+    };
   }
 }
 
 async function settle(
-  { db, now = () => new Date() }: RevocationDeps,
-  { taken, fault }: { taken: Revocation; fault: TokenFault | undefined },
+  { db, reading, now = () => new Date() }: RevocationDeps,
+  { taken, ...sent }: { taken: Revocation } & Sent,
 ): Promise<RevocationOutcome> {
-  const { id, unit, accountId, attempts } = taken;
+  const { unit, accountId, attempts } = taken;
+  const { fault } = sent;
   if (fault === undefined) {
     await db.transaction(async (tx) => {
       const isGone = await forgetRevocation(tx, { taken, type: 'connection.revoked' });
@@ -139,12 +161,10 @@ async function settle(
   }
   const ownWaitMs = Math.min(firstWaitMs * 2 ** (attempts - 1), longestWaitMs);
   const waitMs = Math.max(ownWaitMs, Math.min(fault.retryAfterMs ?? 0, longestWaitMs));
-  await db.query(
-    `update revocation
-     set sending_until = case when $4 then sending_until end, next_at = $2, evidence = $3
-     where id = $1`,
-    [id, new Date(now().getTime() + waitMs), JSON.stringify(evidence), isUnderWay(fault)],
-  );
+  await noteAttempt(db, {
+    ...{ taken, left: sent.left, evidence, isUnderWay: isUnderWay(fault), vault: reading.vault },
+    nextAt: new Date(now().getTime() + waitMs),
+  });
   return 'queued';
 }
 

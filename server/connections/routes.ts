@@ -30,6 +30,7 @@ type Deps = {
   reading: IntegrationReading;
   reader: ConnectionReader;
   credentials: CredentialSource;
+  now: () => Date;
 };
 
 const flag = z.enum(['true', 'false']).default('false');
@@ -44,7 +45,7 @@ const settings = {
 };
 
 /** Connections, but for their end (`disconnect-routes.ts`): list, read, change, import of tokens, metadata, health. */
-export function connectionRoutes(app: App, { db, reading, reader, credentials }: Deps): void {
+export function connectionRoutes(app: App, { db, reading, reader, credentials, now }: Deps): void {
   const { vault, catalog } = reading;
   metadataRoutes(app, { db, vault, reader });
   const at = (caller: Caller, id: string, key: string) => ({
@@ -130,6 +131,7 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials }:
         tags: tagsOf({ endUser: body.end_user, tags: body.tags }),
         endUser: body.end_user,
         webhookUrlOverride: body.webhook_url_override,
+        at: now(),
       };
       const save = () =>
         retryOnViolation('connection_id_unique', () =>
@@ -222,9 +224,10 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials }:
       },
     },
     async ({ params: { id }, query, caller }) => {
-      const refreshed = await credentials.refreshed(
-        await getLive(reader, at(caller, id, query.provider_config_key)),
-      );
+      const place = at(caller, id, query.provider_config_key);
+      // As it is now: a dead connection is tried because somebody asks for it, not because it was believed to live.
+      reader.forget(place);
+      const refreshed = await credentials.refreshed(await getLive(reader, place));
       return healthToWire(refreshed, refreshed.integration.provider);
     },
   );
@@ -261,7 +264,7 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials }:
 
   async function withFreshCredentials(live: LiveConnection, isForced: boolean): Promise<Connection> {
     try {
-      if (isForced) return await credentials.refreshed(live);
+      if (isForced) return await credentials.refreshedLiving(live);
       return { ...live, credentials: await credentials.fresh(live) };
     } catch (error) {
       if (!isRefusal(error)) throw error;

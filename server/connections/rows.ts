@@ -29,11 +29,14 @@ const headColumns = [
   'connection.access_expires_at',
   'connection.refresh_expires_at',
   'connection.refresh_not_before',
+  'connection.renewed_at',
   'connection.granted_at',
   'connection.token_slots',
   'connection.status',
   'connection.fault',
   'connection.outage',
+  'connection.withheld',
+  'connection.withheld_until',
   'connection.tags',
   'connection.end_user',
   'connection.webhook_url_override',
@@ -51,7 +54,11 @@ export const selectHeads = () =>
     .innerJoin('integration', 'integration.id', 'connection.integration_id')
     .select(headColumns)
     .where('connection.deleted_at', 'is', null);
-export const selectListed = () => selectHeads().select(['connection.data_key', 'connection.metadata']);
+/** A connection whose key is gone counts as deleted, also where a backup was restored without that key. */
+export const selectListed = () =>
+  selectHeads()
+    .leftJoin('data_key', 'data_key.id', 'connection.data_key')
+    .select(['data_key.wrapped as data_key', 'connection.metadata']);
 export const selectConnections = () =>
   selectListed().select(['connection.credentials', 'connection.connection_config']);
 type RowOf<Q> = Q extends () => { executeTakeFirstOrThrow(): Promise<infer R> } ? R : never;
@@ -100,11 +107,14 @@ export function headFrom(row: HeadRow): ConnectionHead {
     accessExpiresAt: row.access_expires_at ?? undefined,
     refreshExpiresAt: row.refresh_expires_at ?? undefined,
     refreshNotBefore: row.refresh_not_before ?? undefined,
+    renewedAt: row.renewed_at ?? undefined,
     grantedAt: row.granted_at,
     tokenSlots: (row.token_slots as TokenSlots | null) ?? undefined,
     status: row.status as ConnectionStatus,
     fault: (row.fault as Fault | null) ?? undefined,
     outage: (row.outage as Outage | null) ?? undefined,
+    withheld: (row.withheld as IntegrationFault | null) ?? undefined,
+    withheldUntil: row.withheld_until ?? undefined,
     scopesLacking: row.scopes_lacking ?? undefined,
     integrationFault: (row.integration_fault as IntegrationFault | null) ?? undefined,
     tags: row.tags as Record<string, string>,

@@ -1,11 +1,13 @@
 import { sql } from 'kysely';
 import type { Credentials } from '../auth-modes/mode.ts';
+import { insertDataKey } from '../data-keys/store.ts';
 import { isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import { type Connection, type EndUser, getById } from './store.ts';
 import { digestColumns } from './token-digests.ts';
+import { release } from './withheld.ts';
 
 /** How credentials get into a connection, or out of favour: each in the transaction of its event. */
 
@@ -16,8 +18,6 @@ export type GrantFacts = {
   scopesGranted?: string[] | undefined;
   accessExpiresAt?: Date | undefined;
   refreshExpiresAt?: Date | undefined;
-  /** Now, where absent. */
-  grantedAt?: Date | undefined;
 };
 
 export type NewConnection = {
@@ -31,6 +31,8 @@ export type NewConnection = {
   tags?: Record<string, string> | undefined;
   endUser?: EndUser | undefined;
   webhookUrlOverride?: string | undefined;
+  /** Now, and when a grant that is new was given. */
+  at: Date;
 };
 
 /** Inserts a connection with a data key of its own. Fails on `connection_id_unique` where the ID is taken. */
@@ -38,7 +40,7 @@ export async function insertConnection(
   tx: Queryable,
   { vault, ...given }: NewConnection & { vault: Vault },
 ): Promise<Connection> {
-  const { key, wrapped } = vault.createDataKey();
+  const { key, id } = await insertDataKey(tx, vault);
   const [inserted] = await tx
     .run(
       tables
@@ -47,7 +49,7 @@ export async function insertConnection(
           environment_id: given.integration.environmentId,
           integration_id: given.integration.id,
           connection_id: given.connectionId ?? crypto.randomUUID(),
-          data_key: wrapped,
+          data_key: id,
           metadata: key.sealJson(given.metadata ?? {}, 'metadata'),
           connection_config: key.sealJson(given.connectionConfig ?? {}, 'connection config'),
           tags: JSON.stringify(given.tags ?? {}),
@@ -55,7 +57,7 @@ export async function insertConnection(
           webhook_url_override: given.webhookUrlOverride ?? null,
           ...credentialColumns(key, given),
           refresh_expires_at: given.grant.refreshExpiresAt ?? null,
-          granted_at: given.grant.grantedAt ?? new Date(),
+          granted_at: given.at,
         })
         .returning('id'),
     )
@@ -78,10 +80,12 @@ export async function replaceCredentials(
   {
     vault,
     current,
+    at,
     ...given
   }: { vault: Vault; current: Connection } & Omit<NewConnection, 'integration' | 'connectionId'>,
 ): Promise<Connection> {
   const { dataKey } = current;
+  const isSame = isSameGrant(current.credentials, given.credentials);
   await tx.run(
     tables
       .updateTable('connection')
@@ -96,10 +100,9 @@ export async function replaceCredentials(
           webhook_url_override: given.webhookUrlOverride || null,
         }),
         // What was known of an old grant says nothing of a new one.
-        ...(!isSameGrant(current.credentials, given.credentials) && {
-          ...newGrant,
-          granted_at: given.grant.grantedAt ?? new Date(),
-        }),
+        ...(!isSame && { ...newGrant, granted_at: at }),
+        // The same token is refused as before, as long as nobody has tried it.
+        ...(isSame && current.withheld && { withheld_until: at }),
         ...credentialColumns(dataKey, given),
         ...(given.grant.refreshExpiresAt && { refresh_expires_at: given.grant.refreshExpiresAt }),
         credentials_version: sql`credentials_version + 1`,
@@ -109,12 +112,13 @@ export async function replaceCredentials(
         scopes_lacking: null,
         refresh_failures: 0,
         refresh_not_before: null,
-        refreshed_at: new Date(),
-        updated_at: new Date(),
+        refreshed_at: at,
+        updated_at: at,
       })
       .where('id', '=', current.id)
       .where('deleted_at', 'is', null),
   );
+  if (current.withheld && !isSame) await release(tx, { ...current, at });
   return getById(tx, { id: current.id, vault });
 }
 
@@ -124,7 +128,12 @@ export async function replaceCredentials(
  */
 export async function swapCredentials(
   tx: Queryable,
-  { current, credentials, grant }: { current: Connection; credentials: Credentials; grant: GrantFacts },
+  {
+    current,
+    credentials,
+    grant,
+    at,
+  }: { current: Connection; credentials: Credentials; grant: GrantFacts; at: Date },
 ): Promise<boolean> {
   const swapped = await tx.run(
     tables
@@ -133,7 +142,7 @@ export async function swapCredentials(
         ...credentialColumns(current.dataKey, { credentials, grant }),
         ...(grant.refreshExpiresAt && { refresh_expires_at: grant.refreshExpiresAt }),
         credentials_version: sql`credentials_version + 1`,
-        updated_at: new Date(),
+        updated_at: at,
       })
       .where('id', '=', current.id)
       .where('credentials_version', '=', current.credentialsVersion)
@@ -169,8 +178,12 @@ const newGrant = {
   refresh_sent_at: null,
   kept_tokens: null,
   expiry_told_for: null,
+  withheld: null,
+  withheld_until: null,
 };
 
+/** Two access tokens without a refresh token have nothing in common that could be seen. */
 function isSameGrant(one: Credentials, other: Credentials): boolean {
-  return one.type === 'OAUTH2' && other.type === 'OAUTH2' && one.refresh_token === other.refresh_token;
+  if (one.type !== 'OAUTH2' || other.type !== 'OAUTH2') return false;
+  return one.refresh_token !== undefined && one.refresh_token === other.refresh_token;
 }

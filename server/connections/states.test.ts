@@ -51,7 +51,9 @@ beforeEach(async () => {
   const make = async () => {
     const grant = { scopesRequested: ['openid'], scopesGranted: ['openid'] };
     return reader.get(
-      placeOf(await insertConnection(database.db, { vault, integration, credentials: token, grant })),
+      placeOf(
+        await insertConnection(database.db, { vault, integration, credentials: token, grant, at: time }),
+      ),
     );
   };
   [one, other] = [await make(), await make()];
@@ -71,13 +73,18 @@ const events = async () =>
     )
   ).map(({ type, data }) => ({ type, ...data }) as Record<string, unknown> & { type: string });
 const types = async () => (await events()).map(({ type }) => type);
+const refused = async (connection: LiveConnection, fault: TokenFault): Promise<AppError> => {
+  const told = await states.refused(connection, fault);
+  assert.ok(told, 'the credentials are still those that were refused');
+  return told;
+};
 const advance = (seconds: number) => {
   time = new Date(time.getTime() + seconds * 1000);
 };
 
 describe('a connection', () => {
   test('that is refused by twenty at once is over once, and every caller is told why', async () => {
-    const told = await Promise.all(Array.from({ length: 20 }, () => states.refused(one, dead)));
+    const told = await Promise.all(Array.from({ length: 20 }, () => refused(one, dead)));
     assert.deepEqual([...new Set(told.map(({ code }) => code))], ['connection_needs_reauth']);
     const [event, ...more] = await events();
     assert.deepEqual(more, []);
@@ -101,16 +108,16 @@ describe('a connection', () => {
       current: one,
       credentials: { ...token, refresh_token: 'newer' },
       grant: {},
+      at: time,
     });
-    const told: AppError = await states.refused(one, dead);
-    assert.deepEqual([told.code, told.retryAfterS], ['connection_refresh_failed', 1]);
+    assert.equal(await states.refused(one, dead), undefined);
     await states.delayed(one, outage);
     assert.equal((await healthOf()).cause, null);
     assert.deepEqual(await types(), []);
   });
 
   test('that is blocked is told apart, and is active again once the provider gives a token', async () => {
-    const told = await states.refused(one, { kind: 'blocked_by_admin', error: 'admin_policy_enforced' });
+    const told = await refused(one, { kind: 'blocked_by_admin', error: 'admin_policy_enforced' });
     assert.equal(told.code, 'connection_blocked');
     const health = await healthOf();
     assert.deepEqual([health.status, health.reconnect], ['blocked', null]);
@@ -120,6 +127,25 @@ describe('a connection', () => {
     await recovered();
     assert.deepEqual(await types(), ['connection.blocked', 'connection.recovered']);
     assert.equal((await healthOf()).status, 'active');
+  });
+
+  test('that is blocked for another cause than before says the new one, and tells it once', async () => {
+    const byAdmin: TokenFault = { kind: 'blocked_by_admin', error: 'admin_policy_enforced', httpStatus: 400 };
+    const byScope: TokenFault = { kind: 'client_misconfigured', error: 'invalid_scope', httpStatus: 400 };
+    for (const fault of [byAdmin, byAdmin, byScope, byScope]) {
+      advance(3600);
+      await refused(await reread(), fault);
+    }
+    const health = await healthOf();
+    assert.deepEqual([health.status, health.cause], ['blocked', 'scopes_refused']);
+    assert.notEqual(health.reconnect, null);
+    assert.deepEqual(
+      (await events()).map(({ type, cause }) => [type, cause]),
+      [
+        ['connection.blocked', 'blocked_by_admin'],
+        ['connection.blocked', 'scopes_refused'],
+      ],
+    );
   });
 
   test('of a grant whose end the provider had announced is told so', async () => {
@@ -140,7 +166,7 @@ describe('a connection', () => {
     const blocked: TokenFault = { kind: 'blocked_by_admin', error: 'admin_policy_enforced', httpStatus: 400 };
     const told: string[] = [];
     for (const fault of [blocked, dead, blocked, dead, blocked]) {
-      told.push((await states.refused(await reread(), fault)).code);
+      told.push((await refused(await reread(), fault)).code);
     }
     assert.deepEqual(told, ['connection_blocked', ...Array<string>(4).fill('connection_needs_reauth')]);
     assert.deepEqual(await types(), ['connection.blocked', 'connection.needs_reauth']);
@@ -175,7 +201,7 @@ describe('a connection', () => {
 
 describe('an outage', () => {
   test('changes no status, and is told at the third attempt in a row and at its end', async () => {
-    const told = await states.refused(one, outage);
+    const told = await refused(one, outage);
     assert.deepEqual([told.code, told.retryAfterS], ['connection_refresh_failed', 7]);
     const since = time.toISOString();
     for (let attempt = 2; attempt <= 10; attempt += 1) {
@@ -209,7 +235,7 @@ describe('an outage', () => {
 describe('a refused client', () => {
   test('is the fault of the integration: told once, and no connection changes its state', async () => {
     const told = await Promise.all(
-      Array.from({ length: 20 }, (_, index) => states.refused(index % 2 ? one : other, refusedClient)),
+      Array.from({ length: 20 }, (_, index) => refused(index % 2 ? one : other, refusedClient)),
     );
     assert.deepEqual([...new Set(told.map(({ code }) => code))], ['integration_misconfigured']);
     assert.deepEqual(await types(), ['integration.misconfigured']);
@@ -250,30 +276,46 @@ describe('a refused client', () => {
     assert.ok(await states.heldBack(await reread()));
     const current = await getIntegration(database.db, { ...reading, environmentId, key: one.integrationKey });
     const client = { clientId: 'id', clientSecret: 'right' };
-    await updateIntegration(database.db, { ...reading, current, change: { client } });
+    await updateIntegration(database.db, { ...reading, current, change: { client }, at: new Date() });
     time = new Date(Date.now() + 1000);
     assert.equal(await states.heldBack(await reread()), undefined);
     assert.ok(await states.heldBack(await reread()));
   });
 
-  for (const [error, cause] of [
-    ['unauthorized_client', 'client_not_allowed'],
-    ['invalid_scope', 'scopes_refused'],
-  ] as const) {
-    test(`that is refused one token alone (${error}) is well: each such connection says so for itself`, async () => {
-      const told = { kind: 'client_misconfigured', error, httpStatus: 401 } as const;
-      for (const connection of [one, other]) {
-        const refusal = await states.refused(connection, told);
-        assert.deepEqual([refusal.code, refusal.status], ['connection_blocked', 424]);
-        const health = await healthOf(connection);
-        assert.deepEqual([health.status, health.kind, health.cause], ['blocked', 'connection', cause]);
-        assert.notEqual(health.reconnect, null, 'another token may be well');
-      }
-      assert.equal((await reread()).integration.fault, undefined);
-      await recovered(one);
-      assert.deepEqual(await types(), ['connection.blocked', 'connection.blocked', 'connection.recovered']);
-    });
-  }
+  test('that is refused a scope is well: each such connection says so for itself', async () => {
+    const told = { kind: 'client_misconfigured', error: 'invalid_scope', httpStatus: 400 } as const;
+    for (const connection of [one, other]) {
+      const refusal = await refused(connection, told);
+      assert.deepEqual([refusal.code, refusal.status], ['connection_blocked', 424]);
+      const health = await healthOf(connection);
+      assert.deepEqual(
+        [health.status, health.kind, health.cause],
+        ['blocked', 'connection', 'scopes_refused'],
+      );
+      assert.notEqual(health.reconnect, null, 'another token may be well');
+    }
+    assert.equal((await reread()).integration.fault, undefined);
+    await recovered(one);
+    assert.deepEqual(await types(), ['connection.blocked', 'connection.blocked', 'connection.recovered']);
+  });
+
+  test("that may not use a connection's token is the fault of the integration, and keeps no other from its turn", async () => {
+    const told = { kind: 'client_misconfigured', error: 'unauthorized_client', httpStatus: 401 } as const;
+    const refusals = await Promise.all(Array.from({ length: 20 }, () => refused(one, told)));
+    assert.deepEqual([...new Set(refusals.map(({ code }) => code))], ['integration_misconfigured']);
+    const health = await healthOf();
+    assert.deepEqual(
+      [health.status, health.kind, health.cause],
+      ['active', 'integration', 'client_not_allowed'],
+    );
+    assert.deepEqual(refusals[0]?.payload, health);
+    assert.equal(await states.heldBack(await reread(other)), undefined);
+    assert.equal((await healthOf(other)).cause, null);
+    await recovered(other);
+    assert.deepEqual(await types(), ['integration.misconfigured']);
+    await recovered();
+    assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
+  });
 
   for (const kind of ['dead_grant', 'session_policy', 'blocked_by_admin'] as const) {
     test(`that was refused is accepted where the provider judges a grant (${kind})`, async () => {

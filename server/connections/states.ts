@@ -2,7 +2,7 @@ import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import type { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
-import { clientFault, noteMisconfigured, noteProven } from '../integrations/fault.ts';
+import { clientFault, isOfOneGrant, noteMisconfigured, noteProven } from '../integrations/fault.ts';
 import { mayTry } from '../integrations/probes.ts';
 import type { Logger } from '../log.ts';
 import { connectionEvent } from './event.ts';
@@ -20,29 +20,31 @@ import {
 } from './health.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import type { ConnectionHead, ConnectionStatus } from './store.ts';
+import { release, withheldMs, withhold } from './withheld.ts';
 
 /**
  * Changes of state, each written in one transaction with its event: once per change, never per attempt.
  *
  * Owns: the columns `status`, `fault` and `outage` of a connection once it exists. Does not own: what a fault means
- * (`health.ts`), when a refresh is tried (`credentials.ts`), what an API's answer says (`observe.ts`).
+ * (`health.ts`), when a refresh is tried (`credentials.ts`), what an API's answer says (`observe.ts`), connections that
+ * are held back for a fault of their integration (`withheld.ts`).
  */
 export type States = {
   /**
-   * A refused or failed refresh: judges it, writes what follows, and answers the error for the caller. Whoever calls
-   * has read the connection again: a refusal of credentials that are no longer the stored ones changes nothing.
+   * A refused or failed refresh: judges it, writes what follows, and answers the error for the caller. Undefined where
+   * other credentials, or another client, came in between: the refusal changes nothing, and is none for the caller.
    */
-  refused(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
+  refused(connection: LiveConnection, fault: TokenFault): Promise<AppError | undefined>;
   /** The refresh token was refused after the reply to an earlier refresh was lost. */
-  replyLost(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
+  replyLost(connection: LiveConnection, fault: TokenFault): Promise<AppError | undefined>;
   /** The access token has expired and nothing can renew it. */
-  lacksRefreshToken(connection: LiveConnection): Promise<AppError>;
+  lacksRefreshToken(connection: LiveConnection): Promise<AppError | undefined>;
   /** A refresh got no judgement. The third in a row raises `connection.refresh_delayed`, once until one succeeds. */
   delayed(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
   /**
    * A refresh succeeded. Call it in the transaction that stores the tokens, before anything else writes `status`: it
-   * makes the connection active, ends an outage, clears the integration's fault, and raises `connection.recovered`
-   * and `integration.recovered` where somebody was told of the fault.
+   * makes the connection active and holds it back no more, ends an outage, clears the integration's fault, and raises
+   * `connection.recovered` and `integration.recovered` where somebody was told of the fault.
    */
   recovered(tx: Tx, connection: LiveConnection): Promise<void>;
   /**
@@ -66,9 +68,10 @@ export function createStates({
   reader: Pick<ConnectionReader, 'forget' | 'forgetIntegration' | 'reread'>;
   now?: () => Date;
 }): States {
-  async function refused(connection: LiveConnection, fault: TokenFault): Promise<AppError> {
+  async function refused(connection: LiveConnection, fault: TokenFault): Promise<AppError | undefined> {
     const cause = causeOf(fault, { connection, provider: connection.integration.provider, at: now() });
     if (cause !== undefined) return endByVerdict(connection, { cause, fault });
+    if (isOfOneGrant(fault)) return notAllowed(connection, fault);
     if (fault.kind === 'client_misconfigured') return misconfigured(connection, fault);
     return delayed(connection, fault);
   }
@@ -77,7 +80,7 @@ export function createStates({
   async function endByVerdict(
     connection: LiveConnection,
     { cause, fault }: { cause: Cause; fault: TokenFault },
-  ): Promise<AppError> {
+  ): Promise<AppError | undefined> {
     const { integration } = connection;
     const isProof = fault.kind !== 'client_misconfigured' && integration.fault !== undefined;
     const isProven =
@@ -89,11 +92,10 @@ export function createStates({
   async function end(
     connection: LiveConnection,
     { cause, evidence }: { cause: Cause; evidence: Evidence },
-  ): Promise<AppError> {
+  ): Promise<AppError | undefined> {
     await db.transaction((tx) => endConnection(tx, { connection, cause, evidence, at: now() }));
     const current = await reader.reread(connection);
-    // Other credentials came in between: the caller may try again with those.
-    return refusalOf(current, current.integration.provider) ?? delay(connection, { retryAfterMs: 1000 });
+    return refusalOf(current, current.integration.provider);
   }
 
   async function misconfigured(connection: LiveConnection, told: TokenFault): Promise<AppError> {
@@ -106,6 +108,23 @@ export function createStates({
     }
     const known = isNews ? fault : (connection.integrationFault ?? fault);
     return delay({ ...connection, integrationFault: known });
+  }
+
+  /** The client may not use this token: of the integration, but no other connection need wait for it. */
+  async function notAllowed(connection: LiveConnection, told: TokenFault): Promise<AppError | undefined> {
+    const at = now();
+    const fault = clientFault(told, { connectionId: connection.connectionId, at });
+    const came = await db.transaction((tx) => withhold(tx, { connection, fault, at }));
+    if (came === 'first withheld') {
+      log.error(
+        { integration: connection.integrationKey, ...fault.evidence },
+        'the provider does not let the client use a token',
+      );
+    }
+    const current = await reader.reread(connection);
+    const refusal = refusalOf(current, current.integration.provider);
+    if (refusal !== undefined || came === 'outdated') return refusal;
+    return delay(current, { retryAfterMs: withheldMs });
   }
 
   async function delayed(connection: LiveConnection, told: TokenFault): Promise<AppError> {
@@ -148,21 +167,22 @@ export function createStates({
       status: ConnectionStatus;
       fault: ConnectionHead['fault'] | null;
       outage: NonNullable<ConnectionHead['outage']> | null;
+      isWithheld: boolean;
     }>(
       `with known as (
-         select id, status, fault, outage
+         select id, status, fault, outage, withheld is not null as is_withheld
          from connection
          where id = $1
            and environment_id = $2
            and deleted_at is null
-           and (status <> 'active' or outage is not null)
+           and (status <> 'active' or outage is not null or withheld is not null)
          for no key update
        )
        update connection
-       set status = 'active', fault = null, outage = null
+       set status = 'active', fault = null, outage = null, withheld = null, withheld_until = null
        from known
        where connection.id = known.id
-       returning known.status, known.fault, known.outage`,
+       returning known.status, known.fault, known.outage, known.is_withheld as "isWithheld"`,
       [connection.id, connection.environmentId],
     );
     const isKnown = before !== undefined && (before.status !== 'active' || wasTold(before.outage));
@@ -174,6 +194,7 @@ export function createStates({
         data: { ...connectionEvent(connection), cause: cause ?? null, since, recovered_at: at.toISOString() },
       });
     }
+    if (before?.isWithheld) await release(tx, { ...connection, at });
     await noteProven(tx, { integration: connection.integration, at, proof: 'client' });
   }
 
@@ -199,8 +220,8 @@ const reported: ReadonlySet<Cause> = new Set(['security_event', 'revoked_by_disc
 
 /**
  * The connection is over, for this cause: writes status, fault and event together. False, and nothing is written,
- * where it has this status already, needs its user anyway, was deleted, or got other credentials since `connection`
- * was read. A refresh that succeeds after its verdict brings it back to life, but one that is under way when the end
+ * where it is blocked for this cause already, needs its user anyway, was deleted, or got other credentials since
+ * `connection` was read. A refresh that succeeds after its verdict brings it back to life, but one that is under way when the end
  * is reported does not: its token is only kept.
  */
 export async function endConnection(
@@ -214,16 +235,24 @@ export async function endConnection(
 ): Promise<boolean> {
   const status = statusOf(cause);
   const fault = faultFrom(cause, { evidence, at });
-  const changed = await tx.query(
-    `update connection
-     set status = $4, fault = $5, outage = null, updated_at = $6,
+  const [changed] = await tx.query<{ isWithheld: boolean }>(
+    `with known as (
+       select id, withheld is not null as is_withheld
+       from connection
+       where id = $1
+         and environment_id = $2
+         and credentials_version = $3
+         and status <> 'needs_reauth'
+         and (status <> $4 or fault->>'cause' is distinct from $8)
+         and deleted_at is null
+       for no key update
+     )
+     update connection
+     set status = $4, fault = $5, outage = null, withheld = null, withheld_until = null, updated_at = $6,
        credentials_version = credentials_version + case when $7 then 1 else 0 end
-     where id = $1
-       and environment_id = $2
-       and credentials_version = $3
-       and status not in ($4, 'needs_reauth')
-       and deleted_at is null
-     returning id`,
+     from known
+     where connection.id = known.id
+     returning known.is_withheld as "isWithheld"`,
     [
       connection.id,
       connection.environmentId,
@@ -232,10 +261,12 @@ export async function endConnection(
       JSON.stringify(fault),
       at,
       reported.has(cause),
+      cause,
     ],
   );
-  if (changed.length === 0) return false;
-  const { reconnect } = healthToWire({ ...connection, status, fault }, undefined);
+  if (changed === undefined) return false;
+  if (changed.isWithheld) await release(tx, { ...connection, at });
+  const { reconnect } = healthToWire({ ...connection, status, fault, withheld: undefined }, undefined);
   await queueEvent(tx, {
     environmentId: connection.environmentId,
     type: status === 'blocked' ? 'connection.blocked' : 'connection.needs_reauth',

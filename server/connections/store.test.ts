@@ -8,6 +8,7 @@ import { ensureEnvironment } from '../environments/store.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
+import { sealKept } from './candidates.ts';
 import { importConnection } from './import.ts';
 import { insertConnection, replaceCredentials, swapCredentials } from './save.ts';
 import { endConnection } from './states.ts';
@@ -46,6 +47,7 @@ const makeConnection = () =>
     credentials: token('access-1'),
     grant: { refreshExpiresAt: new Date('2026-12-01T00:00:00Z') },
     metadata: { kept: true },
+    at: new Date(),
   });
 const placeOf = ({ connectionId }: { connectionId: string }) => ({
   environmentId: integration.environmentId,
@@ -96,7 +98,12 @@ test('of twenty writers that swap the same credentials, one wins', async () => {
   const current = await makeConnection();
   const swaps = await Promise.all(
     Array.from({ length: 20 }, (_, index) =>
-      swapCredentials(database.db, { current, credentials: token(`access-${index}`), grant: {} }),
+      swapCredentials(database.db, {
+        current,
+        credentials: token(`access-${index}`),
+        grant: {},
+        at: new Date(),
+      }),
     ),
   );
   assert.equal(swaps.filter(Boolean).length, 1);
@@ -114,6 +121,7 @@ test('a fault counts only for the credentials that failed, and is news once', as
     current,
     credentials: token('access-2', 'refresh-2'),
     grant: {},
+    at: new Date(),
   });
   assert.equal(await note(), false);
   const renewed = await getConnection(database.db, placeOf(current));
@@ -124,7 +132,13 @@ test('a fault counts only for the credentials that failed, and is news once', as
 
 test('a kept refresh token keeps its end', async () => {
   const current = await makeConnection();
-  await replaceCredentials(database.db, { vault, current, credentials: token('access-2'), grant: {} });
+  await replaceCredentials(database.db, {
+    vault,
+    current,
+    credentials: token('access-2'),
+    grant: {},
+    at: new Date(),
+  });
   const renewed = await getConnection(database.db, placeOf(current));
   assert.deepEqual(renewed.refreshExpiresAt, current.refreshExpiresAt);
 });
@@ -150,6 +164,7 @@ test('what is sealed stands nowhere in plain text', async () => {
     grant: {},
     metadata: { note: 'very-secret-note' },
     connectionConfig: { shop: 'very-secret-shop' },
+    at: new Date(),
   });
   const [row] = await database.db.query('select connection::text as text from connection where id = $1', [
     connection.id,
@@ -184,7 +199,7 @@ test('a list shows metadata and never opens credentials', async () => {
   await assert.rejects(getConnection(database.db, placeOf({ connectionId })));
 });
 
-test('an import sees what a refresh stores while it waits: an older token begins another grant', async () => {
+test('an import sees what a refresh stores while it waits: the token that was replaced does not come back', async () => {
   const { db } = database;
   const before = await makeConnection();
   const { imported } = await db.transaction(async (tx) => {
@@ -199,16 +214,21 @@ test('an import sees what a refresh stores while it waits: an older token begins
           scopes: new Set(['*']),
         },
         ...{ integration, id: before.connectionId, reading: { vault, catalog, testClient: undefined } },
-        given: { credentials: token('imported'), metadata: {}, tags: {} },
+        given: { credentials: token('imported'), metadata: {}, tags: {}, at: new Date() },
       }),
     );
     const waiting =
       "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     while ((await db.query(waiting)).length === 0) await pause(10);
-    await swapCredentials(tx, { current: before, credentials: token('access-2', 'refresh-2'), grant: {} });
+    const credentials = token('access-2', 'refresh-2');
+    await swapCredentials(tx, { current: before, credentials, grant: {}, at: new Date() });
+    await tx.query('update connection set kept_tokens = $2 where id = $1', [
+      before.id,
+      sealKept(before, ['refresh-1']),
+    ]);
     return { imported: answer };
   });
   const now = await imported;
-  assert.ok(now.grantedAt > before.grantedAt);
-  assert.equal(now.credentials.type === 'OAUTH2' && now.credentials.access_token, 'imported');
+  assert.deepEqual(now.credentials, token('access-2', 'refresh-2'));
+  assert.deepEqual([now.grantedAt, now.metadata], [before.grantedAt, {}]);
 });

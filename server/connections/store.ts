@@ -14,6 +14,7 @@ import {
   selectHeads,
   selectListed,
 } from './rows.ts';
+import { release } from './withheld.ts';
 
 /**
  * Connections: one authorized account each.
@@ -55,10 +56,15 @@ export type ConnectionHead = {
   tokenSlots: TokenSlots | undefined;
   /** Set after a refresh that did not succeed: when the next may be tried. */
   refreshNotBefore: Date | undefined;
+  /** When a refresh last succeeded that was made because the API refused an access token. */
+  renewedAt: Date | undefined;
   status: ConnectionStatus;
   fault: Fault | undefined;
   /** Set while the provider gives no judgement on refreshes. */
   outage: Outage | undefined;
+  /** The integration's fault that keeps this very connection from refreshes, and until when: both or none. */
+  withheld: IntegrationFault | undefined;
+  withheldUntil: Date | undefined;
   /** Scopes that an API has missed, whatever was granted by our books. */
   scopesLacking: string[] | undefined;
   integrationFault: IntegrationFault | undefined;
@@ -241,7 +247,13 @@ export async function changeMetadata(
  */
 export async function destroyConnection(tx: Queryable, id: number): Promise<void> {
   // Waits for the writers that hold the row, which an update that touches no key would not.
-  await tx.query('select from connection where id = $1 for update', [id]);
+  const [before] = await tx.query<{ integrationId: number; environmentId: number; isWithheld: boolean }>(
+    `select integration_id as "integrationId", environment_id as "environmentId", withheld is not null as "isWithheld"
+     from connection
+     where id = $1
+     for update`,
+    [id],
+  );
   const destroyed = await tx.run(
     tables
       .updateTable('connection')
@@ -260,6 +272,8 @@ export async function destroyConnection(tx: Queryable, id: number): Promise<void
         end_user: null,
         fault: null,
         outage: null,
+        withheld: null,
+        withheld_until: null,
         webhook_url_override: null,
         deleted_at: new Date(),
       })
@@ -268,6 +282,7 @@ export async function destroyConnection(tx: Queryable, id: number): Promise<void
       .returning('id'),
   );
   if (destroyed.length === 0) throw new AppError('unknown_connection', 'The connection was deleted already.');
+  if (before?.isWithheld) await release(tx, { ...before, at: new Date() });
 }
 
 /**

@@ -32,9 +32,11 @@ export type Timestamp = ColumnType<Date, Date | string, Date | string>;
 export interface ApiKey {
   created_at: Generated<Timestamp>;
   environment_id: number;
+  expires_at: Timestamp | null;
   hash: Buffer;
   hint: string;
   id: Generated<number>;
+  last_used_at: Timestamp | null;
   name: string;
   proxy_rules: Generated<Json>;
   revoked_at: Timestamp | null;
@@ -74,7 +76,7 @@ export interface Connection {
   created_at: Generated<Timestamp>;
   credentials: Buffer | null;
   credentials_version: Generated<number>;
-  data_key: Buffer | null;
+  data_key: string | null;
   deleted_at: Timestamp | null;
   end_user: Json | null;
   environment_id: number;
@@ -97,7 +99,9 @@ export interface Connection {
   refresh_token_digest: Buffer | null;
   refresh_until: Timestamp | null;
   refreshed_at: Generated<Timestamp>;
+  renewed_at: Timestamp | null;
   retry_at: Timestamp | null;
+  revokes_late_tokens: Generated<boolean>;
   scopes_granted: string[] | null;
   scopes_lacking: string[] | null;
   scopes_requested: string[] | null;
@@ -106,6 +110,8 @@ export interface Connection {
   token_slots: Json | null;
   updated_at: Generated<Timestamp>;
   webhook_url_override: string | null;
+  withheld: Json | null;
+  withheld_until: Timestamp | null;
 }
 
 export interface ConnectSession {
@@ -132,6 +138,12 @@ export interface Consumer {
   stale_at: Timestamp | null;
 }
 
+export interface DataKey {
+  id: Generated<string>;
+  master_key: string;
+  wrapped: Buffer;
+}
+
 export interface Dataset {
   connection: number;
   created_at: Generated<Timestamp>;
@@ -155,7 +167,7 @@ export interface Dataset {
 
 export interface Environment {
   created_at: Generated<Timestamp>;
-  data_key: Buffer;
+  data_key: string;
   id: Generated<number>;
   name: string;
 }
@@ -187,6 +199,7 @@ export interface Integration {
   integration_config: Generated<Json>;
   is_test: Generated<boolean>;
   key: string;
+  partial_fault: Json | null;
   probe_at: Timestamp | null;
   probes: Generated<number>;
   provider: string;
@@ -211,6 +224,7 @@ export interface MasterKey {
   created_at: Generated<Timestamp>;
   id: string;
   proof: Buffer;
+  retired_at: Timestamp | null;
 }
 
 export interface Migration {
@@ -221,6 +235,8 @@ export interface Migration {
 export interface Operation {
   actor: string | null;
   answer_bytes: number | null;
+  body_ms: number | null;
+  connect_ms: number | null;
   connection: string | null;
   created_at: Timestamp;
   credentials_ms: number | null;
@@ -238,6 +254,7 @@ export interface Operation {
   request_bytes: number | null;
   request_id: string | null;
   requests: number | null;
+  retries: number | null;
   status: string;
   type: string;
 }
@@ -305,8 +322,10 @@ export interface Retention {
 }
 
 export interface Revocation {
+  about: Json;
   account_id: string | null;
   attempts: Generated<number>;
+  connection: number;
   created_at: Timestamp;
   environment_id: number;
   evidence: Json | null;
@@ -342,6 +361,7 @@ export interface DB {
   connect_session: ConnectSession;
   connection: Connection;
   consumer: Consumer;
+  data_key: DataKey;
   dataset: Dataset;
   environment: Environment;
   event: Event;

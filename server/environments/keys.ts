@@ -1,13 +1,28 @@
-import { hash as digest, randomBytes, timingSafeEqual } from 'node:crypto';
+/**
+ * Secret keys of an environment: making, listing, changing and revoking them.
+ *
+ * Owns: the table `api_key`. Does not own: who a secret belongs to on hot paths (`key-reader.ts`), what one key may do
+ * to another (`key-reach.ts`), tickets (`tickets.ts`).
+ */
+import { hash as digest, randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
-import { ConfigError, isSecretKey } from '../config.ts';
+import { ConfigError } from '../config.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
-import { AppError } from '../errors.ts';
-import type { Caller } from '../http/caller.ts';
-import type { ProxyRule } from '../http/proxy-rule.ts';
+import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
 
-/** How long a node may go on believing a key that another node revoked. */
-const beliefMs = 1_000;
+/** What is known of a key; never the secret. */
+export type Key = {
+  id: number;
+  name: string;
+  /** The last four characters of the secret. */
+  hint: string;
+  scopes: readonly string[];
+  proxyRules: readonly ProxyRule[];
+  createdAt: Date;
+  expiresAt: Date | undefined;
+  /** By the key itself or by a ticket made with it; behind by a minute at most. */
+  lastUsedAt: Date | undefined;
+};
 
 /**
  * Creates a secret key with 256 random bits. It is returned once; the database holds its sha-256 alone. A chosen
@@ -19,10 +34,11 @@ export async function createKey(
     environment: { id: number; name: string };
     name: string;
     scopes: readonly string[];
-    proxyRules?: readonly ProxyRule[];
+    proxyRules?: readonly ProxyRule[] | undefined;
+    expiresAt?: Date | undefined;
     secret?: string;
   },
-): Promise<{ secret: string; isNew: boolean }> {
+): Promise<{ key: Key; secret: string; isNew: boolean }> {
   const secret = given.secret ?? `trs_${given.environment.name}_${randomBytes(32).toString('base64url')}`;
   const inserted = await db.run(
     tables
@@ -34,20 +50,94 @@ export async function createKey(
         hint: secret.slice(-4),
         scopes: [...given.scopes],
         proxy_rules: JSON.stringify(given.proxyRules ?? []),
+        expires_at: given.expiresAt ?? null,
       })
       // A key that the operator chose is the same key at every start, also after another was chosen in between.
       .onConflict((conflict) =>
         conflict
           .column('hash')
-          .doUpdateSet({ revoked_at: null })
+          .doUpdateSet({ revoked_at: null, expires_at: null })
           .where('api_key.environment_id', '=', given.environment.id),
       )
-      .returning(sql<boolean>`xmax = 0`.as('is_new')),
+      .returning([...columns, sql<boolean>`xmax = 0`.as('is_new')]),
   );
-  const [key] = inserted;
-  if (key === undefined)
+  const [row] = inserted;
+  if (row === undefined)
     throw new ConfigError([`the key chosen for ${given.environment.name} is a key of another environment`]);
-  return { secret, isNew: key.is_new };
+  return { key: fromRow(row), secret, isNew: row.is_new };
+}
+
+/** Those that were not revoked, expired ones too, oldest first. */
+export async function listKeys(db: Queryable, environmentId: number): Promise<Key[]> {
+  const rows = await db.run(
+    tables
+      .selectFrom('api_key')
+      .select(columns)
+      .where('environment_id', '=', environmentId)
+      .where('revoked_at', 'is', null)
+      .orderBy('id'),
+  );
+  return rows.map(fromRow);
+}
+
+/** Undefined where the environment has no such key any more. Nobody changes it until the transaction ends. */
+export async function findKeyForUpdate(
+  tx: Queryable,
+  { id, environmentId }: { id: number; environmentId: number },
+): Promise<Key | undefined> {
+  const row = first(
+    await tx.run(
+      tables
+        .selectFrom('api_key')
+        .select(columns)
+        .where('id', '=', id)
+        .where('environment_id', '=', environmentId)
+        .where('revoked_at', 'is', null)
+        .forUpdate(),
+    ),
+  );
+  return row && fromRow(row);
+}
+
+/** Stores what may be changed of a key. Other nodes go by what was before for a second yet. */
+export async function updateKey(
+  tx: Queryable,
+  { key, environmentId }: { key: Key; environmentId: number },
+): Promise<void> {
+  await tx.run(
+    tables
+      .updateTable('api_key')
+      .set({
+        name: key.name,
+        scopes: [...key.scopes],
+        proxy_rules: JSON.stringify(key.proxyRules),
+        expires_at: key.expiresAt ?? null,
+      })
+      .where('id', '=', key.id)
+      .where('environment_id', '=', environmentId),
+  );
+}
+
+/**
+ * Revokes a key, and with it every ticket that it made; answers what it was, undefined where there is no such key.
+ * Other nodes believe it for a second yet.
+ */
+export async function revokeKey(
+  tx: Queryable,
+  { id, environmentId, at }: { id: number; environmentId: number; at: Date },
+): Promise<Key | undefined> {
+  const row = first(
+    await tx.run(
+      tables
+        .updateTable('api_key')
+        .set({ revoked_at: at })
+        .where('id', '=', id)
+        .where('environment_id', '=', environmentId)
+        .where('revoked_at', 'is', null)
+        .returning(columns),
+    ),
+  );
+  return row && fromRow(row);
 }
 
 /** Revokes all keys of this name but one; tells how many. Other nodes believe them for a second yet. */
@@ -68,58 +158,50 @@ export async function revokeOthers(
   return revoked.length;
 }
 
-/**
- * Who a secret key belongs to; throws `invalid_secret_key_format` or `unknown_account`. Answers are believed for
- * a second, so a revoked key is refused everywhere within that.
- */
-export function createKeyReader(
-  db: Queryable,
-  now: () => number = Date.now,
-): (secret: string) => Promise<Caller> {
-  const believed = new Map<string, { caller: Caller; until: number }>();
-  return async (secret) => {
-    if (!isSecretKey(secret)) throw new AppError('invalid_secret_key_format');
-    const cacheKey = digest('sha256', secret, 'base64');
-    const known = believed.get(cacheKey);
-    if (known !== undefined && known.until > now()) return known.caller;
-    believed.delete(cacheKey);
-    const caller = await findCaller(db, hashOf(secret));
-    if (caller === undefined) throw new AppError('unknown_account');
-    if (believed.size >= 10_000) believed.clear();
-    believed.set(cacheKey, { caller, until: now() + beliefMs });
-    return caller;
-  };
-}
-
-async function findCaller(db: Queryable, hash: Buffer): Promise<Caller | undefined> {
-  const row = first(
-    await db.run(
-      tables
-        .selectFrom('api_key')
-        .innerJoin('environment', 'environment.id', 'api_key.environment_id')
-        .select([
-          'api_key.id',
-          'api_key.hash',
-          'api_key.scopes',
-          'api_key.proxy_rules',
-          'environment.id as environment_id',
-          'environment.name',
-        ])
-        .where('api_key.hash', '=', hash)
-        .where('api_key.revoked_at', 'is', null),
-    ),
-  );
-  if (row === undefined || !timingSafeEqual(row.hash, hash)) return undefined;
+/** What the audit log keeps of a key. */
+export function keyDetails(key: Key): Record<string, string | number> {
   return {
-    kind: 'key',
-    environmentId: row.environment_id,
-    environment: row.name,
-    keyId: row.id,
-    scopes: new Set(row.scopes),
-    proxyRules: row.proxy_rules as unknown as ProxyRule[],
+    id: key.id,
+    scopes: key.scopes.join(','),
+    ...(key.proxyRules.length > 0 && { proxy_rules: key.proxyRules.map(proxyRuleText).join('; ') }),
+    ...(key.expiresAt !== undefined && { expires_at: key.expiresAt.toISOString() }),
   };
 }
 
-function hashOf(secret: string): Buffer {
+/** What is stored of a secret. */
+export function hashOf(secret: string): Buffer {
   return digest('sha256', secret, 'buffer');
+}
+
+const columns = [
+  'id',
+  'name',
+  'hint',
+  'scopes',
+  'proxy_rules',
+  'created_at',
+  'expires_at',
+  'last_used_at',
+] as const;
+
+function fromRow(row: {
+  id: number;
+  name: string;
+  hint: string;
+  scopes: string[];
+  proxy_rules: unknown;
+  created_at: Date;
+  expires_at: Date | null;
+  last_used_at: Date | null;
+}): Key {
+  return {
+    id: row.id,
+    name: row.name,
+    hint: row.hint,
+    scopes: row.scopes,
+    proxyRules: row.proxy_rules as ProxyRule[],
+    createdAt: row.created_at,
+    expiresAt: row.expires_at ?? undefined,
+    lastUsedAt: row.last_used_at ?? undefined,
+  };
 }

@@ -1,3 +1,4 @@
+import { destroyDataKey, insertDataKey } from '../data-keys/store.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { DataKey, Vault } from '../vault.ts';
@@ -10,26 +11,51 @@ export async function ensureEnvironment(
   db: Queryable,
   { name, vault }: { name: string; vault: Vault },
 ): Promise<{ environment: Environment; created: boolean }> {
+  const known = await findEnvironment(db, name);
+  if (known) return { environment: known, created: false };
+  const dataKey = await insertDataKey(db, vault);
   const inserted = await db.run(
     tables
       .insertInto('environment')
-      .values({ name, data_key: vault.createDataKey().wrapped })
+      .values({ name, data_key: dataKey.id })
       .onConflict((conflict) => conflict.column('name').doNothing())
       .returning(['id', 'name']),
   );
   const created = first(inserted);
-  return created
-    ? { environment: created, created: true }
-    : { environment: await getEnvironment(db, name), created: false };
+  if (created) return { environment: created, created: true };
+  await destroyDataKey(db, dataKey.id);
+  return { environment: await getEnvironment(db, name), created: false };
 }
 
 /** Throws `not_found` where no environment has the name. */
 export async function getEnvironment(db: Queryable, name: string): Promise<Environment> {
-  const found = first(
-    await db.run(tables.selectFrom('environment').select(['id', 'name']).where('name', '=', name)),
-  );
+  const found = await findEnvironment(db, name);
   if (found === undefined) throw new AppError('not_found', `There is no environment "${name}".`);
   return found;
+}
+
+async function findEnvironment(db: Queryable, name: string): Promise<Environment | undefined> {
+  return first(
+    await db.run(tables.selectFrom('environment').select(['id', 'name']).where('name', '=', name)),
+  );
+}
+
+/**
+ * Throws where an environment has lost its data key, as in a database that was restored without its keys: a service
+ * that cannot read its own data must not start.
+ */
+export async function proveEnvironmentKeys(db: Queryable): Promise<void> {
+  const lost = await db.query<{ name: string }>(
+    `select name
+     from environment
+     where not exists (select from data_key where data_key.id = environment.data_key)
+     order by id`,
+  );
+  if (lost.length === 0) return;
+  throw new Error(
+    `The data key of ${lost.map(({ name }) => `"${name}"`).join(', ')} is missing. A database that was restored ` +
+      'without its data keys needs "trellis keys restore FILE" first.',
+  );
 }
 
 /** The key that seals what belongs to the environment as a whole: the integrations' secrets. */
@@ -38,8 +64,14 @@ export async function environmentKey(
   { environmentId, vault }: { environmentId: number; vault: Vault },
 ): Promise<DataKey> {
   const row = first(
-    await db.run(tables.selectFrom('environment').select('data_key').where('id', '=', environmentId)),
+    await db.run(
+      tables
+        .selectFrom('environment')
+        .innerJoin('data_key', 'data_key.id', 'environment.data_key')
+        .select('data_key.wrapped')
+        .where('environment.id', '=', environmentId),
+    ),
   );
   if (row === undefined) throw new AppError('not_found', 'The environment was deleted.');
-  return vault.unwrap(row.data_key);
+  return vault.unwrap(row.wrapped);
 }

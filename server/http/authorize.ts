@@ -1,7 +1,17 @@
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler, RouteOptions } from 'fastify';
 import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
-import { type Access, type Caller, requireScope } from './caller.ts';
+import {
+  type Access,
+  type Caller,
+  holdsScope,
+  type KeyCaller,
+  lacking,
+  type ProxyCaller,
+  requireScope,
+  type Scope,
+  type TicketCaller,
+} from './caller.ts';
 import { privateHeaders } from './page.ts';
 
 declare module 'fastify' {
@@ -14,11 +24,20 @@ declare module 'fastify' {
   }
 }
 
-/** How a credential becomes a caller; both throw the 401 that fits. */
+/** How a credential becomes a caller; both throw the 401 that fits. A key that is known already takes no wait. */
 export type Authenticate = {
-  key(secret: string): Promise<Caller>;
+  key(secret: string): Caller | Promise<Caller>;
   session(token: string): Promise<Caller>;
 };
+
+/** As `Authenticate`, for the proxy: a ticket whose key is known already takes no wait either. */
+export type AuthenticateCall = {
+  key(secret: string): KeyCaller | Promise<KeyCaller>;
+  ticket(token: string): TicketCaller | Promise<TicketCaller>;
+};
+
+/** What a ticket begins with, and no key that we make. */
+export const ticketPrefix = 'trt_';
 
 /** Establishes `request.caller` before any body is read, by what the route declares. */
 export function authorizeRoutes(
@@ -81,9 +100,31 @@ async function callerOf(
     return authenticate.session(credential);
   }
   if (access.by === 'key or session' && isSession) return authenticate.session(credential);
+  if (isTicket(credential)) throw new AppError('forbidden', 'A ticket is good for the proxy alone.');
   const caller = await authenticate.key(credential);
   if (access.by !== 'anyone') requireScope(caller, access.scope);
   return caller;
+}
+
+/** Who is calling the proxy, by a key or a ticket. Throws, or rejects with, the 401 or 403 that fits. */
+export function proxyCallerOf(
+  authorization: string | undefined,
+  { authenticate, scope }: { authenticate: AuthenticateCall; scope: Scope },
+): ProxyCaller | Promise<ProxyCaller> {
+  const credential = bearerOf(authorization);
+  const found = isTicket(credential) ? authenticate.ticket(credential) : authenticate.key(credential);
+  if (found instanceof Promise) return found.then((caller: ProxyCaller) => scoped(caller, scope));
+  return scoped(found, scope);
+}
+
+function scoped(caller: ProxyCaller, scope: Scope): ProxyCaller {
+  if (!holdsScope(caller.scopes, scope)) throw lacking(scope);
+  return caller;
+}
+
+/** A key that an operator chose may begin in the same way, but never holds a dot. */
+function isTicket(credential: string): boolean {
+  return credential.startsWith(ticketPrefix) && credential.includes('.');
 }
 
 /** The credential of `Authorization: Bearer <credential>` (RFC 6750 §2.1). */

@@ -1,66 +1,109 @@
 import { AppError } from '../errors.ts';
 import type { ProxyRule } from './proxy-rule.ts';
 
-/** Scopes of a key: what it may call. `*` stands for all of them. */
+/**
+ * Scopes of a key: what it may call. None implies another; `*` stands for all of them, those of later releases too.
+ * docs/keys.md says what each lets do, and a test compares.
+ */
 export const scopes = [
-  'providers:read',
   'integrations:read',
   'integrations:write',
-  'integrations:credentials',
+  'integrations:secrets',
   'connections:read',
   'connections:write',
   'connections:credentials',
   'connections:refresh_tokens',
-  'connect:write',
   'records:read',
   'records:write',
-  'records:prune',
-  'proxy',
+  'proxy:read',
+  'proxy:write',
+  'functions:read',
+  'functions:write',
+  'functions:deploy',
   'events:read',
-  'activity:read',
+  'events:write',
   'environment:read',
   'environment:write',
+  'activity:read',
+  'activity:write',
   'audit:read',
   'metrics:read',
+  'keys',
 ] as const;
 export type Scope = (typeof scopes)[number];
 
 /** Who is calling, as `http/` establishes it before a route runs. */
-export type Caller =
-  | {
-      kind: 'key';
-      environmentId: number;
-      environment: string;
-      keyId: number;
-      scopes: ReadonlySet<string>;
-      /** What it may call through the proxy; absent: everything. */
-      proxyRules?: readonly ProxyRule[];
-    }
-  | {
-      kind: 'session';
-      environmentId: number;
-      environment: string;
-      sessionId: number;
-      /** Undefined: every integration of the environment. */
-      allowedIntegrations: readonly string[] | undefined;
-    };
+export type Caller = KeyCaller | SessionCaller;
 
-/** Whom a route serves. Every route declares it; a start without is refused. */
+export type KeyCaller = {
+  kind: 'key';
+  environmentId: number;
+  environment: string;
+  keyId: number;
+  scopes: ReadonlySet<string>;
+  /** What it may call through the proxy; absent: everything. */
+  proxyRules?: readonly ProxyRule[];
+  /** Absent: it does not end by itself. */
+  expiresAt?: Date | undefined;
+};
+
+/** Scopes and rules are those of the key that made the ticket, as they are now. No route serves such a caller. */
+export type TicketCaller = Omit<KeyCaller, 'kind'> & { kind: 'ticket'; ticket: TicketRights };
+
+export type TicketRights = {
+  /** For the activity log. */
+  id: string;
+  integrationKey: string;
+  connectionId: string;
+  /** The row of the connection: another one that gets the same ID is not meant. */
+  connectionRow: number;
+  rules: readonly ProxyRule[];
+  /** Of a call's body, and again of its answer's; undefined: no limit. */
+  mostBytes: number | undefined;
+};
+
+/** Who may call through the proxy. */
+export type ProxyCaller = KeyCaller | TicketCaller;
+
+export type SessionCaller = {
+  kind: 'session';
+  environmentId: number;
+  environment: string;
+  sessionId: number;
+  /** Undefined: every integration of the environment. */
+  allowedIntegrations: readonly string[] | undefined;
+};
+
+/** Whom a route serves. Every route declares it; a start without is refused. Of several scopes any one will do. */
 export type Access =
   | { by: 'anyone' }
-  | { by: 'key'; scope: Scope }
+  | { by: 'key'; scope: Scope | readonly Scope[] }
   | { by: 'key or session'; scope: Scope }
   | { by: 'session' }
   /** The session token stands in the query, as `connect_session_token`. */
   | { by: 'session in query' };
 
-/** Whether the caller's key has the scope; a session has none. */
-export function hasScope(caller: Caller, scope: Scope): boolean {
-  return caller.kind === 'key' && (caller.scopes.has('*') || caller.scopes.has(scope));
+/** Whether these scopes of a key hold one. */
+export function holdsScope(held: ReadonlySet<string>, scope: Scope): boolean {
+  return held.has('*') || held.has(scope);
 }
 
-/** Throws `forbidden`, naming the scope, where the caller lacks it. */
-export function requireScope(caller: Caller, scope: Scope): void {
-  if (!hasScope(caller, scope))
-    throw new AppError('forbidden', `This call needs a key with the scope ${scope}.`);
+/** Whether the caller's key has the scope; a session has none. */
+export function hasScope(caller: Caller, scope: Scope): boolean {
+  return caller.kind === 'key' && holdsScope(caller.scopes, scope);
+}
+
+/** Throws `forbidden`, naming the scope, where the caller lacks it; of several it needs one. */
+export function requireScope(caller: Caller, scope: Scope | readonly Scope[]): void {
+  const wanted = [scope].flat() as Scope[];
+  if (!wanted.some((one) => hasScope(caller, one))) throw lacking(wanted.join(' or '));
+}
+
+export function lacking(scope: string): AppError {
+  return new AppError('forbidden', `This call needs a key with the scope ${scope}.`);
+}
+
+/** Which scope a method needs through the proxy. */
+export function proxyScopeOf(method: string | undefined): 'proxy:read' | 'proxy:write' {
+  return method === 'GET' || method === 'HEAD' ? 'proxy:read' : 'proxy:write';
 }

@@ -1,14 +1,7 @@
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Brand } from '../brand.ts';
-
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** The route puts `anyOriginHeaders` on all of its answers itself. */
-    addsAnyOrigin?: true;
-  }
-}
-
-const methods = 'GET, HEAD, PUT, PATCH, POST, DELETE, PROPFIND, REPORT';
+import { allowedMethods } from './methods.ts';
 
 /** What every answer says to a page of any origin. */
 export function anyOriginHeaders(brand: Brand): Record<string, string> {
@@ -36,18 +29,27 @@ const exposed = [
 export function answerAnyOrigin(app: FastifyInstance, brand: Brand): void {
   const headers = anyOriginHeaders(brand);
   app.addHook('onRequest', (request, reply, done) => {
-    const isPreflight = request.method === 'OPTIONS' && 'access-control-request-method' in request.headers;
-    if (!isPreflight) {
-      if (request.routeOptions.config?.addsAnyOrigin !== true) reply.headers(headers);
-      done();
-      return;
-    }
     reply.headers(headers);
-    const wanted = request.headers['access-control-request-headers'];
-    reply.header('access-control-allow-methods', methods).header('access-control-max-age', '600');
-    // `*` does not cover Authorization (Fetch standard, CORS-preflight fetch), so the wanted names are repeated.
-    if (wanted !== undefined)
-      reply.header('access-control-allow-headers', wanted).header('vary', 'Access-Control-Request-Headers');
-    reply.code(204).send();
+    if (isPreflight(request.raw)) reply.code(204).headers(preflightHeaders(request.raw)).send();
+    else done();
   });
+}
+
+/** Whether a browser asks for leave before it sends the request itself. */
+export function isPreflight({ method, headers }: IncomingMessage): boolean {
+  return method === 'OPTIONS' && 'access-control-request-method' in headers;
+}
+
+/** What the answer to a preflight says beyond `anyOriginHeaders`. */
+export function preflightHeaders({ headers }: IncomingMessage): Record<string, string> {
+  const wanted = headers['access-control-request-headers'];
+  return {
+    'access-control-allow-methods': allowedMethods,
+    'access-control-max-age': '600',
+    // `*` does not cover Authorization (Fetch standard, CORS-preflight fetch), so the wanted names are repeated.
+    ...(wanted !== undefined && {
+      'access-control-allow-headers': wanted,
+      vary: 'Access-Control-Request-Headers',
+    }),
+  };
 }

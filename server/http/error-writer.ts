@@ -42,7 +42,8 @@ export function sendError(reply: FastifyReply, error: AppError, request: Fastify
     .send(JSON.stringify({ error: errorBody(error, request.id) }));
 }
 
-function errorBody(error: AppError, requestId: string): Record<string, unknown> {
+/** What stands below `error` in an answer of ours. */
+export function errorBody(error: AppError, requestId: string): Record<string, unknown> {
   return {
     code: error.code,
     message: error.code === 'internal' ? `${error.message.replace(/\.$/, '')}: ${requestId}.` : error.message,

@@ -1,5 +1,11 @@
-import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import type { Socket } from 'node:net';
 import cookie from '@fastify/cookie';
 import {
   type FastifyBaseLogger,
@@ -16,9 +22,13 @@ import type { Config } from '../config.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { type Authenticate, authorizeRoutes } from './authorize.ts';
+import { continueWhenRead, hasBody, limitBody, lingerBehind } from './bodies.ts';
 import { answerAnyOrigin } from './cors.ts';
 import { sendError, ValidationFault, writeErrors } from './error-writer.ts';
+import { allowedMethods } from './methods.ts';
 import { describeRoutes } from './openapi.ts';
+import { createRefusal, type Refuse, refuseUnreadable } from './refuse.ts';
+import { requestIds } from './request-id.ts';
 
 /**
  * The HTTP server: what is the same for every route.
@@ -34,36 +44,47 @@ export type App = FastifyInstance<
   ZodTypeProvider
 >;
 
-/** The path all proxied requests are routed by; `originalUrl` keeps what was sent, byte for byte. */
-export const proxyRoute = '/proxy/*';
+/** Whatever answers some requests by itself: their paths may be no paths for the router, and their bodies no JSON. */
+export type Front = {
+  /** Whether a request is for it and not for the routes. */
+  takes(request: IncomingMessage): boolean;
+  /** A body that is still coming when it has answered is read on for a while; little of it where it was paused. */
+  handle: RequestListener;
+  /** Called when the server stops: answers from now on say that their connection ends. */
+  stopping(): void;
+};
 
 export type HttpSettings = {
   config: Pick<Config, 'brand' | 'trustedProxies' | 'baseUrl'>;
   log: Logger;
   authenticate: Authenticate;
-  /** Whether a request without our prefix is one for the proxy: a client that knows the provider's paths alone. */
+  /** Whether a path is one of a provider's own. */
   isRootAlias: (path: string) => boolean;
+  /** Asked before the routes. */
+  front?: Front;
 };
 
 /** A server without routes yet; it does not listen. */
-export async function createHttp({ config, log, authenticate, isRootAlias }: HttpSettings): Promise<App> {
+export async function createHttp({
+  config,
+  log,
+  authenticate,
+  isRootAlias,
+  front,
+}: HttpSettings): Promise<App> {
+  const refuse = createRefusal(config.brand);
   const app: FastifyInstance = fastify({
+    serverFactory: (routes) => serverOf(routes, { refuse, front }),
+    clientErrorHandler: (error, socket) => refuseUnreadable(refuse, { error, socket }),
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: config.trustedProxies.length > 0 ? config.trustedProxies : false,
-    genReqId: () => randomUUID(),
+    genReqId: requestIds(),
     bodyLimit: 1024 * 1024,
-    requestTimeout: 0,
-    keepAliveTimeout: 72_000,
     forceCloseConnections: 'idle',
+    // A request that comes on an open connection during a stop is answered like those before it: see `drain.ts`.
+    return503OnClosing: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 2048 },
-    // The router would decode the provider's path and refuse what it cannot decode. It never sees it.
-    rewriteUrl: (request) => {
-      const url = request.url ?? '/';
-      if (url.startsWith('/proxy/')) return '/proxy/_';
-      const isForConnection = 'connection-id' in request.headers && 'provider-config-key' in request.headers;
-      return isForConnection && isRootAlias(url.split('?', 1)[0] ?? '') ? '/proxy/_' : url;
-    },
     frameworkErrors: (_error, request, reply) => {
       sendError(
         reply as FastifyReply,
@@ -73,6 +94,7 @@ export async function createHttp({ config, log, authenticate, isRootAlias }: Htt
     },
   });
 
+  app.addHook('preClose', async () => front?.stopping());
   app.setValidatorCompiler<z.ZodType>(({ schema }) => (data) => {
     const result = schema.safeParse(data);
     return result.success ? { value: result.data } : { error: new ValidationFault(result.error.issues) };
@@ -86,6 +108,68 @@ export async function createHttp({ config, log, authenticate, isRootAlias }: Htt
   await app.register(cookie);
   await describeRoutes(app, config);
   return app.withTypeProvider<ZodTypeProvider>();
+}
+
+/** Longer than a balancer in front keeps its connections open (60 s as a rule), so that the end is never ours. */
+const keepAliveMs = 72_000;
+/** How long the body of a request to a route may take: what Node allows a request unless told otherwise. */
+const bodyMs = 300_000;
+
+function serverOf(
+  routes: RequestListener,
+  { refuse, front }: { refuse: Refuse; front: Front | undefined },
+): Server {
+  const listener: RequestListener = (request, response) => {
+    // Requests of one connection are done one after the other, as an unsafe one demands (RFC 9112 §9.3.2): without a
+    // socket the answer waits for the one before.
+    if (response.socket === null) {
+      response.once('socket', () => listener(request, response));
+      return;
+    }
+    const { url = '', headers } = request;
+    if (url.charCodeAt(0) !== slash) request.url = pathOf(url);
+    if (headers.host === undefined && request.httpVersion === '1.1') {
+      refuse(request.socket, new AppError('malformed_request', 'The header Host is missing.'));
+      return;
+    }
+    const isSent = hasBody(request);
+    if (isSent) lingerBehind(request, response);
+    if (front?.takes(request) === true) {
+      front.handle(request, response);
+      return;
+    }
+    const expire = () => refuse(request.socket, new AppError('request_timeout'));
+    if (isSent) limitBody(request, { response, limitMs: bodyMs, expire });
+    routes(request, response);
+  };
+  // Whoever vanishes without a word is found out by the kernel.
+  const server = createServer({ keepAlive: true, keepAliveInitialDelay: 60_000, requireHostHeader: false });
+  server.on('request', listener);
+  server.on('checkContinue', (request, response) => {
+    continueWhenRead(request, response);
+    listener(request, response);
+  });
+  // Other expectations may be passed over (RFC 9110 §10.1.1).
+  server.on('checkExpectation', listener);
+  server.keepAliveTimeout = keepAliveMs;
+  // What the front takes may take as long as it keeps coming, which the front sees to.
+  server.requestTimeout = 0;
+  // Node hands CONNECT to nobody unless asked, and then the bare socket.
+  server.on('connect', (_request, socket: Socket) => {
+    socket.on('error', () => {});
+    const error = new AppError('method_not_allowed', 'There are no tunnels here.');
+    refuse(socket, error, { allow: allowedMethods });
+  });
+  return server;
+}
+
+const slash = 0x2f;
+
+/** Of an absolute-form target, which names a host too (RFC 9112 §3.2.2); another form stays. */
+function pathOf(target: string): string {
+  const [, path] = /^https?:\/\/[^/?#]*(.*)$/is.exec(target) ?? [];
+  if (path === undefined) return target;
+  return path.startsWith('/') ? path : `/${path}`;
 }
 
 /** JSON and nothing else; an empty body under that type is an empty object. */

@@ -7,10 +7,16 @@ import type { Integration } from './store.ts';
  * What ails an integration as a whole: the provider refuses our client, or its API is switched off. No connection
  * changes its state for that: there is nothing its user could do.
  *
- * Owns: these causes and their events. Does not own: when a refused client is tried again (`probes.ts`), faults of a
- * connection, also where the client may not use its token (`connections/health.ts`).
+ * Owns: these causes, the column `fault` and its events. Does not own: when a refused client is tried again
+ * (`probes.ts`), which connections are held back where the client may not use their tokens alone
+ * (`connections/withheld.ts`), faults of a connection (`connections/health.ts`).
  */
-export type IntegrationCause = 'client_refused' | 'client_deleted' | 'client_misconfigured' | 'api_disabled';
+export type IntegrationCause =
+  | 'client_refused'
+  | 'client_deleted'
+  | 'client_misconfigured'
+  | 'client_not_allowed'
+  | 'api_disabled';
 
 export type IntegrationFault = {
   cause: IntegrationCause;
@@ -27,6 +33,8 @@ const nextSteps: Record<IntegrationCause, string> = {
     "The OAuth client was deleted in the provider's console. Restore it there, or set up another; connections of the old one must connect again.",
   client_misconfigured:
     "The provider refuses a setting of the integration. Compare its settings with those in the provider's console.",
+  client_not_allowed:
+    "The provider does not let the client use a connection's token: it was given to another client, or the client may not refresh. Check the client; a connection that was imported, or made with another client, must connect again. It is tried again every hour.",
   api_disabled:
     "The API is not enabled in the client's project. Enable it in the provider's console, then wait a few minutes.",
 };
@@ -34,6 +42,7 @@ const nextSteps: Record<IntegrationCause, string> = {
 const causeOfCode: Readonly<Record<string, IntegrationCause>> = {
   invalid_client: 'client_refused',
   deleted_client: 'client_deleted',
+  unauthorized_client: 'client_not_allowed',
 };
 
 /** How long after a fault is found the first probe may go. */
@@ -47,6 +56,11 @@ export type IntegrationRef = Pick<Integration, 'id' | 'environmentId' | 'key' | 
 /** Whether connections cannot be refreshed for this: all or none, and all unless only an API is switched off. */
 export function keepsFromRefresh({ cause }: Pick<IntegrationFault, 'cause'>): boolean {
   return cause !== 'api_disabled';
+}
+
+/** Whether a token request was refused for its one grant, which the client may not use; RFC 6749 §5.2. */
+export function isOfOneGrant({ kind, error }: TokenFault): boolean {
+  return kind === 'client_misconfigured' && error === 'unauthorized_client';
 }
 
 /** The fault that a refused token request shows. `connectionId` says whose refresh it was, where it was one. */

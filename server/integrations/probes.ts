@@ -13,6 +13,10 @@ const longestProbeS = 3600;
 /** Doublings after which the interval grows no more; `probes` itself goes on, beyond what a power can hold. */
 const mostDoublings = 10;
 
+/** Later than the longest interval: written by a clock that is wrong. */
+const isDue = (now: string) =>
+  `(probe_at <= ${now} or probe_at > ${now}::timestamptz + make_interval(secs => ${2 * longestProbeS}))`;
+
 /** Whether a refresh may be tried: always where the fault does not keep from it, else for the one that probes now. */
 export async function mayTry(
   db: Queryable,
@@ -31,7 +35,9 @@ export async function claimProbe(
     `update integration
      set probes = probes + 1,
        probe_at = $3::timestamptz + make_interval(secs => least($4 * 2 ^ least(probes + 1, $6), $5))
-     where id = $1 and environment_id = $2 and probe_at <= $3
+     where id = $1
+       and environment_id = $2
+       and ${isDue('$3')}
      returning id`,
     [integration.id, integration.environmentId, at, firstProbeS, longestProbeS, mostDoublings],
   );
@@ -50,7 +56,7 @@ export async function listDueProbes(
     `select id, environment_id as "environmentId", key, is_test as "isTest", fault, probes,
        jsonb_build_object('name', provider) as provider
      from integration
-     where probe_at <= $1
+     where ${isDue('$1')}
        and fault is not null
        and ($2 or not is_test)
      order by probe_at

@@ -35,6 +35,7 @@ type Deps = {
   db: Db;
   reading: IntegrationReading;
   baseUrl: string;
+  now: () => Date;
   /** Told of the former ID of an integration that was changed or deleted, so that nothing remembered of it is used. */
   afterChange: (at: { environmentId: number; integrationKey: string }) => void;
 };
@@ -52,7 +53,7 @@ const include = z.enum(['credentials', 'webhook']);
 const params = z.object({ key: integrationKey });
 
 /** CRUD of integrations; every change is in the audit log. */
-export function integrationRoutes(app: App, { db, reading, baseUrl, afterChange }: Deps): void {
+export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterChange }: Deps): void {
   const wire = { baseUrl };
   /** An end user's browser is told nothing that the application keeps with the integration. */
   const wireFor = (caller: Caller, integration: Integration) => ({
@@ -172,7 +173,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, afterChange 
       const integration = await getIntegration(db, { ...reading, environmentId: caller.environmentId, key });
       if (!mayKnow(caller, key)) throw new AppError('integration_not_allowed');
       const wanted = [query.include ?? []].flat();
-      if (wanted.includes('credentials')) requireScope(caller, 'integrations:credentials');
+      if (wanted.includes('credentials')) requireScope(caller, 'integrations:secrets');
       return {
         data: {
           ...wireFor(caller, integration),
@@ -215,6 +216,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, afterChange 
             ...reading,
             current,
             change: { ...change, ...(body.unique_key !== undefined && { key: body.unique_key }) },
+            at: now(),
           });
           await audit(tx, caller, {
             action: 'integration.updated',

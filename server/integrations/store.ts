@@ -36,6 +36,8 @@ export type Integration = {
   forwardWebhooks: boolean;
   proxyRules: readonly ProxyRule[];
   fault: IntegrationFault | undefined;
+  /** What only some of its connections show; the others are well. */
+  partialFault: IntegrationFault | undefined;
   createdAt: Date;
   updatedAt: Date;
 };
@@ -77,6 +79,7 @@ const columns = [
   'forward_webhooks',
   'proxy_rules',
   'fault',
+  'partial_fault',
   'created_at',
   'updated_at',
 ] as const;
@@ -95,6 +98,7 @@ type Row = {
   forward_webhooks: boolean;
   proxy_rules: unknown;
   fault: unknown;
+  partial_fault: unknown;
   created_at: Date;
   updated_at: Date;
 };
@@ -209,11 +213,16 @@ export async function createIntegration(
 /**
  * Changes what is given and nothing else; the ID, and whether the credentials are test ones, only while there is no
  * connection: its tokens must not reach another provider than the one that gave them. `current` is read for update.
- * Any call moves `updatedAt`.
+ * Any call moves `updatedAt` to `at`.
  */
 export async function updateIntegration(
   tx: Queryable,
-  { current, change, ...reading }: IntegrationReading & { current: Integration; change: IntegrationChange },
+  {
+    current,
+    change,
+    at,
+    ...reading
+  }: IntegrationReading & { current: Integration; change: IntegrationChange; at: Date },
 ): Promise<Integration> {
   const key = await environmentKey(tx, { environmentId: current.environmentId, vault: reading.vault });
   const isTest = change.client ? false : (change.isTest ?? current.isTest);
@@ -241,10 +250,10 @@ export async function updateIntegration(
         : null,
     forward_webhooks: change.forwardWebhooks ?? current.forwardWebhooks,
     proxy_rules: JSON.stringify(change.proxyRules ?? current.proxyRules),
-    updated_at: new Date(),
+    updated_at: at,
     // What was wrong may be right now, also for connections that are blocked: the next refresh finds out. Until one
     // has, the fault stands.
-    ...(current.fault && current.fault.cause !== 'api_disabled' && { probes: 0, probe_at: new Date() }),
+    ...(current.fault && current.fault.cause !== 'api_disabled' && { probes: 0, probe_at: at }),
   };
   const [row] = await tx.run(
     tables.updateTable('integration').set(values).where('id', '=', current.id).returning(columns),
@@ -259,6 +268,14 @@ export async function updateIntegration(
        and refresh_not_before is not null
        and deleted_at is null`,
     [current.id, current.environmentId],
+  );
+  await tx.query(
+    `update connection
+     set withheld_until = $3
+     where integration_id = $1
+       and environment_id = $2
+       and withheld_until > $3`,
+    [current.id, current.environmentId, at],
   );
   return fromRow(row, key, reading);
 }
@@ -321,6 +338,7 @@ function fromRow(row: Row, key: DataKey, { catalog, testClient }: IntegrationRea
     forwardWebhooks: row.forward_webhooks,
     proxyRules: row.proxy_rules as ProxyRule[],
     fault: (row.fault as IntegrationFault | null) ?? undefined,
+    partialFault: (row.partial_fault as IntegrationFault | null) ?? undefined,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };

@@ -85,7 +85,7 @@ export function toWire(
     integration_config: integration.integrationConfig,
     custom: integration.custom ?? null,
     proxy_rules: [...integration.proxyRules],
-    fault: integration.fault ?? null,
+    fault: integration.fault ?? integration.partialFault ?? null,
     created_at: integration.createdAt.toISOString(),
     updated_at: integration.updatedAt.toISOString(),
   };

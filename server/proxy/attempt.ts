@@ -11,8 +11,9 @@ import { AppError } from '../errors.ts';
 import type { OutboundCall } from '../outbound.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import { RequestRules, requestHeaders } from './headers.ts';
+import type { Overrides } from './overrides.ts';
 import { isPermitted, type RuleList, requirePermission } from './rules.ts';
-import { type Base, baseOf, originsOf, overrideOf, targetAt } from './target.ts';
+import { type Base, baseOf, originsOf, overrideOf, safePath, targetAt } from './target.ts';
 
 /** What a caller of the proxy asked for. */
 export type Ask = {
@@ -30,7 +31,10 @@ export type Ask = {
 };
 
 /** One request to the provider, without its method and body. */
-export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'>;
+export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
+  /** The credentials: those for the headers and the query are there already. */
+  readonly placed: Placed;
+};
 
 /**
  * Where the request goes with these credentials, and with which headers. Throws what `targetAt` throws,
@@ -42,8 +46,9 @@ export function attemptWith(credentials: Credentials, ask: Ask): Attempt {
   const base = ask.override ? overrideOf(ask.override, address.allowedOrigins) : address.base();
   const { origin, path } = targetAt(base, { rawUrl: ask.rawUrl, forbidQuery: address.forbidQuery });
   const headers = requestHeaders(ask.rawHeaders, address.rules);
-  requirePermission(ask.rules, { method: ask.method, target: path, headers });
-  return { origin, path: withQuery(path, address.placed.query), headers };
+  requirePermission(ask.rules, { method: ask.method, target: path, headers, overrides: overridesOf(ask) });
+  const { placed } = address;
+  return { origin, path: withQuery(path, placed.query), headers, placed };
 }
 
 /**
@@ -59,11 +64,16 @@ export function attemptAfterRedirect(
     return undefined;
   }
   const { placed, forbidQuery } = addressOf(ask, credentials);
-  const base = { text: '', origin: before.origin, prefix: '' };
-  const { path } = targetAt(base, { rawUrl: url.pathname + url.search, forbidQuery });
-  if (!isPermitted(ask.rules, { method: ask.method, target: path, headers: before.headers }))
-    return undefined;
+  const path = safePath(url.pathname + url.search, forbidQuery);
+  if (path === undefined) return undefined;
+  const { method, rules } = ask;
+  const call = { method, target: path, headers: before.headers, overrides: overridesOf(ask) };
+  if (!isPermitted(rules, call)) return undefined;
   return { ...before, path: withQuery(path, placed.query) };
+}
+
+function overridesOf({ connection }: Ask): Overrides {
+  return connection.integration.provider.api.overrides;
 }
 
 type Address = {

@@ -1,17 +1,24 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Operation } from '../activity/operations.ts';
+import type { Credentials } from '../auth-modes/mode.ts';
 import { bearer, bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
 
 /** A proxy to a provider that answers as `serve` does, and the lines of its log as they come. */
-async function logged(t: TestContext, serve: Parameters<typeof startHttp>[0]) {
+async function logged(
+  t: TestContext,
+  serve: Parameters<typeof startHttp>[0],
+  settings: Partial<Parameters<typeof startProxy>[0]> = {},
+) {
   const upstream = await startHttp(serve);
   t.after(() => upstream.close());
   const lines: Operation[] = [];
   let told = () => {};
   const proxy = await startProxy({
     definition: definitionAt(upstream.url),
+    ...settings,
     keyRules: [{ effect: 'deny', path: '/shut' }],
     activity: {
       log(line) {
@@ -41,7 +48,7 @@ test('a call is logged with what it was and how it went, and nothing secret', as
     body: Buffer.from('four'),
   });
   await bytesOf(await answer);
-  const { durationMs = 0, requestId, credentialsMs, firstByteMs, ...line } = await next();
+  const { durationMs = 0, requestId, credentialsMs, connectMs, firstByteMs, bodyMs, ...line } = await next();
   assert.deepEqual(line, {
     environmentId: 1,
     type: 'proxy',
@@ -55,14 +62,16 @@ test('a call is logged with what it was and how it went, and nothing secret', as
     errorCode: undefined,
     messages: undefined,
     requests: 1,
+    retries: 0,
     requestBytes: 4,
     answerBytes: 7,
     quotaMs: 0,
     details: undefined,
   });
   assert.match(String(requestId), /^[\da-f-]{36}$/);
-  assert.ok(Number(credentialsMs) <= durationMs && Number(firstByteMs) <= durationMs);
-  assert.ok(Number(firstByteMs) > 0);
+  const phases = [credentialsMs, connectMs, firstByteMs, bodyMs].map(Number);
+  assert.ok(phases.every((ms) => ms >= 0) && Number(firstByteMs) > 0);
+  assert.ok(phases.reduce((sum, ms) => sum + ms) <= durationMs + 0.1, `${phases} of ${durationMs}`);
 });
 
 test('a replay and retries count as requests of one call', async (t) => {
@@ -72,8 +81,41 @@ test('a replay and retries count as requests of one call', async (t) => {
   });
   proxy.renewals.push(bearer('token-2'));
   await bytesOf(await send(`${proxy.url}/proxy/a`, { headers: { retries: '2' } }).answer);
-  const { status, httpStatus, requests } = await next();
-  assert.deepEqual([status, httpStatus, requests], ['success', 200, 4]);
+  const { status, httpStatus, requests, retries } = await next();
+  assert.deepEqual([status, httpStatus, requests, retries], ['success', 200, 4, 2]);
+});
+
+test('the time is noted where it went: to credentials, to the head, or to the body', async (t) => {
+  const slowMs = 120;
+  let slow: 'credentials' | 'head' | 'body' = 'credentials';
+  const { proxy, next } = await logged(
+    t,
+    async (_request, response) => {
+      if (slow === 'head') await sleep(slowMs);
+      response.writeHead(200).write('first');
+      if (slow === 'body') await sleep(slowMs);
+      response.end('last');
+    },
+    {
+      fresh: async () => {
+        if (slow === 'credentials') await sleep(slowMs);
+        return bearer('token-1');
+      },
+    },
+  );
+  for (const phase of ['credentials', 'head', 'body'] as const) {
+    slow = phase;
+    await bytesOf(await send(`${proxy.url}/proxy/a`).answer);
+    const { credentialsMs = 0, firstByteMs = 0, bodyMs = 0, durationMs = 0 } = await next();
+    const times = { credentials: credentialsMs, head: firstByteMs, body: bodyMs };
+    assert.ok(times[phase] >= slowMs - 2 && durationMs >= times[phase], `${phase}: ${JSON.stringify(times)}`);
+    const others = Object.entries(times).filter(([name]) => name !== phase);
+    // What was slow is noted nowhere else: all phases together last no longer than the call.
+    assert.ok(
+      others.every(([, ms]) => ms <= durationMs - times[phase] + 0.1),
+      JSON.stringify(times),
+    );
+  }
 });
 
 test('an error of ours is logged with its code, and one of the provider with its status', async (t) => {
@@ -135,4 +177,24 @@ test('a call that nobody waits for, and one that breaks off, are logged as such'
     [second.status, second.httpStatus, second.details?.outcome, second.answerBytes],
     ['failed', 200, 'broken_off', 5],
   );
+});
+
+test('a caller who hangs up before there are credentials causes no request, and a line in the log', async (t) => {
+  let asked = 0;
+  const called = Promise.withResolvers<void>();
+  const fresh = Promise.withResolvers<Credentials>();
+  const { proxy, next } = await logged(t, (_request, response) => response.end(String(asked++)), {
+    fresh: () => {
+      called.resolve();
+      return fresh.promise;
+    },
+  });
+  const gone = send(`${proxy.url}/proxy/late`);
+  gone.answer.catch(() => {});
+  await called.promise;
+  gone.request.destroy();
+  await proxy.left();
+  fresh.resolve(bearer('token-1'));
+  const { status, requests, details } = await next();
+  assert.deepEqual([status, requests, details?.outcome, asked], ['failed', 0, 'client_gone', 0]);
 });

@@ -1,22 +1,40 @@
-import type { FastifyRequest } from 'fastify';
+import type { IncomingMessage } from 'node:http';
 import { actorOf } from '../activity/audit.ts';
 import type { Operation } from '../activity/operations.ts';
 import { redactedTarget } from '../activity/redact.ts';
 import { AppError } from '../errors.ts';
-import type { Outcome } from './forward.ts';
+import type { ProxyCaller } from '../http/caller.ts';
+import type { Outcome } from './exchange.ts';
+
+/** Whose call it is. */
+export type Logged = { readonly id: string; readonly caller: ProxyCaller; readonly request: IncomingMessage };
 
 /** What is noted of one call on its way, for its line in the activity log. Times in ms. */
 export class CallTrace {
   readonly #startedAt = performance.now();
   #queuedAt: number | undefined;
-  #sentAt = 0;
+  /** When the phase began that the call is in. */
+  #phaseAt = 0;
   #quotaMs = 0;
   #credentialsMs = 0;
+  #connectMs: number | undefined;
   #firstByteMs: number | undefined;
+  #bodyMs: number | undefined;
   #status: number | undefined;
   #requests = 0;
+  #retries = 0;
   #requestBytes = 0;
   #answerBytes = 0;
+
+  /** How long ago the call came in, in ms. */
+  get ageMs(): number {
+    return performance.now() - this.#startedAt;
+  }
+
+  /** How long the call has been in its present phase, in ms. */
+  get phaseMs(): number {
+    return performance.now() - this.#phaseAt;
+  }
 
   /** The call can be made as far as its credentials go. */
   credentialed(): void {
@@ -30,14 +48,25 @@ export class CallTrace {
 
   /** A request is on its way. */
   sent(): void {
-    this.#sentAt = performance.now();
+    this.#phaseAt = performance.now();
+    this.#connectMs = undefined;
     this.#requests += 1;
     this.#leaveQueue();
   }
 
+  /** A connection is open, and the request goes out on it. */
+  connected(): void {
+    this.#connectMs = this.#endPhase();
+  }
+
+  /** The call is tried once more. */
+  retried(): void {
+    this.#retries += 1;
+  }
+
   /** The head of the answer that the caller gets. */
   answered(status: number): void {
-    this.#firstByteMs = rounded(performance.now() - this.#sentAt);
+    this.#firstByteMs = this.#endPhase();
     this.#status = status;
   }
 
@@ -45,14 +74,18 @@ export class CallTrace {
   ended(requestBytes: number, answerBytes: number): void {
     this.#requestBytes = requestBytes;
     this.#answerBytes = answerBytes;
+    if (this.#status !== undefined) this.#bodyMs = this.#endPhase();
   }
 
   /** The line for the log, when nothing more happens. */
-  operation(request: FastifyRequest, { outcome, error }: { outcome?: Outcome; error?: unknown }): Operation {
+  operation(
+    { id, caller, request }: Logged,
+    { outcome, error }: { outcome?: Outcome; error?: unknown },
+  ): Operation {
     this.#leaveQueue();
     const status = error === undefined ? this.#status : error instanceof AppError ? error.status : 500;
     const isSuccess = outcome === 'answered' && status !== undefined && status < 400;
-    const { headers, caller, originalUrl } = request;
+    const { headers, method, url = '' } = request;
     return {
       environmentId: caller.environmentId,
       type: 'proxy',
@@ -60,23 +93,30 @@ export class CallTrace {
       integration: nameIn(headers['provider-config-key']),
       connection: nameIn(headers['connection-id']),
       actor: actorOf(caller),
-      requestId: request.id,
+      requestId: id,
       durationMs: rounded(performance.now() - this.#startedAt),
-      method: request.method,
-      path: redactedTarget(
-        originalUrl.startsWith('/proxy/') ? originalUrl.slice('/proxy'.length) : originalUrl,
-      ),
+      method,
+      path: redactedTarget(url.startsWith('/proxy/') ? url.slice('/proxy'.length) : url),
       httpStatus: status,
       errorCode: error === undefined ? undefined : codeOf(error),
       messages: error === undefined ? undefined : [{ level: 'error', message: messageOf(error) }],
       requests: this.#requests,
+      retries: this.#retries,
       requestBytes: this.#requestBytes,
       answerBytes: this.#answerBytes,
       credentialsMs: this.#credentialsMs,
       quotaMs: rounded(this.#quotaMs),
+      connectMs: this.#connectMs,
       firstByteMs: this.#firstByteMs,
+      bodyMs: this.#bodyMs,
       details: outcome === undefined || outcome === 'answered' ? undefined : { outcome },
     };
+  }
+
+  #endPhase(): number {
+    const began = this.#phaseAt;
+    this.#phaseAt = performance.now();
+    return rounded(this.#phaseAt - began);
   }
 
   #leaveQueue(): void {

@@ -7,9 +7,9 @@ import { AppError } from '../errors.ts';
 export type Timeouts = {
   /** Until a connection is open and free for this call. */
   readonly connectMs: number;
-  /** From there to the answer's head. */
+  /** From there, or from the end of the request's body, to the answer's head. */
   readonly headersMs: number;
-  /** Between two parts of the answer's body. */
+  /** Between two parts of either body, and for the caller to take what has come. */
   readonly bodyIdleMs: number;
   /** From the call's arrival to the answer's last byte, attempts and waits included; undefined: no limit. */
   readonly totalMs: number | undefined;
@@ -41,7 +41,7 @@ const callHeaders = z.object({
     .default('0'),
   'retry-on': z
     .string()
-    .regex(/^[1-5]\d\d(, ?[1-5]\d\d)*$/, 'must be HTTP statuses separated by commas')
+    .regex(/^[45]\d\d(, ?[45]\d\d)*$/, 'must be HTTP statuses from 400 on, separated by commas')
     .optional(),
   'base-url-override': z.string().optional(),
   decompress: z.enum(['true', 'false']).default('false'),

@@ -1,7 +1,7 @@
 /** Decodes an answer's body for a caller who asks for it with `Decompress: true`. */
 import type { Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
-import { firstValue } from './headers.ts';
+import { firstValue, without } from './headers.ts';
 import type { Head } from './relay.ts';
 
 /** Content codings (RFC 9110 §8.4.1, RFC 7932, RFC 9659), by the names they have in Content-Encoding. */
@@ -25,12 +25,15 @@ export function decoderOf(head: Head, method: string): Transform | undefined {
   return names.length === 1 && Object.hasOwn(decoders, coding) ? decoders[coding]?.() : undefined;
 }
 
-/** The headers of a body that is decoded on its way: its length, coding and checksums are no longer the sender's. */
+/**
+ * The headers of a body that is decoded on its way: its length, coding and checksums are no longer the sender's, and a
+ * strong ETag, which names its bytes, becomes a weak one (RFC 9110 §8.8.1).
+ */
 export function withoutEncoding(rawHeaders: readonly string[]): string[] {
-  const kept: string[] = [];
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at] as string;
-    if (!gone.has(name.toLowerCase())) kept.push(name, rawHeaders[at + 1] as string);
+  const kept = without(rawHeaders, gone);
+  for (let at = 0; at + 1 < kept.length; at += 2) {
+    const value = kept[at + 1] as string;
+    if (kept[at]?.toLowerCase() === 'etag' && value.startsWith('"')) kept[at + 1] = `W/${value}`;
   }
   return kept;
 }

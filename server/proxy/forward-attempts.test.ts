@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import type { Credentials } from '../auth-modes/mode.ts';
 import type { ObservedAnswer } from '../connections/observe.ts';
 import { createOutbound } from '../outbound.ts';
 import {
@@ -121,4 +122,48 @@ test('answers that the observer wants are shown to it after the reply, decoded, 
     [`${upstream.url}/denied?x=1`, 403, '1'],
   );
   assert.equal(seen[0]?.body.toString(), large.slice(0, 16 * 1024));
+});
+
+test('a redirect is followed to the very path that it names', async (t) => {
+  const { proxy, asked } = await startRedirecting(t, () => '/proxy/to');
+  assert.equal((await ask(proxy, '/proxy/from')).text, 'arrived');
+  assert.deepEqual(asked, ['GET /from Bearer token-1', 'GET /proxy/to Bearer token-1']);
+});
+
+test('a redirect to a path that could lead elsewhere is the answer', async (t) => {
+  for (const location of ['/x/%2e%2e%2fy', '//x/..%2f']) {
+    const { proxy, asked } = await startRedirecting(t, (url) => url + location);
+    const { status, headers } = await ask(proxy, '/proxy/from');
+    assert.deepEqual([status, headers['x-trellis-error'], asked.length], [302, undefined, 1], location);
+  }
+});
+
+test('the time for the whole call counts from its arrival: what credentials take is gone', async () => {
+  let asked = 0;
+  const upstream = await startHttp((_request, response) => {
+    asked += 1;
+    response.end();
+  });
+  const never = Promise.withResolvers<Credentials>();
+  for (const [api, headers] of [
+    [{}, { timeouts: 'total=0.15' }],
+    [{ timeouts: { total_ms: 150 } }, {}],
+  ] as const) {
+    const definition = definitionAt(upstream.url, { error_format: undefined, ...api });
+    const proxy = await startProxy({ definition, fresh: () => never.promise });
+    const { status, headers: told } = await ask(proxy, '/proxy/x', { headers });
+    assert.deepEqual([status, told['x-trellis-error'], asked], [504, 'upstream_timeout', 0]);
+    await proxy.close();
+  }
+  await upstream.close();
+});
+
+test('a POST that was refused before its time was over is not of unknown outcome', async (t) => {
+  const upstream = await startHttp((_request, response) => response.writeHead(401).end());
+  const proxy = await proxyTo(t, upstream, { error_format: undefined });
+  proxy.renewals.push(new Promise(() => {}));
+  const headers = { timeouts: 'total=0.2' };
+  const answer = await ask(proxy, '/proxy/x', { method: 'POST', headers, body: Buffer.from('{}') });
+  assert.deepEqual([answer.status, answer.headers['x-trellis-error']], [504, 'upstream_timeout']);
+  assert.doesNotMatch(answer.text, /unknown/);
 });

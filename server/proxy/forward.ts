@@ -6,127 +6,127 @@
  * answer's bytes are written (`relay.ts`), how an error is told (`error-dialect.ts`). Nothing is buffered but a small
  * body's copy for another attempt (`upload.ts`).
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { AppError } from '../errors.ts';
-import type { Outbound, OutboundCall } from '../outbound.ts';
+import type { OutboundCall } from '../outbound.ts';
+import { announcedBytes, headersOf, lengthAlone, reasonOf } from './answer-head.ts';
 import type { Attempt } from './attempt.ts';
-import type { Timeouts } from './call.ts';
-import type { CallTrace } from './call-log.ts';
-import { decoderOf, withoutEncoding } from './decompress.ts';
+import { decoderOf } from './decompress.ts';
+import type { Admission, Exchange, Outcome } from './exchange.ts';
 import { failureOf, PhaseTimeout } from './failure.ts';
-import { firstValue } from './headers.ts';
+import { firstValue, without } from './headers.ts';
+import { Hints } from './hints.ts';
+import { tooLongForField, withField } from './placed-body.ts';
 import { type Head, Relay, type RelayEnds } from './relay.ts';
-import { isIdempotent, isRetried, type RetryRules, retryWaitMs } from './retry.ts';
-import { hasBody, readWhole, Upload } from './upload.ts';
-
-/** One call: what its caller wants, and what the rooms around know. */
-export type Exchange = {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly outbound: Outbound;
-  readonly method: string;
-  readonly isTest: boolean;
-  /** Whether a second request does no more than the first: the only ones that are tried again. */
-  readonly isRepeatable: boolean;
-  readonly first: Attempt;
-  readonly timeouts: Timeouts;
-  readonly retry: RetryRules;
-  readonly isDecoded: boolean;
-  /** Is told how the call goes. */
-  readonly trace: Pick<CallTrace, 'queued' | 'sent' | 'answered' | 'ended'>;
-  /** Ours, for every answer. */
-  readonly ownHeaders: readonly string[];
-  /** The provider's headers as the caller gets them. */
-  answerHeaders(rawHeaders: readonly string[], from: Attempt): string[];
-  /** What to try once more after a 401 from the provider; undefined: the 401 is the answer. */
-  renew(): Promise<Attempt | undefined>;
-  /** Where a redirect leads; undefined: it is the caller's to follow. */
-  follow(location: string, from: Attempt): Attempt | undefined;
-  /** The provider's quota for one request there; undefined: nothing limits it. */
-  admit(attempt: Attempt): Admission | undefined;
-  /** Who wants to see an answer's body, as the provider sent it. Never slows it. */
-  watch(head: Head): ((part: Buffer) => void) | undefined;
-  /** Called when the response is ours alone from here on. */
-  takeOver(): void;
-};
-
-/** The right to send one request; see `quota/quota.ts`. */
-export type Admission = {
-  /** Undefined: at once. Rejects with what the caller is told. */
-  readonly ready: Promise<void> | undefined;
-  sent(): void;
-  /** The request was answered, failed, or will not be made. May be called more than once. */
-  end(): void;
-  /** The provider refused, and nobody will read why. */
-  discarded(head: Head): void;
-  /** Seconds to say where a refusal names none. */
-  retryAfterS(head: Head): number | undefined;
-};
-
-/** How an exchange ended after its first byte; `client_gone` also before it. */
-export type Outcome = 'answered' | 'broken_off' | 'client_gone';
+import { isIdempotent, isRetried, retryWaitMs } from './retry.ts';
+import { answerBeyond } from './ticket-limits.ts';
+import { faultOfBody, hasBody, isBrokenOff, isShort, readWhole, Upload } from './upload.ts';
 
 const redirects = new Set([301, 302, 303, 307, 308]);
 const mostRedirects = 5;
 
 /**
- * Resolves when the answer has been written or can no longer be. Throws only while nothing has been written:
- * `upstream_unreachable`, `upstream_unknown_outcome`, `upstream_timeout`, `address_not_allowed`, or what `renew`
- * throws. A caller who hangs up ends the call to the provider; a provider that breaks off breaks the answer off.
+ * Carries it, and tells once how it went: `ended` or `failed`. A caller who hangs up ends the call to the provider; a
+ * provider that breaks off breaks the answer off.
  */
-export function forward(exchange: Exchange): Promise<Outcome> {
-  return new Promise((resolve, reject) => new Forwarding(exchange, { resolve, reject }).start());
+export function forward(exchange: Exchange): void {
+  new Forwarding(exchange).start();
 }
-
-type Settle = { resolve: (outcome: Outcome) => void; reject: (error: Error) => void };
 
 class Forwarding implements RelayEnds {
   readonly response: ServerResponse;
   readonly #exchange: Exchange;
-  readonly #settle: Settle;
   #attempt: Attempt;
+  /** As the caller sends it. */
   #body: Buffer | Upload | null = null;
+  /** As the provider is sent it, where that differs. */
+  #message: ReturnType<typeof messageWith>;
   #relay: Relay | undefined;
   #admission: Admission | undefined;
   #retried = 0;
   #redirected = 0;
   #isRenewed = false;
-  #isBrokenOff = false;
+  /** Whether the provider has said that it did not do what the last request asked for. */
+  #isRefused = false;
+  #brokenOff: Outcome | undefined;
   #isOver = false;
   #connectTimer: NodeJS.Timeout | undefined;
   #totalTimer: NodeJS.Timeout | undefined;
   #waitTimer: NodeJS.Timeout | undefined;
+  #endWait: (() => void) | undefined;
+  #hints: Hints | undefined;
 
-  constructor(exchange: Exchange, settle: Settle) {
+  constructor(exchange: Exchange) {
     this.response = exchange.response;
     this.#exchange = exchange;
-    this.#settle = settle;
     this.#attempt = exchange.first;
   }
 
+  get mostBytes(): number {
+    return this.#exchange.mostBytes;
+  }
+
+  get idleMs(): number {
+    return this.#exchange.timeouts.bodyIdleMs;
+  }
+
   start(): void {
-    const { request, timeouts, retry, isRepeatable } = this.#exchange;
-    this.response.on('close', this.#onClose);
-    if (timeouts.totalMs !== undefined) {
-      this.#totalTimer = setTimeout(() => this.#expire(), timeouts.totalMs);
+    const { first, request, timeouts, retry, isRepeatable } = this.#exchange;
+    // Who hung up while credentials were fetched is not announced any more.
+    if (this.response.destroyed) {
+      this.#onClose();
+      return;
     }
+    this.response.on('close', this.#onClose);
+    if (timeouts.totalMs !== undefined && !this.#startTotal(timeouts.totalMs)) return;
     if (!hasBody(request)) {
       this.#send();
-    } else if (retry.times > 0 && isRepeatable) {
-      // What may have to be sent again must be known whole; a longer body goes by and is sent once.
-      readWhole(request).then((body) => {
-        this.#body = body ?? new Upload(request);
-        if (!this.#isOver) this.#send();
-      }, this.#onClose);
+      return;
+    }
+    const fault = faultOfBody(request, this.mostBytes);
+    if (fault !== undefined) {
+      this.#fail(fault);
+    } else if (first.placed.body !== undefined || (retry.times > 0 && isRepeatable && isShort(request))) {
+      // What is given the credentials, or may have to be sent again, must be known whole.
+      this.#sendWhole();
     } else {
-      this.#body = new Upload(request);
+      this.#body = new Upload(request, this);
       this.#send();
     }
   }
 
+  /** What is left of the time for the whole call, which began when it arrived. */
+  #startTotal(totalMs: number): boolean {
+    const leftMs = totalMs - this.#exchange.trace.ageMs;
+    if (leftMs > 0) this.#totalTimer = setTimeout(() => this.#expire(), leftMs);
+    else this.#expire();
+    return leftMs > 0;
+  }
+
+  #sendWhole(): void {
+    readWhole(new Upload(this.#exchange.request, this)).then(
+      (body) => {
+        if (this.#isOver) return;
+        if (body === undefined) {
+          this.#fail(tooLongForField());
+          return;
+        }
+        this.#body = body;
+        this.#send();
+      },
+      (error: Error) => (error instanceof AppError ? this.#fail(error) : this.#onClose()),
+    );
+  }
+
   #send(): void {
-    const admission = this.#exchange.admit(this.#attempt);
-    this.#admission = admission;
+    try {
+      this.#message = messageWith(this.#attempt, this.#body);
+      this.#admission = this.#exchange.admit(this.#attempt);
+    } catch (error) {
+      this.#fail(error as Error);
+      return;
+    }
+    const admission = this.#admission;
     if (admission?.ready === undefined) {
       this.#dispatch();
       return;
@@ -137,6 +137,7 @@ class Forwarding implements RelayEnds {
 
   #dispatch(): void {
     this.#admission?.sent();
+    this.#isRefused = false;
     const { outbound, method, isTest, timeouts, trace } = this.#exchange;
     trace.sent();
     const relay = new Relay(this);
@@ -145,9 +146,9 @@ class Forwarding implements RelayEnds {
     const call: OutboundCall = {
       origin: this.#attempt.origin,
       path: this.#attempt.path,
-      headers: this.#attempt.headers,
+      headers: this.#message?.headers ?? this.#attempt.headers,
       method,
-      body: this.#body,
+      body: this.#message?.body ?? this.#body,
       isTest,
       headersTimeoutMs: timeouts.headersMs,
       bodyIdleTimeoutMs: timeouts.bodyIdleMs,
@@ -157,40 +158,58 @@ class Forwarding implements RelayEnds {
 
   onStart(): void {
     clearTimeout(this.#connectTimer);
+    this.#exchange.trace.connected();
   }
 
-  onInformation(status: number, rawHeaders: string[]): void {
-    const { request, response } = this.#exchange;
+  onInformation(relay: Relay, { status, rawHeaders }: { status: number; rawHeaders: string[] }): void {
+    const { request, response, timeouts, trace } = this.#exchange;
+    this.#hints ??= new Hints(timeouts.headersMs - trace.phaseMs, {
+      isAwaited: () => !(this.#body instanceof Upload) || this.#body.isWhole,
+      expire: () => this.#expireRelay(relay, 'no answer in time'),
+    });
     // A caller of HTTP/1.0 knows no interim answers (RFC 9110 §15.2); 100 and 102 are between us and the provider.
     if (status !== 103 || response.headersSent || request.httpVersion === '1.0') return;
-    response.writeInformation(status, this.#exchange.answerHeaders(rawHeaders, this.#attempt));
+    this.#hints.send(response, () =>
+      this.#exchange.answerHeaders(without(rawHeaders, lengthAlone), this.#attempt),
+    );
   }
 
   onHead(relay: Relay, head: Head): void {
     this.#admission?.end();
+    this.#endHints();
     if (head.status === 401 && !this.#isRenewed && this.#canRepeatBody()) {
       relay.hold();
       this.#renew(relay, head);
       return;
     }
     if (head.status >= 300 && this.#follows(relay, head)) return;
+    const judge = this.#canRetry() ? this.#exchange.judge(head) : undefined;
+    if (judge === undefined) this.#settleHead(relay, head);
+    else relay.peek((parts) => this.#settleHead(relay, { ...head, amountsTo: judge(parts) }));
+  }
+
+  /** Whether the answer is the caller's, or another try is made. */
+  #settleHead(relay: Relay, head: Head & { amountsTo?: number }): void {
     if (this.#retriesAfter(head, relay)) return;
-    this.#begin(relay, head);
+    if (relay.failure !== undefined) this.onFailure(relay, relay.failure);
+    else this.#begin(relay, head);
   }
 
   onFailure(relay: Relay, error: Error): void {
     if (this.#isOver || relay !== this.#relay) return;
     clearTimeout(this.#connectTimer);
     this.#admission?.end();
+    this.#endHints();
     const { response, request } = this.#exchange;
     if (response.headersSent) this.#breakOff();
-    else if (response.destroyed || isCallersFault(request)) this.#onClose();
+    else if (response.destroyed || isBrokenOff(request)) this.#onClose();
     else if (error instanceof AppError || !this.#retriesAfter(undefined, relay)) this.#failWith(error);
   }
 
   /** Asks once for other credentials, while the 401 waits: it may be the answer after all. */
   #renew(relay: Relay, head: Head): void {
     this.#isRenewed = true;
+    this.#isRefused = true;
     this.#exchange.renew().then(
       (renewed) => {
         if (this.#isOver) return;
@@ -226,12 +245,13 @@ class Forwarding implements RelayEnds {
   }
 
   /** Whether the call is tried once more after this answer, or after none. */
-  #retriesAfter(head: Head | undefined, relay: Relay): boolean {
-    const { retry, isRepeatable } = this.#exchange;
-    if (this.#retried >= retry.times || !isRepeatable || !this.#canRepeatBody()) return false;
-    if (head !== undefined && !isRetried(head.status, retry)) return false;
+  #retriesAfter(head: (Head & { amountsTo?: number }) | undefined, relay: Relay): boolean {
+    const { retry } = this.#exchange;
+    if (!this.#canRetry()) return false;
+    const status = head?.amountsTo ?? head?.status;
+    if (status !== undefined && !isRetried(status, retry)) return false;
     const waitMs = retryWaitMs({
-      status: head?.status,
+      status,
       retryAfter: head && firstValue(head.rawHeaders, 'retry-after'),
       tried: this.#retried + 1,
       rules: retry,
@@ -240,10 +260,19 @@ class Forwarding implements RelayEnds {
     });
     if (waitMs === undefined) return false;
     this.#retried += 1;
-    if (head !== undefined) this.#admission?.discarded(head);
+    this.#exchange.trace.retried();
     relay.discard();
-    this.#waitTimer = setTimeout(() => this.#again(relay, this.#attempt), waitMs);
+    this.#endWait = this.#exchange.waits.begin(this.#fail);
+    this.#waitTimer = setTimeout(() => {
+      this.#endWait?.();
+      this.#again(relay, this.#attempt);
+    }, waitMs);
     return true;
+  }
+
+  #canRetry(): boolean {
+    const { retry, isRepeatable, waits } = this.#exchange;
+    return this.#retried < retry.times && isRepeatable && !waits.isStopping && this.#canRepeatBody();
   }
 
   #canRepeatBody(): boolean {
@@ -251,23 +280,28 @@ class Forwarding implements RelayEnds {
   }
 
   #begin(relay: Relay, head: Head): void {
-    const { isDecoded, method, ownHeaders, trace } = this.#exchange;
+    const { isDecoded, method, mostBytes, ownHeaders, trace } = this.#exchange;
+    if (announcedBytes(head, method) > mostBytes) {
+      relay.abandon();
+      this.#fail(answerBeyond());
+      return;
+    }
     trace.answered(head.status);
     const decoder = isDecoded ? decoderOf(head, method) : undefined;
-    const kept = decoder === undefined ? head.rawHeaders : withoutEncoding(head.rawHeaders);
-    const rawHeaders = this.#exchange.answerHeaders(kept, this.#attempt);
-    rawHeaders.push(...ownHeaders);
-    const retryAfterS = this.#admission?.retryAfterS(head);
-    if (retryAfterS !== undefined) rawHeaders.push('retry-after', String(retryAfterS));
+    let rawHeaders: string[];
     try {
-      this.response.writeHead(head.status, head.statusText, rawHeaders);
+      rawHeaders = this.#exchange.answerHeaders(headersOf(head, decoder !== undefined), this.#attempt);
+      rawHeaders.push(...ownHeaders);
+      const retryAfterS = this.#admission?.retryAfterS(head);
+      if (retryAfterS !== undefined) rawHeaders.push('retry-after', String(retryAfterS));
+      this.response.writeHead(head.status, reasonOf(head), rawHeaders);
     } catch (error) {
-      // A header that may be received but not be sent.
+      // What may be received but not be sent.
+      decoder?.destroy();
       relay.abandon();
       this.#failWith(error as Error);
       return;
     }
-    this.#exchange.takeOver();
     relay.begin({
       isLengthKnown: decoder === undefined && firstValue(rawHeaders, 'content-length') !== undefined,
       decoder,
@@ -282,16 +316,34 @@ class Forwarding implements RelayEnds {
     else this.#failWith(new PhaseTimeout('the whole call took too long'));
   }
 
-  /** For `onConnectTimeout`: no connection came about in time, so nothing was sent. */
+  trailersOf(rawTrailers: readonly string[]): [string, string][] {
+    return this.#exchange.answerTrailers(rawTrailers);
+  }
+
+  onStall(): void {
+    this.#relay?.abandon();
+    this.#breakOff('client_stalled');
+  }
+
+  #endHints(): void {
+    if (this.#hints === undefined) return;
+    this.#hints.end();
+    this.#hints = undefined;
+  }
+
+  /** No connection came about in time, so nothing was sent. */
   expireConnect(): void {
-    const relay = this.#relay as Relay;
+    this.#expireRelay(this.#relay as Relay, 'no connection in time');
+  }
+
+  #expireRelay(relay: Relay, message: string): void {
     relay.abandon();
-    this.onFailure(relay, new PhaseTimeout('no connection in time'));
+    this.onFailure(relay, new PhaseTimeout(message));
   }
 
   /** Ends the caller's answer so that it cannot be taken for a whole one. */
-  #breakOff(): void {
-    this.#isBrokenOff = true;
+  #breakOff(outcome: Outcome = 'broken_off'): void {
+    this.#brokenOff = outcome;
     const { request, response } = this.#exchange;
     // Without chunks or a length the end of the connection is the end of the answer; only a reset says otherwise.
     if (request.httpVersion === '1.0') request.socket.resetAndDestroy();
@@ -300,33 +352,32 @@ class Forwarding implements RelayEnds {
 
   #failWith(error: Error): void {
     const isSent = this.#relay?.isSent === true;
-    this.#fail(failureOf(error, { isSent, isRepeatable: isIdempotent(this.#exchange.method) }));
+    const isRepeatable = this.#isRefused || isIdempotent(this.#exchange.method);
+    this.#fail(failureOf(error, { isSent, isRepeatable }));
   }
 
   readonly #fail = (error: Error): void => {
     if (this.#isOver) return;
     this.#end();
-    this.#settle.reject(error);
+    this.#exchange.failed(error);
   };
 
   readonly #onClose = (): void => {
     if (this.#isOver) return;
     this.#end();
     this.#relay?.abandon();
-    if (!this.response.headersSent) this.#exchange.takeOver();
-    this.#settle.resolve(
-      this.#isBrokenOff ? 'broken_off' : this.response.writableFinished ? 'answered' : 'client_gone',
-    );
+    this.#exchange.ended(this.#brokenOff ?? (this.response.writableFinished ? 'answered' : 'client_gone'));
   };
 
   #end(): void {
     this.#isOver = true;
-    this.response.off('close', this.#onClose);
     this.#admission?.end();
     this.#exchange.trace.ended(sizeOf(this.#body), this.#relay?.bodyBytes ?? 0);
     clearTimeout(this.#connectTimer);
     clearTimeout(this.#totalTimer);
     clearTimeout(this.#waitTimer);
+    this.#endWait?.();
+    this.#endHints();
   }
 }
 
@@ -335,11 +386,13 @@ function onConnectTimeout(forwarding: Forwarding): void {
   forwarding.expireConnect();
 }
 
-function sizeOf(body: Buffer | Upload | null): number {
-  return body === null ? 0 : body instanceof Upload ? body.sizeBytes : body.length;
+/** The message with the credentials in its body; undefined where they belong elsewhere. */
+function messageWith({ headers, placed }: Attempt, body: Buffer | Upload | null) {
+  if (placed.body === undefined) return undefined;
+  // Whatever body there is has been read whole: see `start`.
+  return withField({ headers, body: Buffer.isBuffer(body) ? body : Buffer.alloc(0) }, placed.body);
 }
 
-/** Whether the body stopped coming before its end. */
-function isCallersFault(request: IncomingMessage): boolean {
-  return request.destroyed && !request.complete;
+function sizeOf(body: Buffer | Upload | null): number {
+  return body === null ? 0 : body instanceof Upload ? body.sizeBytes : body.length;
 }

@@ -9,8 +9,8 @@ const definition = definitionAt('https://api.example', { pass_headers: ['X-Api-V
 
 const sent = (raw: string[], placed: Record<string, string> = {}) =>
   requestHeaders(raw, new RequestRules({ brand, definition, placed }));
-const relayed = (raw: string[], path = '/v4/a/b?x=1') =>
-  new AnswerRules(brand).headers(raw, { origin: 'https://api.example', path });
+const relayed = (raw: string[], { path = '/v4/a/b?x=1', query = '' } = {}) =>
+  new AnswerRules(brand).headers(raw, { origin: 'https://api.example', path, placed: { query } });
 
 test('headers of the message go on, with their case, order and repetitions', () => {
   const raw = [
@@ -142,6 +142,24 @@ test('an answer keeps everything but what belongs to the hop or pretends to be o
     ['X-TRELLIS-Error', 'forged'],
   ].flat();
   assert.deepEqual(relayed([...dropped, ...kept]), kept);
+});
+
+test('credentials in the query come back in no address of an answer, wherever it leads', () => {
+  const query = 'api_key=s%2Fe%20c';
+  const cases: [string, string, string][] = [
+    ['Location', '', 'https://api.example/v4/a?x=1'],
+    ['Location', '#part', 'https://api.example/v4/a?x=1#part'],
+    ['Location', '/v4/a/?x=1&api_key=s%2fe+c&y=2', 'https://api.example/v4/a/?x=1&y=2'],
+    ['Location', 'https://cdn.example/?api_key=s/e%20c', 'https://cdn.example/'],
+    ['Location', 'https://cdn.example/?api_key=another', 'https://cdn.example/?api_key=another'],
+    ['Content-Location', '/a?api_key=s%2Fe%20c', '/a'],
+    ['Link', '</a?api_key=s%2Fe%20c&p=2>; rel="next", </b>', '</a?p=2>; rel="next", </b>'],
+    ['refresh', '5; url=/a?p=1&api_key=s%2Fe%20c', '5; url=/a?p=1'],
+  ];
+  for (const [name, value, expected] of cases) {
+    const path = `/v4/a?x=1&${query}`;
+    assert.deepEqual(relayed([name, value], { path, query }), [name, expected], value);
+  }
 });
 
 test('a Location leads to the provider, not to us', () => {

@@ -1,18 +1,21 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { FastifyReply } from 'fastify';
 import type { Credentials } from '../auth-modes/mode.ts';
+import { judgeAnswer } from '../connections/api-faults.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
 import type { Observer } from '../connections/observe.ts';
+import type { TicketRights } from '../http/caller.ts';
 import type { Outbound } from '../outbound.ts';
 import { type Ask, type Attempt, attemptAfterRedirect, attemptWith } from './attempt.ts';
 import type { Call, Timeouts } from './call.ts';
 import type { CallTrace } from './call-log.ts';
-import type { Admission, Exchange } from './forward.ts';
-import type { AnswerRules } from './headers.ts';
+import type { Admission, Exchange, Outcome } from './exchange.ts';
+import { type AnswerRules, firstValue } from './headers.ts';
 import type { Pass } from './quota/pass.ts';
 import { type Quota, usualWaitMs } from './quota/quota.ts';
 import type { Head } from './relay.ts';
 import { isIdempotent, type RetryRules } from './retry.ts';
+import { shieldedHeaders } from './ticket-limits.ts';
+import type { Waits } from './waits.ts';
 import { Sample } from './watch.ts';
 
 type Given = {
@@ -22,14 +25,23 @@ type Given = {
     readonly observer?: Pick<Observer, 'wants' | 'observe'>;
     readonly quota?: Pick<Quota, 'admit'>;
     readonly answers: AnswerRules;
+    readonly waits: Waits;
     readonly ownHeaders: readonly string[];
   };
   readonly call: Call;
   readonly ask: Ask;
   readonly credentials: Credentials;
   readonly first: Attempt;
-  readonly reply: FastifyReply;
-  readonly trace: CallTrace;
+  /** What the caller called with, where it was no key. */
+  readonly ticket: TicketRights | undefined;
+  readonly arrival: {
+    readonly request: IncomingMessage;
+    readonly response: ServerResponse;
+    readonly trace: CallTrace;
+  };
+  /** Called once, when nothing more happens. */
+  ended(outcome: Outcome): void;
+  failed(error: unknown): void;
 };
 
 /** A call of the proxy as `forward` wants it: a connection, its credentials, and what the caller asked for. */
@@ -44,24 +56,27 @@ export class ProxiedCall implements Exchange {
   readonly timeouts: Timeouts;
   readonly retry: RetryRules;
   readonly isDecoded: boolean;
+  readonly mostBytes: number;
   readonly ownHeaders: readonly string[];
   readonly trace: CallTrace;
   readonly #given: Given;
   #credentials: Credentials;
   #pass: Pass | undefined;
+  #quotaWaitMs: number;
 
   constructor(given: Given) {
-    const { room, call, ask, reply } = given;
+    const { room, call, ask, arrival } = given;
     const { integration } = ask.connection;
     const { timeouts, retry_wait_ms } = integration.provider.api;
     this.#given = given;
     this.#credentials = given.credentials;
-    this.request = reply.request.raw;
-    this.response = reply.raw;
+    this.#quotaWaitMs = call.quotaWaitMs ?? usualWaitMs;
+    this.request = arrival.request;
+    this.response = arrival.response;
     this.outbound = room.outbound;
-    this.method = reply.request.method;
+    this.method = ask.method;
     this.isTest = integration.isTest;
-    this.isRepeatable = isIdempotent(this.method) || this.request.headers['idempotency-key'] !== undefined;
+    this.isRepeatable = isIdempotent(this.method) || hasIdempotencyKey(given.first);
     this.first = given.first;
     this.timeouts = {
       connectMs: call.timeouts.connectMs ?? timeouts.connect_ms,
@@ -71,17 +86,28 @@ export class ProxiedCall implements Exchange {
     };
     this.retry = { times: call.retries, statuses: call.retryOn, shortestMs: retry_wait_ms };
     this.isDecoded = call.isDecoded;
+    this.mostBytes = given.ticket?.mostBytes ?? Number.POSITIVE_INFINITY;
     this.ownHeaders = room.ownHeaders;
-    this.trace = given.trace;
+    this.trace = arrival.trace;
   }
 
   answerHeaders(rawHeaders: readonly string[], from: Attempt): string[] {
-    return this.#given.room.answers.headers(rawHeaders, from);
+    const { room, ticket } = this.#given;
+    const headers = room.answers.headers(rawHeaders, from);
+    return ticket === undefined ? headers : shieldedHeaders(headers);
+  }
+
+  answerTrailers(rawTrailers: readonly string[]): [string, string][] {
+    return this.#given.room.answers.trailers(rawTrailers);
+  }
+
+  get waits(): Waits {
+    return this.#given.room.waits;
   }
 
   async renew(): Promise<Attempt | undefined> {
     const { room, ask } = this.#given;
-    const renewed = await room.credentials.renewed(ask.connection, this.#credentials);
+    const renewed = await room.waits.orStop(room.credentials.renewed(ask.connection, this.#credentials));
     if (renewed === undefined) return undefined;
     this.#credentials = renewed;
     return attemptWith(renewed, ask);
@@ -94,21 +120,40 @@ export class ProxiedCall implements Exchange {
   }
 
   admit({ origin, path }: Attempt): Admission | undefined {
-    const { room, ask, call } = this.#given;
-    const { connection, override } = ask;
+    const { room, ask } = this.#given;
+    const { connection, override, brand } = ask;
     const { quota } = connection.integration.provider.api;
     if (quota === undefined || room.quota === undefined) return undefined;
     // At another address the calls are not counted as this API's.
     if (override && URL.parse(origin)?.host !== quota.service) return undefined;
+    // What one attempt has waited is not there for the next.
+    this.#quotaWaitMs = Math.max(0, this.#quotaWaitMs - (this.#pass?.waitedMs ?? 0));
+    const isSync = this.request.headers[`${brand.word}-is-sync`] === 'true';
     const pass = room.quota.admit({
       connection,
       method: this.method,
       path,
-      priority: 'interactive',
-      waitMs: call.quotaWaitMs ?? usualWaitMs,
+      priority: isSync ? 'background' : 'interactive',
+      waitMs: this.#quotaWaitMs,
     });
     this.#pass = pass;
     return pass;
+  }
+
+  judge(head: Head): ((parts: readonly Buffer[]) => number) | undefined {
+    const { status } = head;
+    const { provider } = this.#given.ask.connection.integration;
+    const pass = this.#pass;
+    if (status !== 403 && status !== 429) return undefined;
+    if (pass === undefined && provider.api.error_format === undefined) return undefined;
+    return (parts) => {
+      const sample = new Sample(head);
+      for (const part of parts) sample.add(part);
+      const answer = sample.answer();
+      pass?.refused(answer);
+      const { kind } = judgeAnswer(provider, { ...answer, body: answer.body.toString() });
+      return kind === 'rate_limited' ? 429 : status;
+    };
   }
 
   watch(head: Head): ((part: Buffer) => void) | undefined {
@@ -117,16 +162,26 @@ export class ProxiedCall implements Exchange {
     const isObserved = observer?.wants(ask.connection, head.status) === true;
     const pass = head.status === 429 || head.status === 403 ? this.#pass : undefined;
     if (!isObserved && pass === undefined) return undefined;
-    const sample = new Sample(head, { url: this.first.origin + this.first.path });
+    const sample = new Sample(head);
     this.response.once('close', () => {
       const answer = sample.answer();
-      if (isObserved) observer?.observe(ask.connection, answer);
+      if (isObserved)
+        observer?.observe(ask.connection, { ...answer, url: this.first.origin + this.first.path });
       pass?.refused(answer);
     });
     return (part) => sample.add(part);
   }
 
-  takeOver(): void {
-    this.#given.reply.hijack();
+  ended(outcome: Outcome): void {
+    this.#given.ended(outcome);
   }
+
+  failed(error: Error): void {
+    this.#given.failed(error);
+  }
+}
+
+/** Whether the provider is given one: a header that ends here, or holds nothing, lets nobody recognise the call. */
+function hasIdempotencyKey({ headers }: Attempt): boolean {
+  return (firstValue(headers, 'idempotency-key') ?? '').trim() !== '';
 }

@@ -9,17 +9,21 @@ import {
 import { type AddressInfo, BlockList, connect, createServer as createTcp, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { TestContext } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import type { Credentials } from '../auth-modes/mode.ts';
 import { brandNames } from '../brand.ts';
 import type { LiveConnection } from '../connections/reader.ts';
 import { AppError } from '../errors.ts';
+import type { Authenticate, AuthenticateCall } from '../http/authorize.ts';
+import type { KeyCaller } from '../http/caller.ts';
 import type { ProxyRule } from '../http/proxy-rule.ts';
 import { createHttp } from '../http/server.ts';
 import type { Integration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
 import { createOutbound, type Outbound } from '../outbound.ts';
 import { definitionSchema, type ProviderDefinition } from '../providers/definition.ts';
-import { type ProxyDeps, proxyRoutes } from './routes.ts';
+import { createProxy, type ProxyDeps } from './proxy.ts';
 
 export const brand = brandNames('trellis');
 export const secretKey = 'key-of-the-environment';
@@ -66,6 +70,10 @@ export type RunningProxy = {
   /** Answers of `renewed`, taken from the front; the calls so far. */
   renewals: (Credentials | undefined | Promise<Credentials | undefined>)[];
   renewedWith: Credentials[];
+  /** Resolves when no caller has a connection any more. */
+  left(): Promise<void>;
+  /** As a stop of the service: resolves when every answer is out. */
+  stop(): Promise<void>;
   close(): Promise<void>;
 };
 
@@ -75,37 +83,19 @@ type ProxySettings = {
   proxyRules?: readonly ProxyRule[];
   keyRules?: readonly ProxyRule[];
   isTest?: boolean;
+  /** `at_once`: key, connection and credentials are at hand, as they are for most calls. */
+  pace?: 'fetched' | 'at_once';
   outbound?: Outbound;
   fresh?: ProxyDeps['credentials']['fresh'];
   observer?: ProxyDeps['observer'];
   activity?: ProxyDeps['activity'];
+  quota?: ProxyDeps['quota'];
 };
 
 /** The service's HTTP server with the proxy's routes alone, one integration `google` and one connection `alice`. */
 export async function startProxy(settings: ProxySettings): Promise<RunningProxy> {
   const { definition, integrationConfig = {}, isTest = false, proxyRules = [] } = settings;
   const outbound = settings.outbound ?? createOutbound({ allow: loopbackRanges() });
-  const app = await createHttp({
-    config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
-    log: createLog({ level: 'silent', format: 'json' }),
-    isRootAlias: (path) => path.startsWith('/v4/spreadsheets'),
-    authenticate: {
-      key: async (secret) => {
-        if (secret !== secretKey) throw new AppError('unknown_account');
-        return {
-          kind: 'key',
-          environmentId: 1,
-          environment: 'dev',
-          keyId: 1,
-          scopes: new Set(['proxy']),
-          ...(settings.keyRules && { proxyRules: settings.keyRules }),
-        };
-      },
-      session: async () => {
-        throw new AppError('unknown_connect_session_token');
-      },
-    },
-  });
   const integration = {
     key: 'google',
     provider: definition,
@@ -115,15 +105,47 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
   } as Integration;
   const renewals: RunningProxy['renewals'] = [];
   const renewedWith: Credentials[] = [];
-  await proxyRoutes(app, {
+  const log = createLog({ level: 'silent', format: 'json' });
+  const isRootAlias = (path: string) => path.startsWith('/v4/spreadsheets');
+  const isAtOnce = settings.pace === 'at_once';
+  const keyCaller = (secret: string): KeyCaller => {
+    if (secret !== secretKey) throw new AppError('unknown_account');
+    return {
+      kind: 'key',
+      environmentId: 1,
+      environment: 'dev',
+      keyId: 1,
+      scopes: new Set(['*']),
+      ...(settings.keyRules && { proxyRules: settings.keyRules }),
+    };
+  };
+  const connection = { connectionId: 'alice', connectionConfig: {}, integration } as LiveConnection;
+  const isKnown = (connectionId: string, integrationKey: string) =>
+    connectionId === 'alice' && integrationKey === 'google';
+  const authenticate: Authenticate & AuthenticateCall = {
+    key: isAtOnce ? keyCaller : async (secret: string) => keyCaller(secret),
+    ticket: async () => {
+      throw new AppError('invalid_ticket');
+    },
+    session: async () => {
+      throw new AppError('unknown_connect_session_token');
+    },
+  };
+  const front = createProxy({
+    log,
+    isRootAlias,
+    authenticate,
     brand,
     outbound,
     ...(settings.observer && { observer: settings.observer }),
     ...(settings.activity && { activity: settings.activity }),
+    ...(settings.quota && { quota: settings.quota }),
     connections: {
+      known: ({ connectionId, integrationKey }) =>
+        isAtOnce && isKnown(connectionId, integrationKey) ? connection : undefined,
       get: async ({ connectionId, integrationKey }) => {
-        if (connectionId !== 'alice' || integrationKey !== 'google') throw new AppError('unknown_connection');
-        return { connectionId, connectionConfig: {}, integration } as LiveConnection;
+        if (!isKnown(connectionId, integrationKey)) throw new AppError('unknown_connection');
+        return { ...connection };
       },
       getIntegration: async ({ integrationKey }) => {
         if (integrationKey !== 'google') throw new AppError('unknown_provider_config');
@@ -131,12 +153,17 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
       },
     },
     credentials: {
+      current: () => (isAtOnce ? bearer('token-1') : undefined),
       fresh: settings.fresh ?? (async () => bearer('token-1')),
       renewed: async (_connection, used) => {
         renewedWith.push(used);
         return renewals.shift();
       },
     },
+  });
+  const app = await createHttp({
+    config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
+    ...{ log, isRootAlias, authenticate, front },
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
   const { port } = app.server.address() as AddressInfo;
@@ -145,6 +172,13 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
     url: `http://127.0.0.1:${port}`,
     renewals,
     renewedWith,
+    async left() {
+      const count = promisify(app.server.getConnections.bind(app.server));
+      while ((await count()) > 0) await setImmediate();
+      // A connection is counted out before its end is announced.
+      await setImmediate();
+    },
+    stop: () => app.close(),
     async close() {
       app.server.closeAllConnections();
       await app.close();

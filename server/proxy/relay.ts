@@ -5,6 +5,8 @@
 import type { ServerResponse } from 'node:http';
 import type { Transform, Writable } from 'node:stream';
 import type { AnswerController, AnswerHandler } from '../outbound.ts';
+import { noteSpent } from './spent-buffers.ts';
+import { answerBeyond } from './ticket-limits.ts';
 
 /** The head of an answer. */
 export type Head = { readonly status: number; readonly statusText: string; readonly rawHeaders: string[] };
@@ -12,11 +14,19 @@ export type Head = { readonly status: number; readonly statusText: string; reado
 /** Who is told what becomes of an attempt. */
 export type RelayEnds = {
   readonly response: ServerResponse;
+  /** A longer body is a failure: `ticket_bytes_exceeded`. */
+  readonly mostBytes: number;
+  /** How long the caller may take before it reads on, in ms. */
+  readonly idleMs: number;
   /** A connection is open and the request on its way. */
   onStart(): void;
   /** Says with `begin`, `hold` or `discard` what happens to the answer. */
   onHead(relay: Relay, head: Head): void;
-  onInformation(status: number, rawHeaders: string[]): void;
+  onInformation(relay: Relay, information: { status: number; rawHeaders: string[] }): void;
+  /** What of them is the caller's. */
+  trailersOf(rawTrailers: readonly string[]): [string, string][];
+  /** The caller has not read on in time. */
+  onStall(): void;
   /** The attempt has failed, before its head or behind it. */
   onFailure(relay: Relay, error: Error): void;
 };
@@ -33,6 +43,8 @@ export type Writing = {
 
 /** More of a refused answer is not read just to keep its connection. */
 const mostDiscardedBytes = 256 * 1024;
+/** What an error has to say stands at its beginning. */
+const mostPeekedBytes = 16 * 1024;
 /** Up to this size a body is written together with the head, as one piece. */
 const mostJoinedBytes = 8 * 1024;
 
@@ -57,9 +69,11 @@ export class Relay implements AnswerHandler {
   /** Parts that wait for the head to be written, or for the judgement. */
   #parts: Buffer[] = [];
   #discardedBytes = 0;
+  #peek: ((parts: readonly Buffer[]) => void) | undefined;
   #isAbandoned = false;
   #isEnded = false;
   #isListening = false;
+  #stallTimer: NodeJS.Timeout | undefined;
   #failure: Error | undefined;
 
   constructor(ends: RelayEnds) {
@@ -71,6 +85,7 @@ export class Relay implements AnswerHandler {
   /** Nobody waits for the answer any more. Harmless once it is complete. */
   abandon(): void {
     this.#isAbandoned = true;
+    clearTimeout(this.#stallTimer);
     if (!this.#isEnded) this.#controller?.abort(new Error('nobody waits for the answer'));
   }
 
@@ -83,6 +98,12 @@ export class Relay implements AnswerHandler {
   hold(): void {
     this.#stage = 'held';
     this.#controller?.pause();
+  }
+
+  /** As `hold`, and tells once the first 16 KB of the body, or what comes of it where it is shorter or breaks off. */
+  peek(tell: (parts: readonly Buffer[]) => void): void {
+    this.#stage = 'held';
+    this.#peek = tell;
   }
 
   /** Reads the rest of an answer that nobody gets, so that its connection can be used again. */
@@ -120,7 +141,7 @@ export class Relay implements AnswerHandler {
 
   onResponseStart(controller: AnswerController, status: number, _headers: unknown, statusText = ''): void {
     const rawHeaders = latin1(controller.rawHeaders);
-    if (status < 200) this.#ends.onInformation(status, rawHeaders);
+    if (status < 200) this.#ends.onInformation(this, { status, rawHeaders });
     else this.#ends.onHead(this, { status, statusText, rawHeaders });
   }
 
@@ -131,29 +152,46 @@ export class Relay implements AnswerHandler {
       return;
     }
     this.bodyBytes += part.length;
+    if (this.bodyBytes > this.#ends.mostBytes) {
+      this.#exceed();
+      return;
+    }
     this.#writing?.watch?.(part);
     if (this.#stage === 'held') {
       // What had been read before the pause took hold.
       this.#parts.push(part);
+      if (this.#peek !== undefined && this.bodyBytes >= mostPeekedBytes) {
+        controller.pause();
+        this.#tellPeek();
+      }
     } else if (this.#stage === 'begun' && this.#parts.length === 0) {
       this.#parts.push(part);
     } else {
       if (this.#stage === 'begun') this.#flush();
+      noteSpent(part.length);
       this.#write(part);
     }
   }
 
   onResponseEnd(controller: AnswerController): void {
     this.#isEnded = true;
-    if (this.#stage === 'discarded' || this.#stage === 'held') return;
-    this.#end(latin1(controller.rawTrailers));
+    if (this.#stage === 'held') this.#tellPeek();
+    else if (this.#stage !== 'discarded') this.#end(latin1(controller.rawTrailers));
   }
 
   onResponseError(_controller: AnswerController, error: Error): void {
     if (this.#isEnded || this.#isAbandoned || this.#stage === 'discarded') return;
     this.#isEnded = true;
-    if (this.#stage === 'held') this.#failure = error;
-    else this.#ends.onFailure(this, error);
+    if (this.#stage === 'held') {
+      this.#failure = error;
+      this.#tellPeek();
+    } else this.#ends.onFailure(this, error);
+  }
+
+  #tellPeek(): void {
+    const tell = this.#peek;
+    this.#peek = undefined;
+    tell?.(this.#parts);
   }
 
   /** Lets the head go, and what has come of the body. */
@@ -172,17 +210,39 @@ export class Relay implements AnswerHandler {
       this.abandon();
       this.#ends.onFailure(this, error);
     });
+    this.#limitDecoded(decoder);
     decoder.pipe(this.#response);
     this.#response.on('close', () => decoder.destroy());
+  }
+
+  /** A body that is small as it comes may be large decoded. */
+  #limitDecoded(decoder: Transform): void {
+    const { mostBytes } = this.#ends;
+    if (mostBytes === Number.POSITIVE_INFINITY) return;
+    let decodedBytes = 0;
+    decoder.on('data', (part: Buffer) => {
+      decodedBytes += part.length;
+      if (decodedBytes > mostBytes) this.#exceed();
+    });
+  }
+
+  #exceed(): void {
+    this.abandon();
+    this.#ends.onFailure(this, answerBeyond());
   }
 
   #write(part: Buffer): void {
     const out = this.#out;
     if (out.destroyed || out.write(part)) return;
     this.#controller?.pause();
+    this.#stallTimer ??= setTimeout(() => this.#ends.onStall(), this.#ends.idleMs);
     if (this.#isListening) return;
     this.#isListening = true;
-    out.on('drain', () => this.#controller?.resume());
+    out.on('drain', () => {
+      clearTimeout(this.#stallTimer);
+      this.#stallTimer = undefined;
+      this.#controller?.resume();
+    });
   }
 
   #end(trailers: string[]): void {
@@ -198,7 +258,7 @@ export class Relay implements AnswerHandler {
       if (this.#parts.length > 0) this.#flush();
     }
     if (this.#out.destroyed) return;
-    if (trailers.length > 0 && this.#out === response) response.addTrailers(inPairs(trailers));
+    if (trailers.length > 0 && this.#out === response) response.addTrailers(this.#ends.trailersOf(trailers));
     this.#out.end();
   }
 
@@ -218,10 +278,4 @@ function latin1(raw: AnswerController['rawHeaders']): string[] {
     texts[at] = typeof part === 'string' ? part : part.toString('latin1');
   }
   return texts;
-}
-
-function inPairs(flat: string[]): [string, string][] {
-  const pairs: [string, string][] = [];
-  for (let at = 0; at + 1 < flat.length; at += 2) pairs.push([flat[at] ?? '', flat[at + 1] ?? '']);
-  return pairs;
 }

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { AppError } from '../errors.ts';
 import { type ProxyRule, proxyRules, readProxyRule } from '../http/proxy-rule.ts';
 import { bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
-import { isPermitted, type JudgedCall, requirePermission } from './rules.ts';
+import { isPermitted, type JudgedCall, type RuleList, requirePermission } from './rules.ts';
 
 const rule = (text: string): ProxyRule => {
   const [, effect, rest] = /^(allow|deny) (.*)$/.exec(text)!;
@@ -88,6 +88,10 @@ test('no header and no parameter turns an allowed call into another one', () => 
     'X_Method_Override',
     'X-Original-URL',
     'x-rewrite-url',
+    'X-Method',
+    'HTTP-Method-Override',
+    'X-Original-Uri',
+    'X_Rewrite-URI',
   ]) {
     assert.ok(!passes(rules, 'POST /a', ['accept', '*/*', name, 'DELETE']), name);
   }
@@ -97,10 +101,30 @@ test('no header and no parameter turns an allowed call into another one', () => 
     'x=1&_method=delete',
     'x=1;_METHOD=delete',
     '$httpHeaders=x',
+    '_HttpMethod=DELETE',
+    '$method=DELETE',
+    '_method[]=DELETE',
+    '_method%5Bx%5D=DELETE',
+    '+.method=DELETE',
+    '%5Bmethod=DELETE',
+    'x.http.method.override=DELETE',
+    'method=delete',
+    'Method[]=%50UT',
   ]) {
     assert.ok(!passes(rules, `POST /a?${pair}`), pair);
   }
-  assert.ok(passes(rules, 'POST /a?method=x', ['accept', 'x-http-method']));
+  assert.ok(passes(rules, 'POST /a?method=x&amethod=put&x=_method', ['accept', 'x-http-method']));
+});
+
+test('a definition names what else turns a call of its API into another one', () => {
+  const overrides = { headers: ['X-Do'], query: ['soap_action'] };
+  const lists: RuleList[] = [{ of: 'key', rules: [rule('allow POST /a')] }];
+  const isFree = (target: string, headers: string[] = [], own = overrides) =>
+    isPermitted(lists, { method: 'POST', target, headers, overrides: own });
+  assert.ok(!isFree('/a', ['x_do', 'delete']));
+  assert.ok(!isFree('/a?SOAP_Action[]=delete'));
+  assert.ok(isFree('/a?soap=1', ['x-do-not', '1']));
+  assert.ok(isFree('/a?soap_action=delete', ['x-do', '1'], { headers: [], query: [] }));
 });
 
 test('the error names whose rule it was, and which', () => {

@@ -5,15 +5,17 @@
  * servers could read as two different ones is refused wherever there are rules: what is not understood is not allowed.
  */
 import { AppError } from '../errors.ts';
-import type { Caller } from '../http/caller.ts';
+import { holdsScope, type ProxyCaller } from '../http/caller.ts';
 import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
 import type { Integration } from '../integrations/store.ts';
-import { decodedName } from './target.ts';
+import { type Overrides, overrideIn } from './overrides.ts';
 
 /** The rules of one party to a call. Every party has to agree. */
 export type RuleList = {
   readonly of: 'key' | 'integration' | 'ticket';
   readonly rules: readonly ProxyRule[];
+  /** Also without rules, nothing may make the call another one than its method says. */
+  readonly bindsMethod?: true;
 };
 
 export type JudgedCall = {
@@ -22,22 +24,16 @@ export type JudgedCall = {
   readonly target: string;
   /** Those that go to the provider, names and values in turn. */
   readonly headers: readonly string[];
+  /** What the API takes for overrides beside the usual ones. */
+  readonly overrides?: Overrides | undefined;
 };
-
-/** With one of these a server may do something else than method and path say. */
-const overrideHeaders = new Set([
-  'x-http-method', 'x-http-method-override', 'x-method-override', 'x-original-url', 'x-rewrite-url',
-]); // biome-ignore format: a list reads better in lines
-/** The pair with a `$` is what Google's APIs take from browsers that avoid a preflight (Closure, goog.net.rpc.HttpCors). */
-const overrideParameters = new Set([
-  '$httpheaders', '$httpmethod', '_method', 'x-http-method', 'x-http-method-override', 'x-method-override',
-]); // biome-ignore format: a list reads better in lines
 
 /** Throws `proxy_rule_denied` (403), naming the rule, unless every list lets the call pass. */
 export function requirePermission(lists: readonly RuleList[], call: JudgedCall): void {
-  for (const { of, rules } of lists) {
-    const refusal = refusalBy(rules, call);
+  for (const list of lists) {
+    const refusal = refusalBy(list, call);
     if (refusal === undefined) continue;
+    const { of } = list;
     throw new AppError('proxy_rule_denied', `The rules of the ${of} refuse this call: ${refusal.reason}.`, {
       payload: { of, ...(refusal.rule !== undefined && { rule: refusal.rule }) },
     });
@@ -46,28 +42,36 @@ export function requirePermission(lists: readonly RuleList[], call: JudgedCall):
 
 /** Whether `requirePermission` would let it pass. */
 export function isPermitted(lists: readonly RuleList[], call: JudgedCall): boolean {
-  return lists.every(({ rules }) => refusalBy(rules, call) === undefined);
+  return lists.every((list) => refusalBy(list, call) === undefined);
 }
 
 /** Who has a say in a call of this caller, where anybody has rules. */
 export function rulesOf(
-  caller: Caller,
+  caller: ProxyCaller,
   { integration }: { integration: Pick<Integration, 'proxyRules'> },
 ): RuleList[] {
   const lists: RuleList[] = [];
-  if (caller.kind === 'key' && caller.proxyRules !== undefined)
-    lists.push({ of: 'key', rules: caller.proxyRules });
+  if (caller.proxyRules !== undefined) lists.push({ of: 'key', rules: caller.proxyRules });
+  if (!holdsScope(caller.scopes, 'proxy:write')) lists.push(readOnly);
+  if (caller.kind === 'ticket') lists.push({ of: 'ticket', rules: caller.ticket.rules });
   if (integration.proxyRules.length > 0) lists.push({ of: 'integration', rules: integration.proxyRules });
   return lists;
 }
 
+/** Of a key that may read alone, and of its tickets. */
+const readOnly: RuleList = { of: 'key', rules: [], bindsMethod: true };
+
 type Refusal = { reason: string; rule?: string };
 
-function refusalBy(list: readonly ProxyRule[], { method, target, headers }: JudgedCall): Refusal | undefined {
-  if (list.length === 0) return undefined;
+function refusalBy(
+  { rules: list, bindsMethod }: RuleList,
+  { method, target, headers, overrides }: JudgedCall,
+): Refusal | undefined {
+  if (list.length === 0 && bindsMethod !== true) return undefined;
   const [rawPath = '', query = ''] = splitQuery(target);
-  const override = overrideIn(headers, query);
+  const override = overrideIn(headers, { query, also: overrides });
   if (override !== undefined) return { reason: `"${override}" could make it another one` };
+  if (list.length === 0) return undefined;
   const path = readPath(rawPath);
   if (path === undefined) return { reason: 'its path can be read in more than one way' };
   const rules = compiledOf(list);
@@ -176,17 +180,4 @@ function segmentsOf(path: string): string[] {
 function splitQuery(target: string): string[] {
   const at = target.indexOf('?');
   return at === -1 ? [target] : [target.slice(0, at), target.slice(at + 1)];
-}
-
-/** The first header or parameter by which the call could become another one. */
-function overrideIn(headers: readonly string[], query: string): string | undefined {
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at]!.toLowerCase().replaceAll('_', '-');
-    if (overrideHeaders.has(name)) return name;
-  }
-  if (query === '') return undefined;
-  return query
-    .split(/[&;]/)
-    .map((pair) => decodedName(pair).toLowerCase())
-    .find((name) => overrideParameters.has(name));
 }

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { AppError } from '../errors.ts';
+import { loadCatalog } from '../providers/catalog.ts';
 import { baseOf, originsOf, overrideOf, targetAt } from './target.ts';
 
+const providers = join(import.meta.dirname, '../../providers');
 const google = 'https://sheets.googleapis.com';
 
 type Rest = {
@@ -60,6 +63,14 @@ test('forbidden pairs are cut out of the query, however they are spelled, and no
   assert.equal(target('/proxy/x?%6bey=K&access%5Ftoken=T&monkey=1'), `${google}/x?monkey=1`);
   assert.equal(target('/proxy/x?key'), `${google}/x`);
   assert.equal(target('/proxy/x?a=key&&'), `${google}/x?a=key&&`);
+});
+
+test('of a call to Google is cut out what its servers take for credentials, headers or another method', () => {
+  for (const provider of ['google-sheet', 'google-drive']) {
+    const forbidQuery = loadCatalog(providers).get(provider).api.forbid.query;
+    const cut = 'key=K&$httpHeaders=Authorization:x&%24httpMethod=DELETE&%24httpHeaders=y&oauth_token=T';
+    assert.equal(target(`/proxy/x?a=1&${cut}&$fields=b`, { forbidQuery }), `${google}/x?a=1&$fields=b`);
+  }
 });
 
 test('a path that a server could resolve elsewhere is refused', () => {

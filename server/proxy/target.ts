@@ -28,12 +28,21 @@ export function targetAt(
   base: Base,
   { rawUrl, forbidQuery }: { rawUrl: string; forbidQuery: readonly string[] },
 ): Target {
-  const { path, query } = split(behindPrefix(rawUrl, base.text));
-  refuseUnsafePath(path);
-  const target = `${base.prefix}${path}${withoutPairs(query, forbidQuery)}`;
-  // What has been put together must still point where the base does, whoever parses it.
-  if (URL.parse(base.origin + target)?.origin !== base.origin) throw invalidPath('leaves the provider');
+  const text = behindPrefix(rawUrl, base.text);
+  const fault = faultOf(text);
+  if (fault !== undefined) throw invalidPath(fault);
+  const target = base.prefix + withoutNamed(text, forbidQuery);
+  // An authority ends with the first slash (RFC 3986 §3.2): behind one, nothing of the target can be read as part of it.
+  if (!target.startsWith('/')) throw invalidPath('leaves the provider');
   return { origin: base.origin, path: target };
+}
+
+/**
+ * Path and query as they are sent when a provider itself asks for them; pairs of these names are cut out. Undefined
+ * where a caller could not ask for them either.
+ */
+export function safePath(target: string, forbidQuery: readonly string[]): string | undefined {
+  return faultOf(target) === undefined ? withoutNamed(target, forbidQuery) : undefined;
 }
 
 /** The provider's API address, filled in. Throws `unsupported_provider` where it is none. */
@@ -74,42 +83,46 @@ function behindPrefix(rawUrl: string, base: string): string {
   return behind.startsWith('/') ? behind : rest;
 }
 
-function split(target: string): { path: string; query: string } {
-  if (/[^\x21-\x7e]|#/.test(target)) {
-    throw invalidPath(
-      'holds a space, a control character, `#` or a character beyond ASCII that is not encoded',
-    );
-  }
+/** Why path and query cannot be sent safely; undefined: they can. */
+function faultOf(target: string): string | undefined {
+  if (/[^\x21-\x7e]|#/.test(target))
+    return 'holds a space, a control character, `#` or a character beyond ASCII that is not encoded';
   const at = target.indexOf('?');
-  return at === -1 ? { path: target, query: '' } : { path: target.slice(0, at), query: target.slice(at) };
-}
-
-function refuseUnsafePath(path: string): void {
-  if (!path.startsWith('/')) throw invalidPath('does not begin with a slash');
-  if (path.startsWith('//')) throw invalidPath('begins with two slashes');
-  if (path.includes('\\')) throw invalidPath('holds a backslash');
+  const path = at === -1 ? target : target.slice(0, at);
+  if (!path.startsWith('/')) return 'does not begin with a slash';
+  if (path.startsWith('//')) return 'begins with two slashes';
+  if (path.includes('\\')) return 'holds a backslash';
   // Servers differ in what they decode before they resolve `..`, so escapes count as what they stand for.
-  if (/(?:\/|%2f|%5c)(?:\.|%2e){1,2}(?:\/|%2f|%5c|;|%3b|$)/i.test(path))
-    throw invalidPath('holds a dot segment');
+  if (/(?:\/|%2f|%5c)(?:\.|%2e){1,2}(?:\/|%2f|%5c|;|%3b|$)/i.test(path)) return 'holds a dot segment';
+  return undefined;
 }
 
-/** Cuts `name=value` pairs out of a query; every other byte stays where it is. */
-function withoutPairs(query: string, forbidden: readonly string[]): string {
-  if (query === '' || forbidden.length === 0) return query;
+function withoutNamed(target: string, forbidden: readonly string[]): string {
+  const at = target.indexOf('?');
+  if (at === -1 || forbidden.length === 0) return target;
+  const query = withoutPairs(target.slice(at), (pair) => forbidden.includes(decodedName(pair)));
+  return target.slice(0, at) + query;
+}
+
+/** Cuts `name=value` pairs out of a query, which begins with its `?`; every other byte stays where it is. */
+export function withoutPairs(query: string, isCut: (pair: string) => boolean): string {
   const pairs = query.slice(1).split('&');
-  const kept = pairs.filter((pair) => !forbidden.includes(decodedName(pair)));
+  const kept = pairs.filter((pair) => !isCut(pair));
   if (kept.length === pairs.length) return query;
   return kept.length === 0 ? '' : `?${kept.join('&')}`;
 }
 
 /** The name of a query pair as a server would read it. */
 export function decodedName(pair: string): string {
-  const name = pair.split('=', 1)[0] ?? '';
-  if (!/[%+]/.test(name)) return name;
-  return name
+  return decodedPair(pair.split('=', 1)[0] ?? '').trim();
+}
+
+/** A query pair as a server would read it, its characters beyond ASCII byte by byte. */
+export function decodedPair(pair: string): string {
+  if (!/[%+]/.test(pair)) return pair;
+  return pair
     .replaceAll('+', ' ')
-    .replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
-    .trim();
+    .replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
 
 function invalidPath(reason: string): AppError {

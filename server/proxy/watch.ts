@@ -7,13 +7,11 @@ const mostWatchedBytes = 16 * 1024;
 /** Keeps the first 16 KB of an answer while it streams by. */
 export class Sample {
   readonly #head: Head;
-  readonly #url: string;
   readonly #parts: Buffer[] = [];
   #leftBytes = mostWatchedBytes;
 
-  constructor(head: Head, { url }: { url: string }) {
+  constructor(head: Head) {
     this.#head = head;
-    this.#url = url;
   }
 
   add(part: Buffer): void {
@@ -24,14 +22,13 @@ export class Sample {
     this.#parts.push(kept);
   }
 
-  answer(): ObservedAnswer {
+  answer(): Omit<ObservedAnswer, 'url'> {
     const { status, rawHeaders } = this.#head;
     const headers: Record<string, string> = {};
     for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
       headers[(rawHeaders[at] as string).toLowerCase()] ??= rawHeaders[at + 1] as string;
     }
     return {
-      url: this.#url,
       status,
       headers,
       body: decoded(Buffer.concat(this.#parts), headers['content-encoding']),

@@ -2,11 +2,13 @@ import { sql } from 'kysely';
 import { writeAudit } from '../activity/audit.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
+import type { Evidence } from '../connections/health.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import { fromRow, headFrom, selectConnections, selectHeads } from '../connections/rows.ts';
 import { endConnection } from '../connections/states.ts';
 import { type ConnectionHead, findHeadForUpdate } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import { noteRetries, retry } from './retries.ts';
@@ -31,43 +33,36 @@ export type SecurityEventDeps = {
 /**
  * Acts on every event of the token, in one transaction, for the account's connections to any of the clients it is
  * addressed to, whatever their environment. A token that came before does nothing. What an event restores is tried
- * again afterwards, in the background, until the provider has judged (`retries.ts`).
+ * again afterwards, in the background, until the provider has judged (`retries.ts`). Throws `unavailable` where others
+ * changed the same connections at the same moment: nothing is done then, and the sender comes again.
  */
 export async function actOn(
   deps: SecurityEventDeps,
   { token, integration, rules }: { token: SecurityEventToken; integration: Integration; rules: Rules },
 ): Promise<void> {
   const { db, reading, reader, log, now = () => new Date() } = deps;
-  const { ended, restored } = await db.transaction(async (tx) => {
-    const ended: ConnectionHead[] = [];
-    const restored: ConnectionHead[] = [];
-    if (!(await isFirst(tx, { token, at: now() }))) return { ended, restored };
-    const integrations = await integrationsOf(tx, { audience: token.audience, integration, reading });
-    for (const { type, reason, subject } of integrations.length > 0 ? token.events : []) {
-      const effect = rules.types[type];
-      if (subject === undefined || effect === undefined || effect === 'none') continue;
-      if (effect === 'restores') {
-        const found = await findEnded(tx, { integrations, subject });
-        await noteRetries(tx, { connections: found, at: now() });
-        restored.push(...found);
-      } else {
-        const evidence = { event: type, ...(reason !== undefined && { reason }) };
-        for (const found of await findAlive(tx, { integrations, subject, token, reading, log })) {
-          const connection = await findHeadForUpdate(tx, found);
-          if (connection === undefined) continue;
-          const change = { connection, cause: 'security_event' as const, evidence, at: now() };
-          if (!(await endConnection(tx, change))) continue;
-          await writeAudit(tx, {
-            ...{ environmentId: connection.environmentId, actor: 'service', action: 'connection.ended' },
-            target: `${connection.integrationKey}/${connection.connectionId}`,
-            details: { cause: 'security_event' },
-          });
-          ended.push(connection);
+  const { ended, restored } = await db
+    .transaction(async (tx) => {
+      const ended: ConnectionHead[] = [];
+      const restored: ConnectionHead[] = [];
+      if (!(await isFirst(tx, { token, at: now() }))) return { ended, restored };
+      const integrations = await integrationsOf(tx, { audience: token.audience, integration, reading });
+      const given = integrations.length > 0 ? effectsOf(token, rules) : [];
+      const look = { integrations, token, reading, log };
+      await lockAll(tx, given, look);
+      for (const { effect, evidence, subject } of given) {
+        if (effect === 'restores') {
+          const found = await findEnded(tx, { integrations, subject });
+          await noteRetries(tx, { connections: found, at: now() });
+          restored.push(...found);
+        } else {
+          const found = await findAlive(tx, { ...look, subject });
+          ended.push(...(await end(tx, { found, evidence, at: now() })));
         }
       }
-    }
-    return { ended, restored };
-  });
+      return { ended, restored };
+    })
+    .catch(throwRepeatable);
   for (const connection of ended) reader.forget(connection);
   log.info(
     { events: token.events.map(({ type }) => type), ended: ended.length, restored: restored.length },
@@ -78,6 +73,61 @@ export async function actOn(
       log.info({ err: error }, 'a restored account is left to the job'),
     );
   }
+}
+
+type Effect = { effect: 'ends' | 'restores'; evidence: Evidence; subject: Subject };
+
+/** Of the events that mean something to us and are about somebody. */
+function effectsOf({ events }: SecurityEventToken, rules: Rules): Effect[] {
+  return events.flatMap(({ type, reason, subject }) => {
+    const effect = rules.types[type];
+    if (subject === undefined || effect === undefined || effect === 'none') return [];
+    return [{ effect, evidence: { event: type, ...(reason !== undefined && { reason }) }, subject }];
+  });
+}
+
+/**
+ * Locks the connections of all the events, in the order of their IDs, as everyone does who locks several: of tokens that
+ * name the same accounts in another order none waits for one that waits for it.
+ */
+async function lockAll(tx: Tx, effects: Effect[], look: Omit<Look, 'subject'>): Promise<void> {
+  const ids = new Set<number>();
+  for (const { effect, subject } of effects) {
+    const found = await (effect === 'ends'
+      ? findAlive(tx, { ...look, subject })
+      : findEnded(tx, { ...look, subject }));
+    for (const { id } of found) ids.add(id);
+  }
+  await tx.query('select from connection where id = any($1) order by id for no key update', [[...ids]]);
+}
+
+/** Ends those that are still alive, each with its event and its entry in the audit log; answers which. */
+async function end(
+  tx: Tx,
+  { found, evidence, at }: { found: ConnectionHead[]; evidence: Evidence; at: Date },
+): Promise<ConnectionHead[]> {
+  const ended: ConnectionHead[] = [];
+  for (const place of found) {
+    const connection = await findHeadForUpdate(tx, place);
+    if (connection === undefined) continue;
+    if (!(await endConnection(tx, { connection, cause: 'security_event', evidence, at }))) continue;
+    await writeAudit(tx, {
+      ...{ environmentId: connection.environmentId, actor: 'service', action: 'connection.ended' },
+      target: `${connection.integrationKey}/${connection.connectionId}`,
+      details: { cause: 'security_event' },
+    });
+    ended.push(connection);
+  }
+  return ended;
+}
+
+/** A deadlock or a serialization failure (PostgreSQL's class 40): the same work may succeed a moment later. */
+function throwRepeatable(error: unknown): never {
+  const { code } = error as { code?: unknown };
+  if (code !== '40P01' && code !== '40001') throw error;
+  throw new AppError('unavailable', 'Others change the same connections. Send the event again.', {
+    ...{ cause: error, retryAfterS: 1 },
+  });
 }
 
 /** Notes the token; false where it was noted before. Those that are too old to be taken again are forgotten. */
@@ -117,22 +167,18 @@ async function integrationsOf(
   return rows.filter(({ provider }) => issuerOf(provider) === issuer).map(({ id }) => id);
 }
 
+type Look = {
+  integrations: number[];
+  subject: Subject;
+  token: SecurityEventToken;
+  reading: IntegrationReading;
+  log: Logger;
+};
+
 /** Those whose grant is not of a later day than the event, which may have been delivered late. */
 async function findAlive(
   tx: Tx,
-  {
-    integrations,
-    subject,
-    token,
-    reading,
-    log,
-  }: {
-    integrations: number[];
-    subject: Subject;
-    token: SecurityEventToken;
-    reading: IntegrationReading;
-    log: Logger;
-  },
+  { integrations, subject, token, reading, log }: Look,
 ): Promise<ConnectionHead[]> {
   // The token tells whole seconds.
   const until = new Date(token.issuedAt.getTime() + 1000);

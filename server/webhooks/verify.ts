@@ -1,15 +1,16 @@
-import { compactVerify, createRemoteJWKSet, customFetch, decodeJwt, errors, type JWTPayload } from 'jose';
+import { decodeJwt, errors, type JWTPayload } from 'jose';
 import { z } from 'zod';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import { halfOf, prefixDigest, prefixLength, twiceHashed } from '../connections/token-digests.ts';
 import { AppError } from '../errors.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { createIssuerKeys, type IssuerKeys, retryAfterMs } from './issuer-keys.ts';
 
 /**
  * Whether a security event token (RFC 8417) may be believed.
  *
- * Owns: signature, issuer, audience, age, whom it is about. Does not own: whether it came before, and what it does
- * (`security-events.ts`).
+ * Owns: issuer, audience, age, whom it is about. Does not own: the issuer's keys (`issuer-keys.ts`), whether it came
+ * before, and what it does (`security-events.ts`).
  */
 export type Rules = NonNullable<ProviderDefinition['security_events']>;
 
@@ -49,8 +50,9 @@ export type Judgement =
 
 export type Verifier = {
   /**
-   * Throws `unavailable` (503, so that the sender comes again) where the issuer's keys cannot be had. `clientId` must
-   * be in the audience.
+   * Throws `unavailable` (503 with Retry-After, so that the sender comes again) where the issuer's keys cannot be had,
+   * or where it names a key that is not known and may be new, while the keys are not to be read again yet. `clientId`
+   * must be in the audience.
    */
   verify(token: string, of: { rules: Rules; clientId: string; isTest: boolean }): Promise<Judgement>;
 };
@@ -61,13 +63,6 @@ const typePrefix = 'https://schemas.openid.net/secevent/';
 /** Clocks may differ. A sender that has not got through gives up long before the oldest that is taken. */
 const earlyMs = 5 * 60_000;
 export const oldestMs = 7 * 24 * 3600_000;
-
-/** An unknown key makes the keys be read again once in this time, so that no stranger can make us call out at will. */
-const rereadAfterMs = 60_000;
-const believedMs = 3600_000;
-const retryAfterMs = 5_000;
-const timeoutMs = 5_000;
-const mostBytes = 256 * 1024;
 
 const text = z.string().min(1).max(512);
 const subject = z.looseObject({
@@ -96,16 +91,12 @@ export function createVerifier({
   fetchFor: (of: { isTest: boolean }) => Fetch;
   now?: () => Date;
 }): Verifier {
-  const keySets = new Map<string, ReturnType<typeof createRemoteJWKSet>>();
-  function keysOf({ rules, isTest }: { rules: Rules; isTest: boolean }) {
+  const keySets = new Map<string, IssuerKeys>();
+
+  function keysOf({ rules, isTest }: { rules: Rules; isTest: boolean }): IssuerKeys {
     const known = keySets.get(rules.jwks_url);
     if (known !== undefined) return known;
-    const keys = createRemoteJWKSet(new URL(rules.jwks_url), {
-      cooldownDuration: rereadAfterMs,
-      cacheMaxAge: believedMs,
-      timeoutDuration: timeoutMs,
-      [customFetch]: readKeysBy(fetchFor({ isTest })),
-    });
+    const keys = createIssuerKeys(rules.jwks_url, { fetch: fetchFor({ isTest }), now });
     keySets.set(rules.jwks_url, keys);
     return keys;
   }
@@ -147,14 +138,12 @@ function readClaims(token: string): z.output<typeof claims> | undefined {
   return read.success ? read.data : undefined;
 }
 
-async function faultOfSignature(
-  token: string,
-  keys: ReturnType<typeof createRemoteJWKSet>,
-): Promise<Judgement | undefined> {
+async function faultOfSignature(token: string, keys: IssuerKeys): Promise<Judgement | undefined> {
   try {
-    await compactVerify(token, keys, { algorithms: ['RS256'] });
+    await keys.verify(token);
     return undefined;
   } catch (error) {
+    if (error instanceof AppError) throw error;
     if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys) {
       return refused('invalid_key', 'The issuer has no such key.');
     }
@@ -166,7 +155,10 @@ async function faultOfSignature(
     ) {
       return refused('authentication_failed', "The signature is not the issuer's.");
     }
-    throw new AppError('unavailable', "The issuer's keys cannot be read at the moment.", { cause: error });
+    throw new AppError('unavailable', "The issuer's keys cannot be read at the moment.", {
+      cause: error,
+      retryAfterS: retryAfterMs / 1000,
+    });
   }
 }
 
@@ -194,30 +186,6 @@ function subjectOf(given: z.output<typeof subject> | undefined, rules: Rules): S
   const hash = Buffer.from(token, 'base64');
   const digest = { of: 'token' as const, value: halfOf(hash) };
   return { kind: 'token', digest, matches: (refreshToken) => twiceHashed(refreshToken).equals(hash) };
-}
-
-/** After a failure the keys are not asked for again for some seconds, whoever knocks. */
-function readKeysBy(fetch: Fetch) {
-  let failedAt = 0;
-  return async (url: string, { signal }: { signal: AbortSignal }): Promise<Response> => {
-    if (Date.now() - failedAt < retryAfterMs) throw new Error('the keys could not be read a moment ago');
-    try {
-      const headers = { accept: 'application/json' };
-      const answer = await fetch(url, { method: 'GET', headers, redirect: 'manual', signal });
-      if (answer.status !== 200) throw new Error(`the keys answer ${answer.status}`);
-      const chunks: Uint8Array[] = [];
-      let size = 0;
-      for await (const chunk of answer.body ?? []) {
-        chunks.push(chunk);
-        size += chunk.length;
-        if (size > mostBytes) throw new Error('the keys are too long');
-      }
-      return new Response(Buffer.concat(chunks));
-    } catch (error) {
-      failedAt = Date.now();
-      throw error;
-    }
-  };
 }
 
 function refused(err: Exclude<Judgement, { ok: true }>['err'], description: string): Judgement {

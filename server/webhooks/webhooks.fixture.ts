@@ -5,8 +5,8 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose';
-import { pino } from 'pino';
 import { openTestDatabase } from '../../test/support/database.ts';
+import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config.ts';
@@ -15,26 +15,32 @@ import { createConnectionReader } from '../connections/reader.ts';
 import { insertConnection, swapCredentials } from '../connections/save.ts';
 import { createStates } from '../connections/states.ts';
 import { type Connection, findConnection } from '../connections/store.ts';
-import { createKeyReader } from '../environments/keys.ts';
+import { createKeyReader } from '../environments/key-reader.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { createHttp } from '../http/server.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
+import { createLog } from '../log.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
 import { retryJob } from './retries.ts';
 import { webhookRoutes } from './routes.ts';
 
 const risc = 'https://schemas.openid.net/secevent/risc/event-type/';
+const clientSecret = 'GOCSPX-of-the-client';
 export const clientId = '111-a.apps.googleusercontent.com';
 export const issuer = 'https://accounts.google.com/';
 
 export type WebhookBench = Awaited<ReturnType<typeof openWebhookBench>>;
 type Claims = JWTPayload & { events?: Record<string, unknown> };
 
-/** `end` closes everything. */
+/** `end` closes everything, and fails where a secret got out. */
 export async function openWebhookBench() {
   const { db, drop } = await openTestDatabase();
-  const vault = openVault(readMasterKeys(`k1:${randomBytes(32).toString('base64')}`, []) ?? []);
+  const watch = openSecretWatch();
+  const masterKey = randomBytes(32).toString('base64');
+  watch.made('master_key', masterKey);
+  watch.made('client_secret', clientSecret);
+  const vault = openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []);
   const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
   const reading = { vault, catalog, testClient: undefined };
   const environments = {
@@ -42,21 +48,26 @@ export async function openWebhookBench() {
     prod: (await ensureEnvironment(db, { name: 'prod', vault })).environment,
   };
   const provider = await startIssuer();
-  const log = pino({ level: 'silent' });
-  const fetchFor = () => provider.fetch;
+  const log = createLog({ level: 'trace', format: 'json' }, watch.log);
+  const fetchFor = watch.watched(() => provider.fetch);
   const reader = createConnectionReader({ db, reading });
+  let aheadMs = 0;
+  const now = () => new Date(Date.now() + aheadMs);
   const credentials = createCredentialSource({
-    ...{ db, reader, fetchFor, log },
-    states: createStates({ db, log, reader }),
+    ...{ db, reader, fetchFor, vault, log, now },
+    states: createStates({ db, log, reader, now }),
   });
   const brand = brandNames('trellis');
   const app = await createHttp({
     config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
     log,
-    authenticate: { key: createKeyReader(db), session: () => Promise.reject(new Error('no sessions here')) },
+    authenticate: {
+      key: createKeyReader({ db, vault }).key,
+      session: () => Promise.reject(new Error('no sessions here')),
+    },
     isRootAlias: () => false,
   });
-  const deps = { db, reading, reader, credentials, fetchFor, log };
+  const deps = { db, reading, reader, credentials, fetchFor, log, now };
   await webhookRoutes(app, deps);
   await app.listen({ host: '127.0.0.1', port: 0 });
   const baseUrl = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
@@ -69,23 +80,26 @@ export async function openWebhookBench() {
         environmentId: environments[environment].id,
         key,
         provider: 'google-sheet',
-        client: { clientId: client, clientSecret: 'client-secret' },
+        client: { clientId: client, clientSecret },
       }),
-    connect: (integration: Integration, account: string, refreshToken = randomBytes(12).toString('hex')) =>
-      db.transaction((tx) =>
-        insertConnection(tx, {
-          vault,
-          integration,
-          credentials: {
-            type: 'OAUTH2',
-            access_token: 'access-token',
-            refresh_token: refreshToken,
-            expires_at: new Date(Date.now() + 3600_000).toISOString(),
-            raw: {},
-          },
-          grant: { account: { id: account } },
-        }),
-      ),
+    /** Moves the service's clock; that of the issuer stays. */
+    advance(ms: number) {
+      aheadMs += ms;
+    },
+    connect(integration: Integration, account: string, refreshToken = randomBytes(12).toString('hex')) {
+      const credentials = {
+        type: 'OAUTH2' as const,
+        access_token: `ya29.${randomBytes(12).toString('hex')}`,
+        refresh_token: refreshToken,
+        expires_at: new Date(Date.now() + 3600_000).toISOString(),
+        raw: {},
+      };
+      watch.madeIn(credentials);
+      const grant = { account: { id: account } };
+      return db.transaction((tx) =>
+        insertConnection(tx, { vault, integration, credentials, grant, at: new Date() }),
+      );
+    },
     /** The connection as it is now. */
     async now(connection: Connection) {
       const found = await findConnection(db, { ...connection, vault });
@@ -97,21 +111,23 @@ export async function openWebhookBench() {
       const headers = { 'content-type': type };
       const answer = await fetch(baseUrl + path, { method: 'POST', headers, body: token });
       const text = await answer.text();
+      const { status, headers: given } = answer;
+      watch.answered(`POST ${path}`, { status, text, headers: given });
       return {
-        status: answer.status,
-        text,
+        ...{ status, text, headers: given },
         body: (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>,
       };
     },
     /** What the job does so long after now. */
     retryAfter: (ms: number) =>
-      retryJob({ ...deps, now: () => new Date(Date.now() + ms) }).run({}, new AbortController().signal),
+      retryJob({ ...deps, now: () => new Date(now().getTime() + ms) }).run({}, new AbortController().signal),
     /** A refresh that brought another refresh token. */
     rotate: (connection: Connection, refreshToken: string) =>
       swapCredentials(db, {
         current: connection,
         credentials: { type: 'OAUTH2', access_token: 'a', refresh_token: refreshToken, raw: {} },
         grant: {},
+        at: new Date(),
       }),
     events: () =>
       db.query<{ type: string; environment: string; data: Record<string, unknown> }>(
@@ -120,10 +136,16 @@ export async function openWebhookBench() {
          join environment on environment.id = environment_id
          order by event.created_at`,
       ),
+    /** Forgets all connections, so that none is that of an account of the next test. */
+    async clear() {
+      await watch.readDatabase(db);
+      await db.query('truncate connection, event, security_event cascade');
+    },
     async end() {
       await app.close();
       await provider.close();
       await drop();
+      watch.assertClean();
     },
   };
 }

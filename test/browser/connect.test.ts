@@ -126,6 +126,30 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await context.close();
   });
 
+  test('a cookie that somebody put there before does not let him end what is begun in this browser', async () => {
+    const [stranger, owner] = [await browser.newContext(), await browser.newContext()];
+    const beginIn = async (context: typeof owner) => {
+      const page = await context.newPage();
+      const { token } = await newSession();
+      await page.goto(`${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`);
+      await page.getByText('ada@example.com').first().waitFor();
+      return page;
+    };
+    await beginIn(stranger);
+    const planted = await stranger.cookies(trellis.baseUrl);
+    await owner.addCookies(planted);
+    const before = (await connections()).length;
+    const theirs = await beginIn(owner);
+    assert.equal((await owner.cookies(trellis.baseUrl)).length, planted.length + 1);
+    const forwarded = await stranger.newPage();
+    await forwarded.goto(theirs.url());
+    await consent(forwarded);
+    await forwarded.getByText(/must be the one that began/).waitFor();
+    assert.equal((await connections()).length, before);
+    await stranger.close();
+    await owner.close();
+  });
+
   test('an unticked box is named on the page and on the connection', async () => {
     const page = await browser.newPage();
     const { token } = await newSession();

@@ -45,6 +45,23 @@ const notRelayed: [string, string, string][] = [
   ['credentials for pages', 'Access-Control-Allow-Credentials: true', 'true'],
 ];
 
+/** As bytes of latin1; what a caller gets of them. */
+const phrases: [string, string, string][] = [
+  ['one of its own', 'Quite Fine', 'Quite Fine'],
+  ['none', '', ''],
+  ['a character beyond ASCII', 'caf\u00e9', ''],
+  ['the same in UTF-8', 'caf\u00c3\u00a9', ''],
+];
+
+const trailersNotRelayed = [
+  'Content-Type: text/html',
+  'Transfer-Encoding: chunked',
+  'Set-Cookie: a=1',
+  'Keep-Alive: timeout=9',
+  'Access-Control-Allow-Origin: https://x.example',
+  'Cache-Control: no-store',
+];
+
 export const answers: Promised[] = [
   ...statuses.map(([status, headers, body]) => ({
     name: `the provider's answer is the caller's: ${status}`,
@@ -65,6 +82,44 @@ export const answers: Promised[] = [
       assert.ok(!all(reply, line.split(':')[0] ?? '').includes(value));
     },
   })),
+  ...phrases.map(([what, sent, received]) => ({
+    name: `whatever the reason phrase is, the answer arrives: ${what}`,
+    prove: async (subject: Subject) => {
+      const reply = await subject.ask({}, (seen) => seen.write(answer(`200 ${sent}`, [], 'ok')));
+      assert.deepEqual([reply.line, reply.body.toString()], [`HTTP/1.1 200 ${received}`, 'ok']);
+    },
+  })),
+  ...['gzip, chunked', 'gzip'].map((coding) => ({
+    name: `an answer with a transfer coding that callers do not know is an error of ours: ${coding}`,
+    prove: async (subject: Subject) => {
+      const reply = await subject.ask({}, ({ socket }) =>
+        socket.end(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\n\r\n2\r\nGZ\r\n0\r\n\r\n`),
+      );
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [502, 'upstream_unreachable']);
+    },
+  })),
+  ...trailersNotRelayed.map((line) => ({
+    name: `trailers of an answer cannot do what headers may not, or only headers may: ${line.split(':')[0]}`,
+    prove: async (subject: Subject) => {
+      const reply = await subject.ask({}, (seen) =>
+        seen.write(
+          `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n${line}\r\nX-Sum: 42\r\n\r\n`,
+        ),
+      );
+      assert.deepEqual([reply.body.toString(), reply.trailers], ['ok', [['X-Sum', '42']]]);
+    },
+  })),
+  {
+    name: 'a trailer that pretends to be our error loses the marker',
+    prove: async (subject) => {
+      const reply = await subject.ask({}, (seen) =>
+        seen.write(
+          `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n${subject.marker}: forged\r\n\r\n`,
+        ),
+      );
+      assert.deepEqual([reply.body.toString(), reply.trailers, reply.isWhole], ['ok', [], true]);
+    },
+  },
   {
     name: 'repeated headers of an answer stay repeated',
     prove: relays(['Set-Cookie: a=1; Path=/', 'Set-Cookie: b=2'], [['set-cookie', ['a=1; Path=/', 'b=2']]]),
@@ -123,13 +178,26 @@ export const answers: Promised[] = [
     name: 'early hints reach the caller before the answer',
     prove: async (subject) => {
       const reply = await subject.ask({}, (seen) => {
-        seen.write('HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nAlt-Svc: h3\r\n\r\n');
+        seen.write(
+          'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nAlt-Svc: h3\r\nContent-Length: 3\r\n\r\n',
+        );
         seen.write(answer('200 OK', [], 'ok'));
       });
       assert.equal(reply.interim.length, 1);
       assert.match(reply.interim[0] ?? '', /^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>; rel=preload/);
-      assert.doesNotMatch(reply.interim[0] ?? '', /alt-svc/i);
+      assert.doesNotMatch(reply.interim[0] ?? '', /alt-svc|content-length/i);
       assert.equal(reply.body.toString(), 'ok');
+    },
+  },
+  {
+    name: 'of endless early hints the first few reach the caller, and then the answer',
+    prove: async (subject) => {
+      const reply = await subject.ask({}, (seen) => {
+        seen.write('HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n'.repeat(1_000));
+        seen.write(answer('200 OK', [], 'ok'));
+      });
+      assert.ok(reply.interim.length > 0 && reply.interim.length <= 20, String(reply.interim.length));
+      assert.deepEqual([reply.status, reply.body.toString()], [200, 'ok']);
     },
   },
   {
@@ -164,6 +232,26 @@ export const answers: Promised[] = [
         [204, [], []],
       );
       assert.deepEqual(all(reply, 'x-a'), ['1']);
+    },
+  },
+  {
+    name: '204 has no length, whatever the provider says, and the next answer is the next',
+    prove: async (subject) => {
+      const talk = subject.open({ keepAlive: true }, (seen) =>
+        seen.write(
+          seen.path === '/x'
+            ? 'HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nabcde'
+            : answer('200 OK', [], 'next'),
+        ),
+      );
+      await talk.until((bytes) => bytes.includes('\r\n\r\n'));
+      subject.continue(talk, { path: '/next' });
+      const text = (await talk.closed()).toString('latin1');
+      assert.match(
+        text,
+        /^HTTP\/1\.1 204 No Content\r\n[\s\S]*?\r\n\r\nHTTP\/1\.1 200 OK\r\n[\s\S]*\r\n\r\nnext$/,
+      );
+      assert.doesNotMatch(text.split('\r\n\r\n', 1)[0] ?? '', /^content-length/im);
     },
   },
   {

@@ -63,6 +63,50 @@ export const bodies: Promised[] = [
     },
   },
   {
+    name: 'trailers of a request end here: its body arrives whole, and the next call is the next call',
+    prove: async (subject) => {
+      const headers = ['Transfer-Encoding: chunked', 'Trailer: X-Sum'];
+      const body = '5\r\nhello\r\n0\r\nX-Sum: 42\r\nX-Other: 1\r\n\r\n';
+      const talk = subject.open({ method: 'POST', headers, body, keepAlive: true }, async (seen) =>
+        seen.write(answer('200 OK', [], await seen.body)),
+      );
+      await talk.until((bytes) => bytes.includes('hello'));
+      subject.continue(talk, { method: 'PUT', path: '/next', body: 'again' });
+      assert.match(
+        (await talk.closed()).toString('latin1'),
+        /\r\n\r\nhelloHTTP\/1\.1 200 OK\r\n[\s\S]*again$/,
+      );
+      const { seen } = subject.provider;
+      assert.deepEqual(
+        seen.map(({ line }) => line),
+        ['POST /x HTTP/1.1', 'PUT /next HTTP/1.1'],
+      );
+      assert.ok(seen.every((one) => one.all('x-sum').length + one.all('x-other').length === 0));
+    },
+  },
+  {
+    name: 'trailers of a request are not announced to the provider, which gets none',
+    prove: async (subject) => {
+      const headers = [
+        'Transfer-Encoding: chunked',
+        'Trailer: X-Sum',
+        `${subject.headerPrefix}Trailer: X-Sum`,
+      ];
+      await subject.ask({ method: 'POST', headers, body: '5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n' });
+      const [seen] = subject.provider.seen;
+      assert.deepEqual([(await seen?.body)?.toString(), seen?.all('trailer')], ['hello', []]);
+    },
+  },
+  {
+    name: 'a request with a transfer coding besides chunked is refused: its bytes would be taken for the body',
+    prove: async (subject) => {
+      const headers = ['Transfer-Encoding: gzip, chunked'];
+      const reply = await subject.ask({ method: 'POST', headers, body: '3\r\nGZ!\r\n0\r\n\r\n' });
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [501, 'unsupported_transfer_coding']);
+      assert.deepEqual(subject.provider.seen, []);
+    },
+  },
+  {
     name: 'an empty body keeps its length of zero',
     prove: async (subject) => {
       await subject.ask({ method: 'POST', body: '' });

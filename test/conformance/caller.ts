@@ -71,9 +71,9 @@ export class Conversation {
     return this.#bytes;
   }
 
-  /** The bytes that came until the connection ended. */
+  /** The bytes that came until the connection ended, by a reset too. */
   async closed(): Promise<Buffer> {
-    if (!this.#isClosed) await once(this.socket, 'close');
+    if (!this.#isClosed) await new Promise((resolve) => this.socket.once('close', resolve));
     return this.#bytes;
   }
 

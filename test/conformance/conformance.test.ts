@@ -8,6 +8,7 @@ import { breaks } from './breaks.ts';
 import { decoding } from './decoding.ts';
 import { limits } from './limits.ts';
 import { paths } from './paths.ts';
+import { refusedTokens } from './refused-tokens.ts';
 import { requestHeaders } from './request-headers.ts';
 import { retries } from './retries.ts';
 import { safety } from './safety.ts';
@@ -21,6 +22,7 @@ const parts: Record<string, Promised[]> = {
   Breaks: breaks,
   'Time limits': limits,
   Retries: retries,
+  'Refused tokens': refusedTokens,
   Decoding: decoding,
   Safety: safety,
 };
@@ -34,8 +36,9 @@ after(() => subject.close());
 
 for (const [part, promises] of Object.entries(parts)) {
   for (const { name, prove } of promises)
-    test(`${part}: ${name}`, async () => {
-      await prove(subject);
+    test(`${part}: ${name}`, async (t) => {
+      if ((await prove(subject)) === 'unproven')
+        t.skip('CONFORMANCE_OAUTH_HEADERS names no connection for it');
     });
 }
 

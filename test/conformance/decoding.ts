@@ -28,6 +28,21 @@ export const decoding: Promised[] = [
     },
   })),
   {
+    name: 'with Decompress a strong ETag becomes a weak one: it named other bytes',
+    prove: async (subject) => {
+      const tags: [string, string][] = [
+        ['"x"', 'W/"x"'],
+        ['W/"x"', 'W/"x"'],
+      ];
+      for (const [sent, received] of tags) {
+        const reply = await subject.ask(asked, (seen) =>
+          seen.write(answer('200 OK', ['Content-Encoding: gzip', `ETag: ${sent}`], gzipSync(text))),
+        );
+        assert.deepEqual(all(reply, 'etag'), [received]);
+      }
+    },
+  },
+  {
     name: 'with Decompress an answer that is not encoded stays as it is',
     prove: async (subject) => {
       const reply = await subject.ask(asked, (seen) => seen.write(answer('200 OK', [], 'plain')));

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { answer } from './provider.ts';
 import type { Promised, Subject } from './subject.ts';
 
 const malformed = [
@@ -46,6 +47,61 @@ export const limits: Promised[] = [
         seen.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf'),
       );
       assert.deepEqual([reply.status, reply.isWhole], [200, false]);
+    },
+  },
+  ...[[], ['Retries: 1']].map((more) => ({
+    name: `a body that stops coming${more.length > 0 ? ' and is to be kept for another try' : ''}: 408, and the connection ends`,
+    prove: async (subject: Subject) => {
+      const headers = ['Content-Length: 100', 'Timeouts: idle=0.2', ...more];
+      const talk = subject.open({ method: 'PUT', headers, keepAlive: true }, () => {});
+      talk.socket.write('half');
+      const reply = await talk.ended();
+      assert.deepEqual([reply.status, subject.errorOf(reply), reply.isWhole], [408, 'request_timeout', true]);
+      for (const seen of subject.provider.seen) await seen.gone;
+    },
+  })),
+  {
+    name: 'a body may come as slowly as it likes while it comes',
+    prove: async (subject) => {
+      const headers = ['Content-Length: 8', 'Timeouts: idle=0.6, headers=0.6'];
+      const talk = subject.open({ method: 'POST', headers }, async (seen) => {
+        await seen.body;
+        seen.write(answer('200 OK', [], 'all'));
+      });
+      for (let part = 0; part < 8; part++) {
+        await new Promise((resolve) => setTimeout(resolve, 150));
+        talk.socket.write('x');
+      }
+      assert.equal((await talk.ended()).body.toString(), 'all');
+    },
+  },
+  {
+    name: 'a caller that does not read on in time lets go of the provider',
+    prove: async (subject) => {
+      const block = Buffer.alloc(256 * 1024);
+      const talk = subject.open({ headers: ['Timeouts: idle=0.5'], keepAlive: true }, ({ socket }) => {
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${block.length * 800}\r\n\r\n`);
+        const fill = () => {
+          while (!socket.destroyed && socket.write(block));
+        };
+        socket.on('drain', fill);
+        fill();
+      });
+      talk.socket.pause();
+      // A connection with bytes that nobody has read ends with a reset.
+      await (await subject.provider.next()).gone.catch(() => {});
+      talk.socket.resume();
+      assert.equal((await talk.ended()).isWhole, false);
+    },
+  },
+  {
+    name: 'interim answers do not renew the time for the answer',
+    prove: async (subject) => {
+      const reply = await subject.ask({ headers: ['Timeouts: headers=0.6'] }, ({ socket }) => {
+        const timer = setInterval(() => socket.write('HTTP/1.1 102 Processing\r\n\r\n'), 100);
+        socket.on('close', () => clearInterval(timer));
+      });
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [504, 'upstream_timeout']);
     },
   },
   {

@@ -90,6 +90,26 @@ export const retries: Promised[] = [
       }
     },
   },
+  ...['Idempotency-Key:', 'Connection: Idempotency-Key'].map((line) => ({
+    name: `a POST whose Idempotency-Key does not reach the provider is not tried again: ${line}`,
+    prove: async (subject: Subject) => {
+      const key = line === 'Idempotency-Key:' ? [] : ['Idempotency-Key: k1'];
+      const ask = { method: 'POST', body: '{}', headers: ['Retries: 2', line, ...key] };
+      const { reply, count } = await calls(subject, ask, [answer('503 No', soon), ok]);
+      assert.deepEqual([reply.status, count], [503, 1]);
+    },
+  })),
+  {
+    name: 'an Idempotency-Key with the prefix is one',
+    prove: async (subject) => {
+      const headers = ['Retries: 1', `${subject.headerPrefix}Idempotency-Key: k1`];
+      const { reply, count } = await calls(subject, { method: 'POST', body: '{}', headers }, [
+        answer('503 No', soon),
+        ok,
+      ]);
+      assert.deepEqual([reply.status, count], [200, 2]);
+    },
+  },
   {
     name: 'a PUT is tried again with its whole body',
     prove: async (subject) => {
@@ -183,7 +203,14 @@ export const retries: Promised[] = [
       assert.equal(subject.provider.seen.length, 1);
     },
   },
-  ...['Retries: 11', 'Retries: -1', 'Retries: 1.5', 'Retry-On: all', 'Retry-On: 500;502'].map((line) => ({
+  ...[
+    'Retries: 11',
+    'Retries: -1',
+    'Retries: 1.5',
+    'Retry-On: all',
+    'Retry-On: 500;502',
+    'Retry-On: 200',
+  ].map((line) => ({
     name: `what cannot be meant is refused: ${line}`,
     prove: async (subject: Subject) => {
       const reply = await subject.ask({ headers: [line] });

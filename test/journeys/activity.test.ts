@@ -44,7 +44,9 @@ test('a proxied call can be looked up, by whoever may, without its secrets', asy
     request_id: requestId,
     actor,
     credentials_ms: credentialsMs,
+    connect_ms: connectMs,
     first_byte_ms: firstByteMs,
+    body_ms: bodyMs,
     ...rest
   } = await operationWith('LOOKED-up');
   assert.deepEqual(rest, {
@@ -57,6 +59,7 @@ test('a proxied call can be looked up, by whoever may, without its secrets', asy
     http_status: 404,
     error_code: null,
     requests: 1,
+    retries: 0,
     request_bytes: 0,
     answer_bytes: Buffer.byteLength(answer.text),
     quota_ms: 0,
@@ -64,14 +67,52 @@ test('a proxied call can be looked up, by whoever may, without its secrets', asy
   });
   assert.match(String(actor), /^key:\d+$/);
   assert.ok(typeof requestId === 'string' && typeof durationMs === 'number' && typeof createdAt === 'string');
-  assert.ok(Number(credentialsMs) > 0 && Number(firstByteMs) > 0);
+  const phases = [credentialsMs, connectMs, firstByteMs, bodyMs].map(Number);
+  assert.ok(phases.every((ms) => ms >= 0) && Number(credentialsMs) > 0 && Number(firstByteMs) > 0);
   const one = await trellis.call('GET', `/operations/${id}`);
   assert.deepEqual(one.body.messages, []);
   assert.equal((await trellis.call('GET', `/operations/${id}`, { key: trellis.keys.prod })).status, 404);
   assert.equal(
-    (await trellis.call('GET', '/operations', { key: await trellis.keyWith('proxy') })).status,
+    (await trellis.call('GET', '/operations', { key: await trellis.keyWith('proxy:read') })).status,
     403,
   );
+});
+
+test('what was tried again is counted, with the sizes of both bodies', async () => {
+  await trellis.control('POST', 'faults', { case: 'api_503', times: 1 });
+  const body = { range: 'A1', values: [['x'.repeat(100)]] };
+  const answer = await trellis.call(
+    'PUT',
+    '/proxy/v4/spreadsheets/tried-again/values/A1?valueInputOption=RAW',
+    {
+      headers: { ...headers, retries: '1' },
+      body,
+    },
+  );
+  assert.equal(answer.status, 404);
+  const line = await operationWith('tried-again');
+  assert.deepEqual(
+    [line.method, line.requests, line.retries, line.request_bytes, line.answer_bytes],
+    ['PUT', 2, 1, Buffer.byteLength(JSON.stringify(body)), Buffer.byteLength(answer.text)],
+  );
+});
+
+test('of calls that succeed a sample is logged, of those that fail each one', async () => {
+  const other = await openTrellis({ TRELLIS_ACTIVITY_SAMPLE: '0' });
+  try {
+    const { headers: at } = await connect(other);
+    const created = await other.call('POST', '/proxy/v4/spreadsheets', { headers: at, body: {} });
+    assert.equal(created.status, 200);
+    assert.equal((await other.call('GET', '/proxy/v4/spreadsheets/none', { headers: at })).status, 404);
+    let paths: unknown[] = [];
+    while (paths.length === 0) {
+      const { body } = await other.call('GET', '/operations');
+      paths = (body.operations as Line[]).map(({ method, path }) => `${method} ${path}`);
+    }
+    assert.deepEqual(paths, ['GET /v4/spreadsheets/none']);
+  } finally {
+    await other.close();
+  }
 });
 
 test('lists are cut into pages, and hours are counted', async () => {
@@ -130,7 +171,7 @@ test('the rules of an integration and of a key are in force at once, and can be 
   const { secret } = await createKey(trellis.db, {
     environment: await getEnvironment(trellis.db, 'dev'),
     name: 'reader',
-    scopes: ['proxy'],
+    scopes: ['proxy:read', 'proxy:write'],
     proxyRules: [{ effect: 'allow', methods: ['GET'], path: '/**' }],
   });
   trellis.watch.made('key', secret);

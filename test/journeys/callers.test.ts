@@ -1,43 +1,165 @@
+// All routes with all callers: exactly what docs/keys.md and the API document say passes.
+
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setTimeout as wait } from 'node:timers/promises';
+import { createKey } from '../../server/environments/keys.ts';
+import { getEnvironment } from '../../server/environments/store.ts';
+import { scopes } from '../../server/http/caller.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 import { type Fixture, prepareScenarios, scenarios } from './scenarios.ts';
 
+type Described = { security?: Record<string, unknown>[]; 'x-scope'?: string | string[] };
+
 let trellis: TestTrellis;
 let given: Fixture;
-let documented: Record<string, Record<string, { security?: Record<string, unknown>[]; 'x-scope'?: string }>>;
+let documented: Map<string, Described>;
+/** A key for each scope alone. */
+const alone = new Map<string, string>();
+/** Callers who are served nowhere, or only where `mayPass` says so, and how they are refused. */
+const others: {
+  what: string;
+  key: string;
+  refusal: [number, string];
+  mayPass?: (name: string) => boolean;
+}[] = [];
 
 before(async () => {
   trellis = await openTrellis();
   given = await prepareScenarios(trellis);
-  documented = (await trellis.call('GET', '/openapi.json')).body.paths as typeof documented;
+  const { paths } = (await trellis.call('GET', '/openapi.json')).body as {
+    paths: Record<string, Record<string, Described>>;
+  };
+  documented = new Map(
+    Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, described]) => [
+        `${method.toUpperCase()} ${path === '/' ? path : path.replace(/\/$/, '')}`,
+        described,
+      ]),
+    ),
+  );
+  for (const scope of scopes) alone.set(scope, await trellis.keyWith(scope));
+  await prepareOthers();
 });
 after(() => trellis.close());
 
+async function prepareOthers(): Promise<void> {
+  const environment = await getEnvironment(trellis.db, 'dev');
+  const expired = await createKey(trellis.db, {
+    ...{ environment, name: 'expired', scopes: ['*'] },
+    expiresAt: new Date(Date.now() - 1000),
+  });
+  const revoked = await trellis.call('POST', '/environment/api-keys', {
+    body: { name: 'revoked', scopes: ['*'] },
+  });
+  const { id, secret } = revoked.body.data as { id: number; secret: string };
+  await trellis.call('DELETE', `/environment/api-keys/${id}`);
+  const session = await trellis.call('POST', '/connect/sessions', {
+    body: { end_user: { id: 'ada' }, allowed_integrations: ['google-sheet'] },
+  });
+  const { token } = session.body.data as { token: string };
+  const takesSession = (name: string) =>
+    documented.get(name)?.security?.some((way) => 'session' in way) === true;
+  others.push(
+    { what: 'a wrong key', key: 'trs_dev_0000000000000000000000', refusal: [401, 'unknown_account'] },
+    { what: 'an expired key', key: expired.secret, refusal: [401, 'unknown_account'] },
+    { what: 'a revoked key', key: secret, refusal: [401, 'unknown_account'] },
+    { what: 'a key without scopes', key: await trellis.keyWith(), refusal: [403, 'forbidden'] },
+    { what: 'a session', key: token, refusal: [401, 'unknown_account'], mayPass: takesSession },
+    {
+      what: 'a key that reads',
+      key: await trellis.keyWith(...scopes.filter((scope) => scope.endsWith(':read'))),
+      refusal: [403, 'forbidden'],
+      mayPass: (name) => scopeOf(name).endsWith(':read'),
+    },
+  );
+  // What passes the proxy with a ticket is in tickets.test.ts.
+  for (const [what, wanted] of Object.entries({
+    'a ticket to read': { methods: ['GET'], paths: ['/**'] },
+    'a ticket for all': { methods: ['GET', 'POST', 'PATCH', 'PUT', 'DELETE'], paths: ['/**'] },
+    'a ticket with limits': { methods: ['POST'], paths: ['/v4/*'], max_bytes: 10, expires_in: 1 },
+  })) {
+    const made = await trellis.call('POST', '/tickets', {
+      body: { provider_config_key: 'google-sheet', connection_id: given.connectionId, ...wanted },
+    });
+    const { ticket } = made.body.data as { ticket: string };
+    others.push({ what, key: ticket, refusal: [403, 'forbidden'], mayPass: isProxied });
+  }
+}
+
+const keyOf = (of: string) => others.find(({ what }) => what === of)!.key;
 const methodOf = (name: string) => name.split(' ', 1)[0]!;
+const routeOf = (name: string) => name.replace(/ \(.*\)$/, '');
+const isProxied = (name: string) => / \/(proxy|v4)\//.test(name);
+
+/** The scope that docs/keys.md names for each route. */
+const inDocs = new Map<string, string[]>();
+const [, keysPage = ''] = readFileSync(join(import.meta.dirname, '../../docs/keys.md'), 'utf8').split(
+  /^## /m,
+);
+for (const [, first = '', text = ''] of keysPage.matchAll(/^\| (`[a-z_:]+`[^|]*) \| (.*) \|$/gm)) {
+  const [scope] = [...first.matchAll(/`([a-z_:]+)`/g)].map(([, name]) => name!);
+  for (const [, route] of text.matchAll(/`([A-Z]+ \/[^`]+)`/g))
+    inDocs.set(route!, [...(inDocs.get(route!) ?? []), scope!]);
+}
+
+/** What a request needs: the scope that is documented for its route. */
+function scopeOf(name: string): string {
+  const { scope } = scenarios[name]!;
+  if (scope !== undefined) return scope;
+  if (isProxied(name)) return ['GET', 'HEAD'].includes(methodOf(name)) ? 'proxy:read' : 'proxy:write';
+  const [only, ...more] = inDocs.get(routeOf(name)) ?? [];
+  assert.ok(only !== undefined && more.length === 0, `${name} in docs/keys.md`);
+  return only;
+}
+
+test('docs/keys.md names every scope, and the scope of every route', () => {
+  const named = [...keysPage.matchAll(/^\| (`[a-z_:]+`[^|]*) \|/gm)].flatMap(([, first = '']) =>
+    [...first.matchAll(/`([a-z_:]+)`/g)].map(([, scope]) => scope!),
+  );
+  assert.deepEqual(named.sort(), [...scopes].sort());
+  const inDocument = [...documented].flatMap(([route, { 'x-scope': scope }]) =>
+    scope === undefined ? [] : [[route, [scope].flat()] as const],
+  );
+  assert.deepEqual(Object.fromEntries([...inDocs].sort()), Object.fromEntries(inDocument.sort()));
+});
 
 test('the table holds every route that wants a key', () => {
-  const wanted = Object.entries(documented).flatMap(([path, methods]) =>
-    Object.entries(methods)
-      .filter(([, { security = [] }]) => security.some((way) => 'key' in way))
-      .map(([method]) => `${method.toUpperCase()} ${path === '/' ? path : path.replace(/\/$/, '')}`),
+  const wanted = [...documented].flatMap(([route, { security = [] }]) =>
+    security.some((way) => 'key' in way) ? [route] : [],
   );
-  const listed = Object.keys(scenarios).filter((name) => !name.endsWith('/none'));
-  assert.deepEqual([...new Set(wanted)].sort(), listed.sort());
+  const listed = Object.keys(scenarios)
+    .filter((name) => !isProxied(name))
+    .map(routeOf);
+  assert.deepEqual([...new Set(wanted)].sort(), [...new Set(listed)].sort());
 });
 
 for (const [name, { request }] of Object.entries(scenarios)) {
-  test(`${name}: no key and a wrong key are 401, a key without scopes is 403`, async () => {
+  test(`${name}: who may not call it is told so, and which scope it takes`, async () => {
     const { path, ...options } = request(given);
-    const none = await trellis.call(methodOf(name), path, { ...options, key: undefined });
-    assert.deepEqual([none.status, codeOf(none.body)], [401, 'missing_auth_header']);
-    const wrong = await trellis.call(methodOf(name), path, {
-      ...options,
-      key: 'trs_dev_0000000000000000000000',
-    });
-    assert.deepEqual([wrong.status, codeOf(wrong.body)], [401, 'unknown_account']);
-    const powerless = await trellis.call(methodOf(name), path, { ...options, key: await trellis.keyWith() });
-    assert.deepEqual([powerless.status, codeOf(powerless.body)], [403, 'forbidden']);
+    const isBodiless = methodOf(name) === 'HEAD';
+    const ask = async (key: string | undefined) => {
+      const { status, body, text } = await trellis.call(methodOf(name), path, { ...options, key });
+      return { status, code: isBodiless ? undefined : codeOf(body), text };
+    };
+    const refused = ([status, code]: [number, string]) => [status, isBodiless ? undefined : code];
+
+    const none = await ask(undefined);
+    assert.deepEqual([none.status, none.code], refused([401, 'missing_auth_header']));
+    for (const { what, key, refusal, mayPass } of others) {
+      if (mayPass?.(name) === true) continue;
+      const answer = await ask(key);
+      assert.deepEqual([answer.status, answer.code], refused(refusal), what);
+    }
+    const scope = scopeOf(name);
+    for (const [other, key] of alone) {
+      if (other === scope) continue;
+      const answer = await ask(key);
+      assert.deepEqual([answer.status, answer.code], refused([403, 'forbidden']), other);
+      if (!isBodiless) assert.ok(answer.text.includes(scope), answer.text);
+    }
   });
 }
 
@@ -47,17 +169,68 @@ for (const [name, { request, foreign }] of Object.entries(scenarios)) {
     const answer = await trellis.call(methodOf(name), path, { ...options, key: trellis.keys.prod });
     assert.equal(answer.status, foreign, answer.text);
     assert.ok(!answer.text.includes('ada@example.com'), answer.text);
-    if (answer.status >= 400) assert.match(codeOf(answer.body), /^[a-z_]+$/);
+    if (answer.status >= 400 && methodOf(name) !== 'HEAD') assert.match(codeOf(answer.body), /^[a-z_]+$/);
   });
 }
 
+test('a revoked key is refused on every route of every node within a second, and so are its tickets', async () => {
+  const another = await trellis.serveAnother();
+  try {
+    const made = await trellis.call('POST', '/environment/api-keys', { body: { name: 'x', scopes: ['*'] } });
+    const { id, secret } = made.body.data as { id: number; secret: string };
+    const { body } = await trellis.call('POST', '/tickets', {
+      ...scenarios['POST /tickets']!.request(given),
+      key: secret,
+    });
+    const { ticket } = body.data as { ticket: string };
+    const proxied = scenarios['GET /proxy/v4/spreadsheets/none']!.request(given);
+    for (const { call } of [trellis, another]) {
+      assert.equal((await call('GET', '/integrations', { key: secret })).status, 200);
+      assert.equal((await call('GET', proxied.path, { ...proxied, key: ticket })).status, 404);
+    }
+    assert.equal((await trellis.call('DELETE', `/environment/api-keys/${id}`, { key: secret })).status, 200);
+    const revokedAt = performance.now();
+    const refusedBy = async (call: TestTrellis['call']) => {
+      for (const [name, { request }] of Object.entries(scenarios)) {
+        const { path, ...options } = request(given);
+        assert.equal((await call(methodOf(name), path, { ...options, key: secret })).status, 401, name);
+      }
+      const answer = await call('GET', proxied.path, { ...proxied, key: ticket });
+      assert.deepEqual([answer.status, codeOf(answer.body)], [401, 'invalid_ticket']);
+    };
+    await refusedBy(trellis.call);
+    await wait(Math.max(0, 1000 - (performance.now() - revokedAt)));
+    await refusedBy(another.call);
+  } finally {
+    await another.close();
+  }
+});
+
 for (const [name, { request, right }] of Object.entries(scenarios)) {
-  test(`${name}: the right key is served`, async () => {
+  test(`${name}: whoever has its scope, and no other, is served`, async () => {
     const { path, ...options } = request(given);
-    const answer = await trellis.call(methodOf(name), path, options);
-    assert.equal(answer.status, right, answer.text);
+    const keys = [alone.get(scopeOf(name))!];
+    if (methodOf(name) === 'GET' && scopeOf(name).endsWith(':read')) keys.push(keyOf('a key that reads'));
+    if (documented.get(name)?.security?.some((way) => 'session' in way)) keys.push(keyOf('a session'));
+    for (const key of keys) {
+      const answer = await trellis.call(methodOf(name), path, { ...options, key });
+      assert.equal(answer.status, right, answer.text);
+    }
   });
 }
+
+test('keys and tickets open no route of a session', async () => {
+  const ofSessions = [...documented].filter(
+    ([, { security = [] }]) => security.length > 0 && !security.some((way) => 'key' in way),
+  );
+  assert.ok(ofSessions.length >= 5, String(ofSessions.length));
+  for (const [route] of ofSessions) {
+    const path = route.split(' ')[1]!.replace(/\{\w+\}/g, 'google-sheet');
+    for (const key of [trellis.keys.dev, keyOf('a ticket for all')]) {
+      assert.equal((await trellis.call(methodOf(route), path, { key })).status, 401, route);
+    }
+  }
+});
 
 test('what is open to anyone is open', async () => {
   for (const path of ['/health', '/ready', '/openapi.json', '/docs/']) {

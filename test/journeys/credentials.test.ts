@@ -158,6 +158,18 @@ describe('a dead connection', () => {
     assert.ok(String(health.body.next_step).length > 20);
   });
 
+  test('is tried by the refresh that is asked for, and by nothing else', async () => {
+    await expireIn(-1);
+    await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
+    assert.equal((await proxied()).status, 424);
+    const calls = await tokenCalls();
+    assert.equal((await read('&force_refresh=true')).status, 424);
+    assert.equal(await tokenCalls(), calls);
+    const refreshed = await trellis.call('POST', `/connections/${connectionId}/refresh?${inQuery}`);
+    assert.equal(refreshed.status, 424);
+    assert.equal(await tokenCalls(), calls + 1);
+  });
+
   test('is 424 from the first call on, also where the provider says 401', async () => {
     await trellis.control('POST', 'faults', { case: 'access_token_ended', times: 1 });
     await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
@@ -203,7 +215,7 @@ test('a deleted connection is refused at once, and nothing it sealed can be open
   assert.equal((await proxied()).status, 400);
   assert.equal((await trellis.call('GET', '/records?model=M', { headers })).status, 400);
   const [row] = await trellis.db.query<{
-    data_key: Buffer | null;
+    data_key: string | null;
     account_email: string | null;
     tags: object;
   }>('select data_key, account_email, tags from connection where connection_id = $1', [connectionId]);

@@ -112,4 +112,25 @@ describe('a security event', () => {
     assert.ok(await works(one), 'it was tried again');
     await disconnect(one);
   });
+
+  test('is in force on every node when a second has passed, and what it ended stays so', async () => {
+    const one = await connect(trellis, { account });
+    const node = await trellis.serveAnother();
+    const statusThere = async () =>
+      (await node.call('GET', '/proxy/v4/spreadsheets/none', { headers: one.headers })).status;
+    try {
+      await trellis.control('POST', 'clock', { advance_s: 2 });
+      assert.equal(await statusThere(), 404, 'this node knows the connection, and believes what it knows');
+      assert.equal((await send('sessions-revoked')).status, 202);
+      assert.ok(!(await works(one)), 'at once on the node that took it');
+      await trellis.advance(1);
+      assert.equal(await statusThere(), 424);
+      await trellis.advance(7200);
+      assert.equal(await statusThere(), 424, 'nor is its token refreshed when it has expired');
+      assert.equal((await health(one)).cause, 'security_event');
+    } finally {
+      await node.close();
+      await disconnect(one);
+    }
+  });
 });

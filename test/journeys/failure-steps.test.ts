@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { openTrellis, type TestTrellis } from '../support/trellis.ts';
+import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 import { codeOf, failureSteps, type Subject } from './failure-subject.ts';
 
 /** The cases of failure that take steps of their own; the others are in `failure-cases.test.ts`. */
@@ -160,6 +160,46 @@ describe('refreshing', () => {
     assert.deepEqual(await steps.typesOf(subject), ['integration.misconfigured', 'integration.recovered']);
     const after = await trellis.call('GET', `/integrations/${subject.integration}`);
     assert.equal((after.body.data as { fault: unknown }).fault, null);
+  });
+});
+
+describe('a client that may not use one token', () => {
+  test('11: is told of with that connection alone, while the others of the integration go on', async () => {
+    const subject = await steps.subject();
+    const account = await steps.makeAccount();
+    const other = {
+      ...subject,
+      account,
+      ...(await connect(trellis, { account, integration: subject.integration })),
+    };
+    await steps.expire(subject);
+    await steps.fault('token_unauthorized_client', subject);
+    const before = await steps.calls('POST /token');
+    for (let turn = 0; turn < 5; turn += 1) {
+      assert.deepEqual(codeOf(await steps.read(subject)), [424, 'integration_misconfigured']);
+    }
+    const asked = await trellis.call('GET', steps.at(subject));
+    assert.deepEqual(
+      [asked.status, (asked.body.error as { code: string }).code],
+      [424, 'integration_misconfigured'],
+    );
+    assert.equal((await steps.calls('POST /token')) - before, 1);
+    await steps.expire(other);
+    // The sheet is another account's: this is the API's own answer, with a token that was refreshed.
+    assert.deepEqual(codeOf(await steps.read(other)), [403, null]);
+    assert.equal((await steps.calls('POST /token')) - before, 2);
+    assert.equal((await steps.healthOf(other)).cause, null);
+    const shown = async () => {
+      const { body } = await trellis.call('GET', `/integrations/${subject.integration}`);
+      return (body.data as { fault: { cause: string } | null }).fault?.cause ?? null;
+    };
+    assert.equal(await shown(), 'client_not_allowed');
+    assert.deepEqual(await steps.typesOf(subject), ['integration.misconfigured']);
+    await steps.heal(subject);
+    const refreshed = await trellis.call('POST', steps.at(subject, '/refresh'));
+    assert.deepEqual([refreshed.status, refreshed.body.cause], [200, null]);
+    assert.equal(await shown(), null);
+    assert.deepEqual(await steps.typesOf(subject), ['integration.misconfigured', 'integration.recovered']);
   });
 });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { openCookieJar } from '../support/cookie-jar.ts';
 import { type Answer, openTrellis, type TestTrellis, visit } from '../support/trellis.ts';
 
 /**
@@ -21,15 +22,12 @@ type Visitor = ReturnType<typeof openVisitor>;
 
 /** A browser's cookies, without a browser. */
 function openVisitor() {
-  const cookies = new Map<string, string>();
+  const jar = openCookieJar();
   return {
+    jar,
     async visit(url: string): Promise<Page> {
-      const cookie = [...cookies].map((pair) => pair.join('=')).join('; ');
-      const answer = await visit(trellis, url, cookie);
-      for (const line of answer.headers.getSetCookie()) {
-        const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? [];
-        cookies.set(name, value);
-      }
+      const answer = await visit(trellis, url, jar.headerFor(url));
+      jar.receive(url, answer.headers.getSetCookie());
       return {
         status: answer.status,
         text: answer.text,
@@ -134,6 +132,13 @@ describe('nothing is saved', () => {
       assert.equal(refusal(await other.visit(callback)), 'state_cookie_err');
       assert.equal(refusal(await owner.visit(callback)), 'state_err');
     }
+  });
+
+  test('when the callback is opened by who put his own cookies into the browser before it began', async () => {
+    for (const { name, value } of stranger.jar.shownAt(trellis.baseUrl))
+      owner.jar.receive(trellis.baseUrl, [`${name}=${value}; Path=/`]);
+    const callback = await consent(await begun(owner, await newLink()), 'grace@example.com');
+    assert.equal(refusal(await stranger.visit(callback)), 'state_cookie_err');
   });
 
   test('when twenty others open the callback at once', async () => {

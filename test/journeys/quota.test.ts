@@ -13,17 +13,27 @@ before(async () => {
 after(() => trellis.close());
 
 /** An integration with such a quota, and connections of accounts that no other test uses. */
-async function connections(integration: string, quota: string, count = 1) {
+async function connections(integration: string, quota: string, count = 1, provider = 'google-sheet') {
   await trellis.call('POST', '/integrations/quickstart', {
-    body: { provider: 'google-sheet', unique_key: integration, integration_config: { quota } },
+    body: { provider, unique_key: integration, integration_config: { quota } },
   });
   const made = [];
   for (let n = 0; n < count; n += 1) {
     const account = `${integration}-${n}@example.com`;
     await trellis.control('POST', 'accounts', { email: account });
-    made.push(await connect(trellis, { integration, account }));
+    made.push(await connect(trellis, { integration, provider, account }));
   }
   return made.map(({ headers }) => headers);
+}
+
+/** Of the one operation with this path, once it is written. */
+async function operationOf(path: string): Promise<Record<string, unknown>> {
+  for (;;) {
+    const { body } = await trellis.call('GET', `/operations?text=${encodeURIComponent(path)}`);
+    const [found] = body.operations as Record<string, unknown>[];
+    if (found !== undefined) return found;
+    await sleep(10);
+  }
 }
 
 const read = (headers: Record<string, string> | undefined, wait = '0') =>
@@ -63,6 +73,51 @@ test("the provider's own refusal goes back unchanged, with the time to come agai
   assert.equal((await read(grace, '5')).status, 404);
 });
 
+test("a refusal in the words of Drive closes what it means: the account's bucket, or the project's", async () => {
+  const [ada, grace, linus] = await connections('drive', 'on', 3, 'google-drive');
+  const list = (headers: Record<string, string> | undefined, wait = '0') =>
+    trellis.call('GET', '/proxy/drive/v3/files', { headers: { ...headers, 'quota-wait': wait } });
+  const markerOf = async (answer: ReturnType<typeof list>) => (await answer).headers.get('x-trellis-error');
+  await trellis.control('POST', 'faults', { case: 'api_403_user_rate', times: 1 });
+  const refused = await list(ada, '5');
+  assert.deepEqual([refused.status, refused.headers.get('x-trellis-error')], [403, null]);
+  assert.match(refused.text, /userRateLimitExceeded/);
+  assert.equal(await markerOf(list(ada)), 'quota_exhausted');
+  assert.equal((await list(grace, '5')).status, 200);
+  await trellis.control('POST', 'faults', { case: 'api_403_project_rate', times: 1 });
+  assert.equal((await list(grace, '5')).status, 403);
+  assert.equal(await markerOf(list(linus)), 'quota_exhausted');
+});
+
+test('what a call waited for the quota is in the log: of one that was sent, refused, or given up', async () => {
+  const [ada] = await connections('waits', 'ReadRequestsPerMinutePerUser=2', 1);
+  const path = (name: string) => `/proxy/v4/spreadsheets/${name}`;
+  const call = (name: string, wait: string) =>
+    trellis.call('GET', path(name), { headers: { ...ada, 'quota-wait': wait } });
+  await Promise.all([call('first-of-two', '5'), call('second-of-two', '5')]);
+  const sent = await operationOf('first-of-two');
+  assert.ok(Number(sent.quota_ms) > 0 && Number(sent.quota_ms) <= Number(sent.duration_ms));
+  assert.equal(sent.requests, 1);
+
+  const askedAt = performance.now();
+  assert.equal((await call('refused-after-wait', '1')).status, 429);
+  const waitedMs = performance.now() - askedAt;
+  const refused = await operationOf('refused-after-wait');
+  assert.deepEqual([refused.error_code, refused.requests, refused.http_status], ['quota_exhausted', 0, 429]);
+  assert.ok(Number(refused.quota_ms) > 0 && Number(refused.quota_ms) <= waitedMs + 1);
+
+  const given = request(trellis.baseUrl + path('given-up'), {
+    headers: { ...ada, 'quota-wait': '60', authorization: `Bearer ${trellis.keys.dev}` },
+  });
+  given.on('error', () => {}).end();
+  await once(given, 'socket');
+  await sleep(300);
+  given.destroy();
+  const gone = await operationOf('given-up');
+  assert.deepEqual([gone.requests, gone.details], [0, { outcome: 'client_gone' }]);
+  assert.ok(Number(gone.quota_ms) > 50);
+});
+
 test('a caller who hangs up in the line is not sent to the provider', async () => {
   const [ada] = await connections('gone', 'ReadRequestsPerMinutePerUser=2');
   await Promise.all([read(ada, '5'), read(ada, '5')]);
@@ -76,6 +131,22 @@ test('a caller who hangs up in the line is not sent to the provider', async () =
   call.destroy();
   await sleep(100);
   assert.equal(await asked(), before);
+});
+
+test('a stop tells who waits for a quota at once, and when to come again', async () => {
+  const [ada] = await connections('stopped', 'ReadRequestsPerMinutePerUser=1');
+  assert.equal((await read(ada, '5')).status, 404);
+  const other = await trellis.serveAnother();
+  const headers = { ...ada, 'quota-wait': '60' };
+  const waiting = other.call('GET', '/proxy/v4/spreadsheets/none', { headers });
+  // An answer to what came later says that the call has arrived.
+  await other.call('GET', '/providers/google-sheet');
+  await other.close();
+  const told = await waiting;
+  assert.equal(told.status, 503);
+  assert.equal(told.headers.get('x-trellis-error'), 'unavailable');
+  assert.equal(told.headers.get('retry-after'), '1');
+  assert.equal((told.body as { error: { status: string } }).error.status, 'UNAVAILABLE');
 });
 
 test('numbers for a quota that the provider has not are refused', async () => {

@@ -1,3 +1,4 @@
+import type { Scope } from '../../server/http/caller.ts';
 import { type CallOptions, connect, type TestTrellis } from '../support/trellis.ts';
 
 /**
@@ -9,12 +10,16 @@ export type Scenario = {
   right: number;
   /** What the same request gives to a key of another environment. */
   foreign: number;
+  /** Where docs/keys.md names several for the route: the one that this request needs. */
+  scope?: Scope;
 };
 export type Fixture = {
   connectionId: string;
   headers: Record<string, string>;
   cursor: string;
   operationId: string;
+  /** A key that can manage keys and nothing else. */
+  keyId: number;
 };
 
 const key = 'google-sheet';
@@ -25,6 +30,11 @@ const ofConnection =
     headers: given.headers,
     ...(body && { body: body(given) }),
   });
+const ticketFor = (method: string) =>
+  ofConnection('/tickets', ({ connectionId }) => ({
+    ...{ provider_config_key: key, connection_id: connectionId },
+    ...{ methods: [method], paths: ['/v4/spreadsheets/**'] },
+  }));
 const inQuery = `provider_config_key=${key}`;
 
 // In an order in which each request still finds what it names.
@@ -201,13 +211,46 @@ export const scenarios: Record<string, Scenario> = {
     foreign: 404,
   },
   'GET /events': { request: ofConnection('/events'), right: 200, foreign: 200 },
+  'GET /environment/api-keys': { request: ofConnection('/environment/api-keys'), right: 200, foreign: 200 },
+  'POST /environment/api-keys': {
+    request: ofConnection('/environment/api-keys', () => ({ name: 'another', scopes: ['keys'] })),
+    right: 201,
+    foreign: 201,
+  },
+  'PATCH /environment/api-keys/{id}': {
+    request: ({ keyId }) => ({ path: `/environment/api-keys/${keyId}`, body: { name: 'renamed' } }),
+    right: 200,
+    foreign: 404,
+  },
+  'DELETE /environment/api-keys/{id}': {
+    request: ({ keyId }) => ({ path: `/environment/api-keys/${keyId}` }),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /tickets': { request: ticketFor('GET'), right: 201, foreign: 400, scope: 'proxy:read' },
+  'POST /tickets (to write)': { request: ticketFor('POST'), right: 201, foreign: 400, scope: 'proxy:write' },
   // Not in the OpenAPI document: the provider's own paths.
   'GET /proxy/v4/spreadsheets/none': {
     request: ofConnection('/proxy/v4/spreadsheets/none'),
     right: 404,
     foreign: 404,
   },
+  'HEAD /proxy/v4/spreadsheets/none': {
+    request: ofConnection('/proxy/v4/spreadsheets/none'),
+    right: 404,
+    foreign: 404,
+  },
   'GET /v4/spreadsheets/none': { request: ofConnection('/v4/spreadsheets/none'), right: 404, foreign: 404 },
+  'POST /proxy/v4/spreadsheets': {
+    request: ofConnection('/proxy/v4/spreadsheets', () => ({ properties: { title: 'made' } })),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /v4/spreadsheets': {
+    request: ofConnection('/v4/spreadsheets', () => ({ properties: { title: 'made' } })),
+    right: 200,
+    foreign: 404,
+  },
   'DELETE /connections/{id}': {
     request: ofConnection(`/connections/{id}?${inQuery}`),
     right: 200,
@@ -231,5 +274,9 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
     const { body: log } = await trellis.call('GET', '/operations');
     operationId = (log.operations as { id: string }[])[0]?.id;
   }
-  return { connectionId, headers, cursor: record!._trellis_metadata.cursor, operationId };
+  const { body: made } = await trellis.call('POST', '/environment/api-keys', {
+    body: { name: 'keeper', scopes: ['keys'] },
+  });
+  const { id: keyId } = made.data as { id: number };
+  return { connectionId, headers, cursor: record!._trellis_metadata.cursor, operationId, keyId };
 }

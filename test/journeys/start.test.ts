@@ -62,11 +62,47 @@ test('the three curl lines work as they stand, again and again', async () => {
 });
 
 test('trellis key create makes another key while the service runs, with the scopes asked for', async () => {
-  const { stdout } = await cli(['key', 'create', '--scopes', 'providers:read'], { DATA_DIR: dataDir });
+  const { stdout } = await cli(['key', 'create', '--scopes', 'integrations:read'], { DATA_DIR: dataDir });
   const headers = { authorization: `Bearer ${stdout.trim()}` };
   assert.equal((await fetch(`${service.baseUrl}/providers`, { headers })).status, 200);
   assert.equal((await fetch(`${service.baseUrl}/connections`, { headers })).status, 403);
   await assert.rejects(cli(['key', 'create', '--scopes', 'nonsense'], { DATA_DIR: dataDir }), /nonsense/);
+});
+
+test('trellis key list and revoke: a key that ends is listed, and refused within a second of its revocation', async () => {
+  const env = { DATA_DIR: dataDir };
+  const past = ['key', 'create', '--expires-at', '2020-01-01T00:00:00Z'];
+  await assert.rejects(cli(past, env), /--expires-at/);
+  const made = await cli(
+    [
+      'key',
+      'create',
+      '--name',
+      'short\tlived',
+      '--scopes',
+      'integrations:read',
+      '--expires-at',
+      '2099-01-01T00:00:00Z',
+    ],
+    env,
+  );
+  const secret = made.stdout.trim();
+  const headers = { authorization: `Bearer ${secret}` };
+  const status = async () => (await fetch(`${service.baseUrl}/providers`, { headers })).status;
+  assert.equal(await status(), 200);
+  const list = async () => (await cli(['key', 'list'], env)).stdout.trimEnd().split('\n').slice(1);
+  const line = (await list()).find((text) => text.includes('short lived'))?.split('\t') ?? [];
+  const [id = '', , hint, scopes, , , expires] = line;
+  assert.deepEqual(
+    [hint, scopes, expires],
+    [secret.slice(-4), 'integrations:read', '2099-01-01T00:00:00.000Z'],
+  );
+  await assert.rejects(cli(['key', 'revoke', id, '--environment', 'prod'], env), /prod has no key/);
+  await assert.rejects(cli(['key', 'revoke'], env), /by its id/);
+  await cli(['key', 'revoke', id], env);
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  assert.equal(await status(), 401);
+  assert.ok((await list()).every((text) => !text.startsWith(`${id}\t`)));
 });
 
 test('a second service on the same data dir, or the same port, says so and stops', async () => {

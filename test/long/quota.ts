@@ -1,11 +1,16 @@
 // Fifty connections of one client on two nodes, one of them greedy, at a provider that counts as Google does.
 
+import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { providersDirectory } from '../../server/app.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
-import { connect, openTrellis } from '../support/trellis.ts';
+import { openTestDatabase, urlOf } from '../support/database.ts';
+import { openSecretWatch } from '../support/secret-watch.ts';
+import { type RunningService, startRunningService } from '../support/service.ts';
+import { type Caller, callerAt, connect, freePort, openTrellis } from '../support/trellis.ts';
 
 export type Simulation = {
+  /** Of the limits. Processes of their own have the definition's, a minute. */
   windowS: number;
   perProject: number;
   perAccount: number;
@@ -28,13 +33,56 @@ export type Outcome = {
   greedyServed: number;
 };
 
-/** Runs for so many seconds and says what came of it. */
+/** Two nodes, and a sandbox that both use. */
+type Stage = { nodes: [Caller, Caller]; close(): Promise<void> };
+
+/** Runs for so many seconds with two services in this process and says what came of it. */
 export async function simulate(given: Simulation): Promise<Outcome> {
   const trellis = await openTrellis({}, { catalog: catalogWith(given) });
   const other = await trellis.serveAnother();
+  const close = async () => {
+    await other.close();
+    await trellis.close();
+  };
+  return playOn({ nodes: [trellis, { ...trellis, ...other }], close }, { given, setting: 'on' });
+}
+
+/** The same with two services that are processes of their own, the way `npm start` runs them. */
+export async function simulateProcesses(given: Omit<Simulation, 'windowS'>): Promise<Outcome> {
+  const { target, drop } = await openTestDatabase();
+  const env = {
+    DATABASE_URL: urlOf(target),
+    TRELLIS_ENCRYPTION_KEYS: `test:${randomBytes(32).toString('base64')}`,
+    TRELLIS_SECRET_KEY: randomBytes(32).toString('hex'),
+  };
+  const first = await startRunningService({ env });
+  // The second one's own sandbox is there and unused: all addresses of its test integrations are the first one's.
+  const second = await startRunningService({
+    env: { ...env, SANDBOX_PORT: String(await freePort()), SANDBOX_URL: first.sandboxUrl },
+  });
+  const callerOn = ({ baseUrl, secretKey }: RunningService): Caller => ({
+    ...callerAt({ baseUrl, key: secretKey, watch: openSecretWatch() }),
+    control: async (method, route, body) =>
+      (await first.sandbox(method, route, body)) as Record<string, unknown>,
+  });
+  const close = async () => {
+    await second.stop();
+    await first.stop();
+    await drop();
+  };
+  const setting = `ReadRequestsPerMinutePerProject=${given.perProject}, ReadRequestsPerMinutePerUser=${given.perAccount}`;
+  const nodes: Stage['nodes'] = [callerOn(first), callerOn(second)];
+  return playOn({ nodes, close }, { given: { ...given, windowS: 60 }, setting });
+}
+
+async function playOn(
+  { nodes, close }: Stage,
+  { given, setting }: { given: Simulation; setting: string },
+): Promise<Outcome> {
+  const [trellis] = nodes;
   try {
     await trellis.call('POST', '/integrations/quickstart', {
-      body: { provider: 'google-sheet', unique_key: 'google-sheet', integration_config: { quota: 'on' } },
+      body: { provider: 'google-sheet', unique_key: 'google-sheet', integration_config: { quota: setting } },
     });
     const subjects: { headers: Record<string, string> }[] = [];
     for (let n = 0; n < given.connections; n += 1) {
@@ -47,7 +95,6 @@ export async function simulate(given: Simulation): Promise<Outcome> {
       reads_per_account: given.perAccount,
       window_s: given.windowS,
     });
-    const nodes = [trellis, other];
     const endsAt = performance.now() + given.seconds * 1000;
     /** A read that the provider answers with 404, which counts as any other. */
     const read = async (subject: number) => {
@@ -93,8 +140,7 @@ export async function simulate(given: Simulation): Promise<Outcome> {
       greedyServed: counts[0]!.served,
     };
   } finally {
-    await other.close();
-    await trellis.close();
+    await close();
   }
 }
 

@@ -18,7 +18,7 @@ for (const rotation of ['none', 'until_used', 'single_use'] as const) {
     const outcome = await expireInTurn({ ...many, rotation, seed: 7, longPauseMs });
     t.diagnostic(JSON.stringify(outcome));
     assert.equal(outcome.expiries, 2000);
-    assert.ok(outcome.kills > 5 && outcome.lost + outcome.died > 0);
+    assert.ok(outcome.slow > 50 && outcome.kills > 5 && outcome.lost + outcome.died > 0);
     if (rotation !== 'single_use') assert.equal(outcome.died, 0);
   });
 }

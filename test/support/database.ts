@@ -26,6 +26,8 @@ export interface TestDatabase {
   db: Db;
   /** For a second pool on the same database. */
   target: DbTarget;
+  /** Another database with what stands in this one now. Whoever is connected to this one is thrown out. */
+  copy(): Promise<TestDatabase>;
   /** Ends `db` and removes the database, whoever else is connected. */
   drop(): Promise<void>;
 }
@@ -111,6 +113,13 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
   return {
     db,
     target,
+    async copy() {
+      await administer(
+        server,
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
+      );
+      return makeDatabase(server, name);
+    },
     async drop() {
       await db.end();
       await administer(server, `drop database if exists ${name} with (force)`);

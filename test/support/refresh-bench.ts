@@ -60,7 +60,7 @@ export async function openRefreshBench({
         raw: {},
       } as const;
       const current = await findConnection(db, at(name));
-      const given = { vault, credentials, grant: { accessExpiresAt: expiresAt } };
+      const given = { vault, credentials, grant: { accessExpiresAt: expiresAt }, at: new Date() };
       await (current
         ? replaceCredentials(db, { ...given, current })
         : insertConnection(db, { ...given, integration, connectionId: name }));

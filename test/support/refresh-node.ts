@@ -10,10 +10,11 @@ import {
 import type { RefreshTiming } from '../../server/connections/refresh.ts';
 import { createStates } from '../../server/connections/states.ts';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
-import type { Integration, IntegrationReading } from '../../server/integrations/store.ts';
+import type { IntegrationReading } from '../../server/integrations/store.ts';
 import { createLog } from '../../server/log.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
+import { openSecretWatch } from './secret-watch.ts';
 
 export type RefreshNode = {
   db: Db;
@@ -22,6 +23,7 @@ export type RefreshNode = {
   credentials: CredentialSource;
   /** The connection `name`, as the database has it now. */
   live(name: string): Promise<LiveConnection>;
+  /** Fails where a secret got into the log: see `secret-watch.ts`. */
   close(): Promise<void>;
 };
 
@@ -48,12 +50,14 @@ export function openRefreshNode(
   const vault = openVault([{ id: 'test', key: createSecretKey(Buffer.from(masterKey, 'hex')) }]);
   const reading = { vault, catalog: loadCatalog(directory), testClient: undefined };
   const reader = createConnectionReader({ db, reading });
-  const log = createLog({ level: 'silent', format: 'json' });
+  const watch = openSecretWatch();
+  watch.made('master_key', masterKey);
+  const log = createLog({ level: 'trace', format: 'json' }, watch.log);
   const states = createStates({ db, log, reader, now });
-  const fetchFor = (_of: Integration): Fetch => {
-    return (url, init) => through(url, { ...init, headers: { ...init.headers, 'x-node': name } });
-  };
-  const credentials = createCredentialSource({ db, reader, fetchFor, states, log, now, timing });
+  const fetchFor = watch.watched(
+    (): Fetch => (url, init) => through(url, { ...init, headers: { ...init.headers, 'x-node': name } }),
+  );
+  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, now, timing });
   return {
     ...{ db, reading, reader, credentials },
     async live(connectionId) {
@@ -64,6 +68,7 @@ export function openRefreshNode(
     async close() {
       await credentials.settled();
       await db.end();
+      watch.assertClean();
     },
   };
 }

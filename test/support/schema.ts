@@ -9,6 +9,12 @@ export async function describeSchema(db: Queryable): Promise<string> {
     order by relname collate "C"`);
   const texts: string[] = [];
   for (const { name } of names) texts.push(await describeTable(db, name));
+  const functions = await db.query<{ text: string }>(`
+    select pg_get_functiondef(oid) as text
+    from pg_proc
+    where pronamespace = 'public'::regnamespace
+    order by proname collate "C"`);
+  for (const { text } of functions) texts.push(`${text.trimEnd()};`);
   return `${texts.join('\n\n')}\n`;
 }
 
@@ -46,7 +52,14 @@ async function describeTable(db: Queryable, table: string): Promise<string> {
      order by indexrelid::regclass::text collate "C"`,
     [table],
   );
+  const triggers = await db.query<{ line: string }>(
+    `select pg_get_triggerdef(oid) as line
+     from pg_trigger
+     where tgrelid = $1::regclass and not tgisinternal
+     order by tgname collate "C"`,
+    [table],
+  );
   const body = [...columns, ...constraints].map(({ line }) => `  ${line}`).join(',\n');
-  const rest = indexes.map(({ line }) => `${line};`);
+  const rest = [...indexes, ...triggers].map(({ line }) => `${line};`);
   return [`create table ${table} (\n${body}\n);`, ...rest].join('\n');
 }

@@ -72,7 +72,7 @@ test('the state, the code and the cookie of a trip are known, and given to its b
   const [state, code, cookie] = ['a-state-of-some-length', '4/0Aa-code-of-some-length', 'c'.repeat(43)];
   const headers = [
     ['location', `https://provider.example/auth?state=${state}`],
-    ['set-cookie', `trellis_connect=${cookie}; Path=/oauth; HttpOnly`],
+    ['set-cookie', `trellis_connect_0f3a=${cookie}; Path=/; HttpOnly`],
   ] as [string, string][];
   const watch = openSecretWatch();
   watch.answered('GET /oauth/connect/k?connect_session_token=a-token-of-some-length', {

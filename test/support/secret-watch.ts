@@ -15,6 +15,7 @@ export type SecretKind =
   | 'key'
   | 'master_key'
   | 'session_token'
+  | 'ticket'
   | 'client_secret'
   | 'access_token'
   | 'refresh_token'
@@ -53,12 +54,14 @@ const givers: Giver[] = [
     kinds: ['access_token', 'id_token', 'password'],
     scope: 'connections:write',
   },
-  { route: /^POST \/connect\/sessions(\/reconnect)?$/, kinds: ['session_token'], scope: 'connect:write' },
+  { route: /^POST \/connect\/sessions(\/reconnect)?$/, kinds: ['session_token'], scope: 'connections:write' },
+  { route: /^POST \/environment\/api-keys$/, kinds: ['key'], scope: 'keys' },
+  { route: /^POST \/tickets$/, kinds: ['ticket'] },
   { route: /^GET \/connect\/?\?session_token=/, kinds: ['session_token'] },
   {
     route: /^GET \/integrations\/[^/?]+\?.*include=[\w,]*credentials/,
     kinds: ['client_secret'],
-    scope: 'integrations:credentials',
+    scope: 'integrations:secrets',
   },
   // The browser that begins, and the one that is sent to the provider once more.
   { route: trip, kinds: ['state'], header: 'location' },
@@ -133,7 +136,7 @@ export function openSecretWatch() {
   };
   const madeInHeader = (name: string, value: string): void => {
     if (name === 'location' && URL.canParse(value)) made('state', new URL(value).searchParams.get('state'));
-    if (name === 'set-cookie') made('cookie', /^[\w-]+_connect=([^;]+)/.exec(value)?.[1]);
+    if (name === 'set-cookie') made('cookie', /^[\w-]+_connect_\w+=([^;]+)/.exec(value)?.[1]);
   };
 
   function hold(characters: number): void {
@@ -193,8 +196,10 @@ export function openSecretWatch() {
     answered(route: string, { status, text, headers = [], sent, scopes = [] }: WatchedAnswer): void {
       madeIn(typeof sent === 'string' ? undefined : sent);
       if (trip.test(route)) madeInTrip(new URL(route.split(' ')[1] ?? '', 'http://x').searchParams);
-      const { data } = jsonOf(text) as { data?: { token?: unknown } };
+      const { data } = jsonOf(text) as { data?: Record<string, unknown> };
       if (route.startsWith('POST /connect/sessions')) made('session_token', data?.token);
+      if (route === 'POST /environment/api-keys') made('key', data?.secret);
+      if (route === 'POST /tickets') made('ticket', data?.ticket);
       const kept =
         text.length <= mostOfAnswer ? text : text.slice(0, mostOfAnswer / 2) + text.slice(-mostOfAnswer / 2);
       const parts: HeldAnswer['parts'] = [['', kept]];
@@ -211,8 +216,8 @@ export function openSecretWatch() {
       (of: { isTest: boolean }): Fetch =>
       async (url, init) => {
         madeIn(Object.fromEntries(new URLSearchParams(init.body ?? '')));
-        const answer = await fetchFor(of)(url, init);
-        return { ...answer, body: answer.body && tee(answer.body, (text) => madeIn(jsonOf(text))) };
+        const { status, headers, body } = await fetchFor(of)(url, init);
+        return { status, headers, body: body && tee(body, (text) => madeIn(jsonOf(text))) };
       },
     /** Looks through the database, but for records; to be called last, since it finds what is known by now. */
     async readDatabase(db: Queryable): Promise<void> {

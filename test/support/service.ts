@@ -49,6 +49,8 @@ export async function startRunningService(
       PORT: '0',
       DATA_DIR: dataDir,
       LOG_FORMAT: 'json',
+      // What a test leaves under way is not waited for.
+      TRELLIS_DRAIN_SECONDS: '1',
       // A benchmark or a tour is not slowed down by what only tests look at.
       LOG_LEVEL: process.env.NODE_TEST_CONTEXT === undefined ? 'warn' : 'trace',
       ...options.env,

@@ -22,6 +22,8 @@ export type Plan = {
   afterMs?: number;
   /** The token is accepted, and the connection broken instead of an answer. */
   isDropped?: boolean;
+  /** The token is accepted, and this is sent instead of the answer. */
+  page?: { status: number; type: string; text: string };
   /** Instead of looking at the token. */
   refusal?: { status: number; error: string };
 };
@@ -32,8 +34,12 @@ export type Grant = {
   good: string[];
   asked: number;
   accepted: number;
+  /** Requests whose client waits for the answer. */
   underWay: number;
   mostAtOnce: number;
+  /** Requests that are worked on, whether or not their client still waits. */
+  workedOn: number;
+  mostWorkedOn: number;
   /** Accepted refreshes in turn: whose request it was, and whether the answer left this machine. */
   answers: { node: string; isSent: boolean }[];
 };
@@ -67,16 +73,35 @@ export async function startTokenProvider({
     const token = new URLSearchParams(Buffer.concat(chunks).toString()).get('refresh_token') ?? '';
     const grant = grants.get(nameOf(token));
     if (grant === undefined) return send(response, 400, { error: 'invalid_grant' });
-    const { beforeMs = 0, afterMs = 0, isDropped = false, refusal } = provider.plan(grant);
+    const plan = provider.plan(grant);
     grant.asked += 1;
     grant.underWay += 1;
     grant.mostAtOnce = Math.max(grant.mostAtOnce, grant.underWay);
-    let isOver = false;
+    grant.workedOn += 1;
+    grant.mostWorkedOn = Math.max(grant.mostWorkedOn, grant.workedOn);
     const over = () => {
-      if (!isOver) grant.underWay -= 1;
-      isOver = true;
+      grant.underWay -= 1;
     };
-    response.once('close', over);
+    if (response.closed) over();
+    else response.once('close', over);
+    await carryOut({ grant, token, plan, request, response }).finally(() => {
+      grant.workedOn -= 1;
+    });
+  }
+
+  async function carryOut({
+    grant,
+    token,
+    plan: { beforeMs = 0, afterMs = 0, isDropped = false, refusal, page },
+    request,
+    response,
+  }: {
+    grant: Grant;
+    token: string;
+    plan: Plan;
+    request: IncomingMessage;
+    response: ServerResponse;
+  }): Promise<void> {
     if (beforeMs > 0) await sleep(beforeMs);
     if (refusal) return send(response, refusal.status, { error: refusal.error });
     const successor = accept(grant, token);
@@ -85,6 +110,7 @@ export async function startTokenProvider({
     grant.answers.push(noted);
     if (afterMs > 0) await sleep(afterMs);
     if (isDropped || response.destroyed) return void response.destroy();
+    if (page) return void response.writeHead(page.status, { 'content-type': page.type }).end(page.text);
     noted.isSent = true;
     send(response, 200, {
       access_token: `access~${randomBytes(8).toString('hex')}`,
@@ -120,7 +146,7 @@ export async function startTokenProvider({
     plan: () => ({}),
     issue(name) {
       const token = tokenFor(name);
-      const counts = { asked: 0, accepted: 0, underWay: 0, mostAtOnce: 0 };
+      const counts = { asked: 0, accepted: 0, underWay: 0, mostAtOnce: 0, workedOn: 0, mostWorkedOn: 0 };
       grants.set(name, { name, good: [token], answers: [], ...counts });
       return token;
     },

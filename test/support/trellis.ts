@@ -50,6 +50,9 @@ export type TestTrellis = {
   close(): Promise<void>;
 };
 
+/** What it takes to do at a service, wherever it runs, what an application and its users do. */
+export type Caller = Pick<TestTrellis, 'baseUrl' | 'call' | 'control' | 'watch'>;
+
 /** Starts it on free ports; `env` adds settings to the defaults. */
 export async function openTrellis(
   env: Record<string, string> = {},
@@ -150,6 +153,23 @@ export async function openTrellis(
   };
 }
 
+/** Calls a service that runs somewhere else, with a key of all scopes. */
+export function callerAt({
+  baseUrl,
+  key,
+  watch,
+}: {
+  baseUrl: string;
+  key: string;
+  watch: SecretWatch;
+}): Omit<Caller, 'control'> {
+  return {
+    baseUrl,
+    watch,
+    call: callerOf({ baseUrl, ownKey: key, scopesOf: new Map([[key, ['*']]]), watch }),
+  };
+}
+
 function callerOf({
   baseUrl,
   ownKey,
@@ -158,7 +178,8 @@ function callerOf({
 }: {
   baseUrl: string;
   ownKey: string;
-  scopesOf: ReadonlyMap<string, readonly string[]>;
+  /** Keys that are made by calls are added. */
+  scopesOf: Map<string, readonly string[]>;
   watch: SecretWatch;
 }): TestTrellis['call'] {
   return async (method, path, options = {}) => {
@@ -175,6 +196,10 @@ function callerOf({
       }),
     });
     const scopes = scopesOf.get(key ?? '') ?? [];
+    if (method === 'POST' && path === '/environment/api-keys' && answer.status === 201) {
+      const made = answer.body.data as { secret: string; scopes: string[] };
+      scopesOf.set(made.secret, made.scopes);
+    }
     watch.answered(`${method} ${path}`, { ...answer, sent: options.body, scopes });
     return answer;
   };
@@ -182,7 +207,7 @@ function callerOf({
 
 /** Integration, session, consent: the connection of an account, made the way a user makes it. */
 export async function connect(
-  trellis: TestTrellis,
+  trellis: Caller,
   given: { integration?: string; provider?: string; account?: string; allow?: string[] } = {},
 ): Promise<{ connectionId: string; integration: string; headers: Record<string, string> }> {
   const { integration = 'google-sheet', provider = 'google-sheet', account = 'ada@example.com' } = given;
@@ -230,7 +255,7 @@ export async function visit(
   return answer;
 }
 
-async function connectionIds(trellis: TestTrellis, integration: string): Promise<string[]> {
+async function connectionIds(trellis: Caller, integration: string): Promise<string[]> {
   const { body } = await trellis.call('GET', `/connections?integrationId=${encodeURIComponent(integration)}`);
   return (body.connections as { connection_id: string }[]).map(({ connection_id }) => connection_id);
 }
@@ -247,7 +272,8 @@ async function send(url: string, init: RequestInit): Promise<Answer> {
   };
 }
 
-async function freePort(): Promise<number> {
+/** A port that nobody listens on at the moment. */
+export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
   const { port } = probe.address() as AddressInfo;

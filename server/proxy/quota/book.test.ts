@@ -43,7 +43,11 @@ const step = fc.record({
   /** From being sent to being answered, in cells; the provider counts at any time in between. */
   took: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 15, noNaN: true })),
   counted: fc.double({ min: 0, max: 1, noNaN: true }),
+  /** Whether what was used late is left unwritten for now. */
+  isLazy: fc.boolean(),
 });
+/** As in `bucket.ts`: then it is written. */
+const mostCellsUnwritten = 10;
 
 test('no window holds more than the limit, however tokens are reserved, used late or given back', () => {
   const rules = fc.constantFrom(
@@ -60,7 +64,7 @@ test('no window holds more than the limit, however tokens are reserved, used lat
       const times: number[] = [];
       const hand: { cell: number; priority: Priority }[] = [];
       let late: { at: number; from: number; to: number; priority: Priority }[] = [];
-      for (const { after, want, isBackground, used, took, counted } of steps) {
+      for (const { after, want, isBackground, used, took, counted, isLazy } of steps) {
         now += after * cellMs;
         const cell = cellAt(rule, now);
         const moves: Moves = new Map();
@@ -69,11 +73,13 @@ test('no window holds more than the limit, however tokens are reserved, used lat
           noted[priority] += by;
           moves.set(at, noted);
         };
-        for (const { from, to, priority } of late.filter(({ at }) => at <= now)) {
+        const isDue = ({ at, from }: { at: number; from: number }) =>
+          at <= now && (!isLazy || from < cell - mostCellsUnwritten);
+        for (const { from, to, priority } of late.filter(isDue)) {
           note(from, priority, -1);
           note(to, priority, 1);
         }
-        late = late.filter(({ at }) => at > now);
+        late = late.filter((one) => !isDue(one));
         const usable = hand.filter((token) => token.cell <= cell);
         const useCount = Math.round(used * usable.length);
         for (const [index, token] of usable.entries()) {
@@ -156,10 +162,23 @@ test('tokens that are reserved ahead go to whoever asked first', () => {
   assert.deepEqual(second, [4]);
 });
 
+test('a forecast is what can then be had', () => {
+  const book = new Book();
+  taken(book, minute, { cell: 0, want: 60 });
+  taken(book, minute, { cell: 1, want: 5 });
+  const forecast = book.forecast(minute, { priority: 'interactive', from: 1 });
+  let sum = 0;
+  for (const [index, expected] of forecast.entries()) {
+    sum += taken(book, minute, { cell: index + 1, want: 10_000 });
+    assert.equal(sum, expected);
+  }
+  assert.ok(sum > 240);
+});
+
 test('a closed book gives nothing before it opens, and says when that is', () => {
   const book = new Book();
   book.close(6_500);
-  assert.equal(book.nextOpen(minute, { priority: 'interactive', from: 0 }), 4);
+  assert.deepEqual(book.forecast(minute, { priority: 'interactive', from: 0 }).slice(0, 5), [0, 0, 0, 0, 60]);
   assert.equal(taken(book, minute, { cell: 3, want: 1 }), 0);
   book.close(1_000);
   assert.equal(book.closedUntil, 6_500);

@@ -120,12 +120,25 @@ export class Book {
     return Math.max(0, Math.min(free, paced({ limit, burst, cell, counted }) - counted(cell)));
   }
 
-  /** The first cell from `from` on that would give one more; undefined: none within a window. */
-  nextOpen(rule: Rule, { priority, from }: { priority: Priority; from: number }): number | undefined {
+  /**
+   * How many tokens could be had from the cell `from` on if all were taken as soon as they can be: up to and including
+   * it, up to and including the next, ... Looks as far as a window reaches. Changes nothing.
+   */
+  forecast(rule: Rule, { priority, from }: { priority: Priority; from: number }): number[] {
+    const taken = new Book(this.pages(from));
+    const sums: number[] = [];
+    let sum = 0;
     for (let cell = from; cell <= from + cellsPerWindow + cellsAhead + 1; cell += 1) {
-      if (this.allowance(rule, { priority, cell }) > 0) return cell;
+      const granted = taken.take({ rule, priority, from: cell, to: cell, want: rule.count });
+      sum += granted.get(cell) ?? 0;
+      sums.push(sum);
     }
-    return undefined;
+    return sums;
+  }
+
+  /** Whether half of the limit at least is not taken in any window that reaches the cell. */
+  isPlentiful(rule: Rule, cell: number): boolean {
+    return cell * cellMsOf(rule) >= this.#closedUntil && this.#free(rule.count, cell) >= rule.count / 2;
   }
 
   /** What no window that reaches `cell` has taken yet, windows that hold reserved tokens included. */

@@ -3,11 +3,13 @@
  *
  * A node reserves one token for each lane (connection) that waits, however many wait in it, and as the reservations of
  * all nodes are given in the order they were asked for, a lane gets as many as any other lane of any node. Beyond that
- * it takes what its calls have used lately, so that most calls find a token at hand. Nothing is taken for long: what is
- * not used in its cell or the one after is given back.
+ * it takes what its calls have used lately, so that most calls find a token at hand. Nothing is taken for long where
+ * tokens are short: what is not used in its cell or the one after is given back. Where they are plentiful a portion is
+ * for five cells, and what there is to be written waits for the next portion.
  */
-import { AppError } from '../../errors.ts';
+import { serviceStops } from '../waits.ts';
 import { type Book, cellAt, cellMsOf, type Moves, type Priority, type Rule } from './book.ts';
+import { Demand } from './demand.ts';
 import { Hand } from './hand.ts';
 import type { Known, Ledger } from './ledger.ts';
 import { Line, type Waiter } from './line.ts';
@@ -21,11 +23,15 @@ export type TokenWaiter = Waiter & {
   /** By the ledger's time (ms): no use to wait beyond it. */
   readonly until: number;
   serve(token: Token): void;
+  /** No token comes in time. */
+  refuse(): void;
   fail(error: Error): void;
 };
 
 const mostWaiting = 2_000;
 const mostInLane = 200;
+/** Nobody waits longer, so in that time a line is through, served or not. */
+const longestWaitMs = 60_000;
 /**
  * A token that was held for more cells than this is exchanged for another. A call that is answered more cells than that
  * after it was sent was counted before. With the cells that may be reserved ahead both together stay within a window,
@@ -33,6 +39,8 @@ const mostInLane = 200;
  */
 const mostCellsHeld = 5;
 const mostCellsUnderWay = 10;
+/** What is not written by then is written for itself: while nobody can be given a token of a cell beyond the window. */
+const mostCellsUnwritten = 10;
 const priorities = ['interactive', 'background'] as const;
 
 export class Bucket {
@@ -45,12 +53,15 @@ export class Bucket {
   readonly #shortUntil = { interactive: 0, background: 0 };
   #known: Known;
   #book: Book | undefined;
+  #forecast: { book: Book; priority: Priority; from: number; sums: number[] } | undefined;
   #moves: Moves = new Map();
   #closedUntil = 0;
   #isClosingNews = false;
-  #demand = { cell: 0, now: 0, before: 0 };
+  #isPlentiful = false;
+  readonly #demand = new Demand();
   #syncing: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #isRefusing = false;
   #isStopped = false;
 
   constructor({ key, rule, ledger }: { key: string; rule: Rule; ledger: Ledger }) {
@@ -68,20 +79,20 @@ export class Bucket {
   take(priority: Priority): Token | undefined {
     const now = this.#ledger.now();
     if (this.#lines[priority].size > 0 || now < this.#closedUntil) return undefined;
-    const cell = this.#hands[priority].take(cellAt(this.#rule, now));
+    const cell = this.#pick(priority, cellAt(this.#rule, now));
     return cell === undefined ? undefined : this.#tokenOf(cell, priority);
   }
 
-  /** Queues for a token. Throws `quota_exhausted` where the line is full, or no token can come in time. */
-  wait(waiter: TokenWaiter): void {
+  /** Queues for a token; false where the line is full, or no token can come in time. Throws `unavailable` (503). */
+  wait(waiter: TokenWaiter): boolean {
+    if (this.#isRefusing) throw serviceStops();
     const line = this.#lines[waiter.priority];
-    const isFull = this.#waiting >= mostWaiting || line.in(waiter.lane) >= mostInLane;
+    if (this.#waiting >= mostWaiting || line.in(waiter.lane) >= mostInLane) return false;
     const opensAt = Math.max(this.#closedUntil, this.#shortUntil[waiter.priority] * cellMsOf(this.#rule));
-    if (isFull || (opensAt > this.#ledger.now() && opensAt >= waiter.until)) {
-      throw this.exhausted(waiter.priority);
-    }
+    if (opensAt > this.#ledger.now() && opensAt >= waiter.until) return false;
     line.add(waiter);
     this.#pump();
+    return true;
   }
 
   /** Does nothing where the waiter is served already. */
@@ -124,29 +135,44 @@ export class Bucket {
     this.#sync();
   }
 
-  /** What a caller is told who cannot wait: when a token is expected. */
-  exhausted(priority: Priority): AppError {
+  /** When (ms) who comes to this lane can expect a token: after those who wait here already. */
+  expectedAt(priority: Priority, lane: number): number {
     const now = this.#ledger.now();
-    const from = Math.max(cellAt(this.#rule, now), this.#shortUntil[priority]);
-    const cell = this.#book?.nextOpen(this.#rule, { priority, from });
-    const openAt = cell === undefined ? now + this.#rule.windowMs : cell * cellMsOf(this.#rule);
-    const retryAfterS = Math.max(1, Math.ceil((Math.max(openAt, this.#closedUntil) - now) / 1000));
-    return new AppError('quota_exhausted', undefined, {
-      retryAfterS,
-      payload: { retry_after_s: retryAfterS },
-    });
+    const cellMs = cellMsOf(this.#rule);
+    const from = Math.max(
+      cellAt(this.#rule, now),
+      this.#shortUntil[priority],
+      Math.ceil(this.#closedUntil / cellMs),
+    );
+    const sums = this.#forecastFrom(from, priority);
+    // Before the first look at the book nothing is known.
+    if (sums === undefined) return Math.max(this.#closedUntil, now + cellMs);
+    const isBehindAll = priority === 'background';
+    const before = this.#lines[priority].before(lane) + (isBehindAll ? this.#lines.interactive.size : 0);
+    const opensAt = (tokens: number) => {
+      const cells = sums.findIndex((sum) => sum >= tokens);
+      return (from + (cells === -1 ? sums.length : cells)) * cellMs;
+    };
+    const servedAt = opensAt(Math.max(1, before + 1 - this.#hands[priority].size));
+    return Math.max(this.#closedUntil, opensAt(1), Math.min(servedAt, now + longestWaitMs));
+  }
+
+  /** Nobody waits any more: who does is refused, and who comes. */
+  refuse(): void {
+    this.#isRefusing = true;
+    for (const line of Object.values(this.#lines)) {
+      for (const waiter of line.drain()) waiter.fail(serviceStops());
+    }
   }
 
   /** Resolves once nothing is left to be written; who waits is refused. */
   async stop(): Promise<void> {
-    for (const line of Object.values(this.#lines)) {
-      for (const waiter of line.drain()) waiter.fail(new AppError('unavailable'));
-    }
+    this.#isStopped = true;
+    this.refuse();
     await this.#syncing;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#isStopped = true;
-    if (this.#hasNews(Number.POSITIVE_INFINITY)) await this.#write(Number.POSITIVE_INFINITY);
+    if (this.#hasNews) await this.#write(Number.POSITIVE_INFINITY);
   }
 
   get #waiting(): number {
@@ -157,11 +183,27 @@ export class Bucket {
     return cellAt(this.#rule, this.#ledger.now());
   }
 
+  #forecastFrom(from: number, priority: Priority): number[] | undefined {
+    const book = this.#book;
+    if (book === undefined) return undefined;
+    const known = this.#forecast;
+    if (known?.book === book && known.from === from && known.priority === priority) return known.sums;
+    const sums = book.forecast(this.#rule, { priority, from });
+    this.#forecast = { book, priority, from, sums };
+    return sums;
+  }
+
+  /** Of the tokens at hand one that may be used in this cell; those that are too old go back. */
+  #pick(priority: Priority, now: number): number | undefined {
+    for (;;) {
+      const cell = this.#hands[priority].take(now);
+      if (cell === undefined || now - cell <= mostCellsHeld) return cell;
+      this.#note(cell, priority, -1);
+    }
+  }
+
   #tokenOf(cell: number, priority: Priority): Token {
-    const now = this.#cell();
-    const demand = this.#demand;
-    if (demand.cell === now) demand.now += 1;
-    else this.#demand = { cell: now, now: 1, before: demand.cell === now - 1 ? demand.now : 0 };
+    this.#demand.add(this.#cell());
     this.#rest();
     return { cell, priority };
   }
@@ -178,7 +220,7 @@ export class Bucket {
       const line = this.#lines[priority];
       const staying: TokenWaiter[] = [];
       for (const waiter of line.drain()) {
-        if (waiter.until <= until) waiter.fail(this.exhausted(priority));
+        if (waiter.until <= until) waiter.refuse();
         else staying.push(waiter);
       }
       for (const waiter of staying) line.add(waiter);
@@ -201,7 +243,7 @@ export class Bucket {
   #serve(priority: Priority, cell: number): void {
     const line = this.#lines[priority];
     while (line.size > 0) {
-      const taken = this.#hands[priority].take(cell);
+      const taken = this.#pick(priority, cell);
       if (taken === undefined) return;
       line.next()?.serve(this.#tokenOf(taken, priority));
     }
@@ -212,27 +254,34 @@ export class Bucket {
     return this.#lines[priority].lanes - this.#hands[priority].size;
   }
 
-  /** Whether something is to be written: tokens to be given back, or uses that came late. */
-  #hasNews(before: number): boolean {
-    return (
-      this.#isClosingNews ||
-      this.#moves.size > 0 ||
-      priorities.some((priority) => (this.#hands[priority].first() ?? before) < before)
-    );
+  /** Whether there is something to be written: tokens to be given back, or uses that came late. */
+  get #hasNews(): boolean {
+    return this.#isClosingNews || this.#moves.size > 0 || priorities.some((one) => this.#hands[one].size > 0);
+  }
+
+  /** Whether it is to be written now. */
+  #isNewsDue(): boolean {
+    const cell = this.#cell();
+    const before = this.#isPlentiful ? cell - mostCellsUnwritten : cell - 1;
+    if (this.#isClosingNews || priorities.some((one) => (this.#hands[one].first() ?? before) < before)) {
+      return true;
+    }
+    if (!this.#isPlentiful) return this.#moves.size > 0;
+    for (const moved of this.#moves.keys()) if (moved < before) return true;
+    return false;
   }
 
   /** Goes on by itself with the next cell, while somebody waits or something is at hand. */
   #rest(): void {
     if (this.#isStopped || this.#timer !== undefined || this.#syncing !== undefined) return;
-    const isNeeded = this.#waiting > 0 || this.#hasNews(Number.POSITIVE_INFINITY);
-    if (!isNeeded) return;
+    if (this.#waiting === 0 && !this.#hasNews) return;
     const now = this.#ledger.now();
     const next = (cellAt(this.#rule, now) + 1) * cellMsOf(this.#rule);
     this.#timer = setTimeout(
       () => {
         this.#timer = undefined;
         // While somebody waits, each cell brings news of what other nodes have closed or given back.
-        if (this.#waiting > 0 || this.#hasNews(this.#cell() - 1)) this.#sync();
+        if (this.#waiting > 0 || this.#isNewsDue()) this.#sync();
         else this.#rest();
       },
       Math.max(1, Math.ceil(next - now)),
@@ -244,7 +293,7 @@ export class Bucket {
     if (this.#isStopped || this.#syncing !== undefined) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#syncing = this.#write(this.#cell() - 1)
+    this.#syncing = this.#write(this.#cell() - (this.#isPlentiful ? mostCellsHeld : 1))
       .catch((error: unknown) => {
         for (const line of Object.values(this.#lines)) {
           for (const waiter of line.drain()) waiter.fail(error as Error);
@@ -288,6 +337,7 @@ export class Bucket {
       });
       this.#known = known;
       this.#book = book;
+      this.#isPlentiful = book.isPlentiful(this.#rule, this.#cell());
       for (const { priority, tokens, isShort, cell } of result) {
         for (const [at, count] of tokens) this.#hands[priority].add(at, count);
         this.#shortUntil[priority] = isShort ? cell + 1 : 0;
@@ -305,7 +355,8 @@ export class Bucket {
 
   #want(priority: Priority): Want {
     const { size, lanes } = this.#lines[priority];
-    const lately = priority === 'background' ? 0 : Math.max(this.#demand.now, this.#demand.before);
+    const cells = this.#isPlentiful ? mostCellsHeld : 1;
+    const lately = priority === 'background' ? 0 : this.#demand.of(cells, this.#cell());
     return { lanes: Math.max(0, this.#wanted(priority)), spare: lately + size - lanes };
   }
 }

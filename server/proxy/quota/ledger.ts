@@ -28,20 +28,26 @@ export type Ledger = {
 
 /** Without writing for so long a book says nothing any more, whatever its window. */
 const keptS = 86_400;
-/** A sample of the database's clock is used for so long at most. */
-const clockMs = 30_000;
+/** By how much the database's clock and this machine's may drift apart: more than those that are being set do. */
+const driftShare = 0.001;
 
 type Row = { wrote: boolean; pages: Pages | null; version: string | null; clock: number };
 
 export function createLedger(db: Db, { monotonic = () => performance.now() } = {}): Ledger {
-  let clock: { aheadMs: number; tripMs: number; at: number } | undefined;
+  /** How far the database's clock is ahead of ours at least and at most, and when that was known. */
+  let clock: { leastMs: number; mostMs: number; at: number } | undefined;
 
-  /** Of several samples the one with the shortest trip is nearest to the truth. */
+  /**
+   * The database read its clock between the two ends of a trip, so each trip bounds it, and a slow one spoils nothing:
+   * what agrees with all of them counts. Where nothing does, a clock was set, and only the newest counts.
+   */
   function learn(sentAt: number, databaseMs: number): void {
     const at = monotonic();
-    const tripMs = at - sentAt;
-    if (clock !== undefined && clock.at > at - clockMs && clock.tripMs <= tripMs) return;
-    clock = { aheadMs: databaseMs - (sentAt + at) / 2, tripMs, at };
+    const sample = { leastMs: databaseMs - at, mostMs: databaseMs - sentAt, at };
+    const driftMs = clock === undefined ? Number.POSITIVE_INFINITY : (at - clock.at) * driftShare;
+    const leastMs = Math.max(sample.leastMs, (clock?.leastMs ?? 0) - driftMs);
+    const mostMs = Math.min(sample.mostMs, (clock?.mostMs ?? 0) + driftMs);
+    clock = leastMs <= mostMs ? { leastMs, mostMs, at } : sample;
   }
 
   async function readClock(): Promise<void> {
@@ -54,7 +60,7 @@ export function createLedger(db: Db, { monotonic = () => performance.now() } = {
 
   // Before the database has told, this machine's own time.
   const guessMs = Date.now() - monotonic();
-  const now = () => monotonic() + (clock?.aheadMs ?? guessMs);
+  const now = () => monotonic() + (clock === undefined ? guessMs : (clock.leastMs + clock.mostMs) / 2);
 
   return {
     now,

@@ -20,6 +20,14 @@ test('a lane that comes later has its turn before the second turn of the others'
   assert.equal(namesOf(line), '2a 1b 3a 1c');
 });
 
+test('a newcomer is served after those of his own lane, and at most one more of every other', () => {
+  const line = lineOf('1a 1b 1c 1d 2a 3a 3b');
+  assert.deepEqual(
+    [4, 2, 1].map((lane) => line.before(lane)),
+    [3, 5, 7],
+  );
+});
+
 test('who leaves is not served, and an empty lane has no turn', () => {
   const line = lineOf('1a 2a 3a');
   const gone = line.next()!;

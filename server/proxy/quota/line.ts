@@ -28,6 +28,16 @@ export class Line<W extends Waiter> {
     return this.#lanes.get(lane)?.size ?? 0;
   }
 
+  /** How many at most are served before who comes to this lane now. */
+  before(lane: number): number {
+    const own = this.in(lane);
+    let before = own;
+    for (const [other, waiters] of this.#lanes) {
+      if (other !== lane) before += Math.min(waiters.size, own + 1);
+    }
+    return before;
+  }
+
   add(waiter: W): void {
     const lane = this.#lanes.get(waiter.lane) ?? new Set();
     this.#lanes.set(waiter.lane, lane.add(waiter));

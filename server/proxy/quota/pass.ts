@@ -1,7 +1,7 @@
 import { judgeAnswer } from '../../connections/api-faults.ts';
 import type { ObservedAnswer } from '../../connections/observe.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
-import type { AppError } from '../../errors.ts';
+import { AppError } from '../../errors.ts';
 import type { ProviderQuota } from '../../providers/definition.ts';
 import { firstValue } from '../headers.ts';
 import type { Head } from '../relay.ts';
@@ -12,6 +12,8 @@ import type { Ledger } from './ledger.ts';
 
 /** What a page against robots asks for: it goes by more than the minute's count. */
 const guardMs = 300_000;
+/** What a provider asks for is believed for so long at most: then a call finds out. */
+const mostClosedMs = 3_600_000;
 /** To fetch a portion is not to wait: also a call that must not wait has so long for it. */
 const portionMs = 250;
 
@@ -25,7 +27,7 @@ export type QuotaCall = {
   /** Of the request to the provider, with its query. */
   path: string;
   priority: Priority;
-  /** How long it may wait in all. */
+  /** How long it may wait. */
   waitMs: number;
 };
 
@@ -33,6 +35,8 @@ export type QuotaCall = {
 export class Pass {
   /** Resolves when the request may be sent; undefined: at once. Rejects with `quota_exhausted`. */
   readonly ready: Promise<void> | undefined;
+  /** How long it waited, once it is ready. */
+  waitedMs = 0;
   readonly #given: { ledger: Ledger; call: QuotaCall; metered: Metered[]; all: Metered[] };
   readonly #until: number;
   readonly #tokens = new Map<Bucket, Token>();
@@ -75,13 +79,6 @@ export class Pass {
     return Math.max(1, Math.ceil((until - this.#given.ledger.now()) / 1000));
   }
 
-  /** As `refused`, for an answer of which nobody reads more than its head. */
-  discarded({ status, rawHeaders }: Head): void {
-    if (status !== 429) return;
-    const named = ['retry-after', 'content-type'].map((name) => [name, firstValue(rawHeaders, name) ?? '']);
-    this.refused({ status, headers: Object.fromEntries(named), body: Buffer.alloc(0) });
-  }
-
   /** Learns from an answer of 403 or 429 that the provider counts otherwise, and closes what it says is used up. */
   refused({ status, headers, body }: Pick<ObservedAnswer, 'status' | 'headers' | 'body'>): void {
     const { call, metered, all } = this.#given;
@@ -98,8 +95,10 @@ export class Pass {
       const until = this.#reopensAt({ retryAfter, isGuard: false });
       const named = metered.filter(({ limit }) => limit.name === fault.evidence.quota_limit);
       const per = fault.of === 'connection' ? 'account' : 'owner';
-      const meant = named.length > 0 ? named : metered.filter(({ limit }) => limit.per === per);
-      for (const { bucket } of meant) bucket.close(until);
+      const ofThose = named.length > 0 ? named : metered.filter(({ limit }) => limit.per === per);
+      // Where accounts have no limit of their own, a refusal that names none can only mean what there is.
+      const isNamed = fault.evidence.quota_limit !== undefined || fault.evidence.reason !== undefined;
+      for (const { bucket } of ofThose.length > 0 || isNamed ? ofThose : metered) bucket.close(until);
     }
   }
 
@@ -107,7 +106,7 @@ export class Pass {
   #reopensAt({ retryAfter, isGuard }: { retryAfter?: string | undefined; isGuard: boolean }): number {
     const now = this.#given.ledger.now();
     const askedMs = readRetryAfter(retryAfter, now);
-    if (askedMs !== undefined) return now + askedMs;
+    if (askedMs !== undefined) return now + Math.min(askedMs, mostClosedMs);
     if (isGuard) return now + guardMs;
     const windowMs = Math.max(...this.#given.metered.map(({ limit }) => limit.window_s)) * 1000;
     return (Math.floor(now / windowMs) + 1) * windowMs;
@@ -130,11 +129,27 @@ export class Pass {
     return undefined;
   }
 
+  /** What a caller is told for whom no token comes in time: when all that it needs can be expected. */
+  #exhausted(): AppError {
+    const { ledger, call, metered } = this.#given;
+    const lane = call.connection.id;
+    const expectedAt = Math.max(...metered.map(({ bucket }) => bucket.expectedAt(call.priority, lane)));
+    const retryAfterS = Math.max(1, Math.ceil((expectedAt - ledger.now()) / 1000));
+    return new AppError('quota_exhausted', undefined, {
+      retryAfterS,
+      payload: { retry_after_s: retryAfterS },
+    });
+  }
+
   #wait(bucket: Bucket, settle: { resolve: () => void; reject: (error: Error) => void }): void {
     const { call, ledger } = this.#given;
     const fail = (error: Error) => {
       this.end();
       settle.reject(error);
+    };
+    const refuse = () => {
+      this.end();
+      settle.reject(this.#exhausted());
     };
     const waiter: TokenWaiter = {
       lane: call.connection.id,
@@ -145,18 +160,19 @@ export class Pass {
         this.#waiter = undefined;
         this.#tokens.set(bucket, token);
         const lacking = this.#takeAtHand();
-        if (lacking === undefined) settle.resolve();
-        else this.#wait(lacking, settle);
+        if (lacking !== undefined) return this.#wait(lacking, settle);
+        this.waitedMs = Math.max(0, ledger.now() - (this.#until - call.waitMs));
+        settle.resolve();
       },
+      refuse,
       fail,
     };
     const leftMs = Math.max(portionMs, this.#until - ledger.now());
-    const timer = setTimeout(() => fail(bucket.exhausted(call.priority)), leftMs);
-    this.#waiter = { bucket, waiter, timer };
+    this.#waiter = { bucket, waiter, timer: setTimeout(refuse, leftMs) };
     try {
-      bucket.wait(waiter);
+      if (!bucket.wait(waiter)) refuse();
     } catch (error) {
-      fail(error as AppError);
+      fail(error as Error);
     }
   }
 }

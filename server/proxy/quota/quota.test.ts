@@ -17,7 +17,14 @@ before(async () => {
 });
 after(() => database.drop());
 
-type Limits = { project?: number; burst?: number; account?: number; windowS?: number; setting?: string };
+type Limits = {
+  project?: number;
+  burst?: number;
+  /** `none`: accounts have no limit of their own. */
+  account?: number | 'none';
+  windowS?: number;
+  setting?: string;
+};
 let projects = 0;
 
 /** Connections of one client in a project of its own. */
@@ -26,8 +33,12 @@ function subjects(count: number, given: Limits = {}): LiveConnection[] {
   projects += 1;
   const provider = definitionAt('https://sheets.example', {
     errors: {
-      reasons: { RATE_LIMIT_EXCEEDED: 'rate_limited' },
-      account_quota: 'PerUser',
+      reasons: {
+        RATE_LIMIT_EXCEEDED: 'rate_limited',
+        rateLimitExceeded: 'rate_limited',
+        userRateLimitExceeded: 'rate_limited',
+      },
+      account_quota: 'PerUser|^userRateLimit',
       guard_pages: true,
     },
     quota: {
@@ -35,7 +46,9 @@ function subjects(count: number, given: Limits = {}): LiveConnection[] {
       owner_pattern: '^([0-9]+)-',
       limits: [
         { name: 'ReadsPerProject', per: 'owner', counts: 'read', count: project, burst, window_s: windowS },
-        { name: 'ReadsPerUser', per: 'account', counts: 'read', count: account, window_s: windowS },
+        ...(account === 'none'
+          ? []
+          : [{ name: 'ReadsPerUser', per: 'account', counts: 'read', count: account, window_s: windowS }]),
       ],
     },
   });
@@ -96,6 +109,18 @@ test('a provider without a quota, and an integration that switches it off, cost 
   assert.equal(ask(quota, without as LiveConnection), undefined);
   assert.equal(ask(quota, plain, { method: 'POST' }), undefined);
   assert.equal(statements(), 0);
+});
+
+test('a setting that was saved and names no limit any more is told as the fault that it is', () => {
+  const quota = createQuota({ db: database.db });
+  const [connection] = subjects(1, { setting: 'Renamed=5' });
+  assert.throws(
+    () => ask(quota, connection as LiveConnection),
+    (error: Error) =>
+      error instanceof AppError &&
+      error.code === 'integration_misconfigured' &&
+      /ReadsPerProject/.test(error.message),
+  );
 });
 
 test('calls take their tokens in portions', async () => {
@@ -213,6 +238,21 @@ test('who hangs up leaves the line at once', async () => {
   await quota.stop();
 });
 
+test('who hangs up makes room in the line', async () => {
+  const quota = createQuota({ db: database.db });
+  const [one, two] = subjects(2, { project: 1, account: 'none' });
+  await send(quota, two);
+  const passes = Array.from({ length: 200 }, () => ask(quota, one, { waitMs: 60_000 }));
+  await sleep(50);
+  for (let n = 0; n < 3; n += 1) await assert.rejects(send(quota, one, { waitMs: 60_000 }), isExhausted);
+  for (const pass of passes) pass?.end();
+  const next = ask(quota, one, { waitMs: 60_000 });
+  const outcome = await Promise.race([next?.ready?.then(() => 'served'), sleep(100, 'waits')]);
+  assert.equal(outcome, 'waits');
+  next?.end();
+  await quota.stop();
+});
+
 test('a line is bounded', async () => {
   const quota = createQuota({ db: database.db });
   const [one, two] = subjects(2, { project: 1, windowS: 1 });
@@ -230,50 +270,145 @@ test('a line is bounded', async () => {
   await quota.stop();
 });
 
+/** A refusal as Google's newer APIs write it. */
+const refusal = (limit: string, retryAfter = '30') => ({
+  status: 429,
+  headers: { 'retry-after': retryAfter },
+  body: Buffer.from(
+    JSON.stringify({
+      error: {
+        details: [
+          {
+            '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+            reason: 'RATE_LIMIT_EXCEEDED',
+            metadata: { quota_limit: limit },
+          },
+        ],
+      },
+    }),
+  ),
+});
+/** The same as its older ones do. */
+const olderRefusal = (reason: string) => ({
+  status: 403,
+  headers: {},
+  body: Buffer.from(
+    JSON.stringify({ error: { code: 403, errors: [{ domain: 'usageLimits', reason, message: 'x' }] } }),
+  ),
+});
+
+/** A call of the connection that is refused; resolves when all nodes can know what it closes. */
+async function refusedBy(
+  quota: Quota,
+  connection: LiveConnection | undefined,
+  answer: ReturnType<typeof refusal> | ReturnType<typeof olderRefusal>,
+): Promise<void> {
+  const pass = ask(quota, connection);
+  await pass?.ready;
+  pass?.sent();
+  pass?.end();
+  const before = await closings();
+  pass?.refused(answer);
+  while ((await closings()) === before) await sleep(5);
+}
+async function closings(): Promise<number | undefined> {
+  const [row] = await database.db.query<{ count: number }>(
+    `select count(*) as count from quota_book where (pages ->> 'closedUntil')::float8 > 0`,
+  );
+  return row?.count;
+}
+
 test("a provider's refusal closes the bucket it names, on all nodes", async () => {
   const here = createQuota({ db: database.db });
   const there = createQuota({ db: database.db });
   const [one, two] = subjects(2);
-  const refusal = (limit: string) => ({
-    status: 429,
-    headers: { 'retry-after': '30' },
-    body: Buffer.from(
-      JSON.stringify({
-        error: {
-          details: [
-            {
-              '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
-              reason: 'RATE_LIMIT_EXCEEDED',
-              metadata: { quota_limit: limit },
-            },
-          ],
-        },
-      }),
-    ),
-  });
-  const refusedBy = async (limit: string) => {
-    const pass = ask(here, one);
-    await pass?.ready;
-    pass?.sent();
-    pass?.end();
-    pass?.refused(refusal(limit));
-    await assert.rejects(send(here, one, { waitMs: 1_000 }), isExhausted);
-    await assert.rejects(send(there, one, { waitMs: 1_000 }), isExhausted);
-  };
-  await refusedBy('ReadsPerUser');
+  await refusedBy(here, one, refusal('ReadsPerUser'));
+  await assert.rejects(send(here, one, { waitMs: 1_000 }), isExhausted);
+  await assert.rejects(send(there, one, { waitMs: 1_000 }), isExhausted);
   await send(here, two);
   await send(there, two);
 
   const [three, four] = subjects(2);
-  const pass = ask(here, three);
-  await pass?.ready;
-  pass?.refused(refusal('ReadsPerProject'));
-  pass?.end();
+  await refusedBy(here, three, refusal('ReadsPerProject'));
   await assert.rejects(send(there, four, { waitMs: 500 }), (error: AppError) => {
     assert.ok(error.retryAfterS! >= 25 && error.retryAfterS! <= 32, `${error.retryAfterS}`);
     return true;
   });
   await Promise.all([here.stop(), there.stop()]);
+});
+
+test('a 403 of an older API closes the bucket that its reason means, until the next minute', async () => {
+  const quota = createQuota({ db: database.db });
+  const [one, two] = subjects(2);
+  await refusedBy(quota, one, olderRefusal('userRateLimitExceeded'));
+  await assert.rejects(send(quota, one, { waitMs: 0 }), (error: AppError) => {
+    assert.ok(isExhausted(error) && error.retryAfterS! <= 62, `${error.retryAfterS}`);
+    return true;
+  });
+  await send(quota, two);
+
+  const [three, four] = subjects(2);
+  await refusedBy(quota, three, olderRefusal('rateLimitExceeded'));
+  await assert.rejects(send(quota, four, { waitMs: 0 }), isExhausted);
+
+  const [five] = subjects(1);
+  const pass = ask(quota, five);
+  await pass?.ready;
+  pass?.end();
+  pass?.refused(olderRefusal('insufficientFilePermissions'));
+  await send(quota, five);
+  await quota.stop();
+});
+
+test('a refusal that names no limit closes what there is, where accounts have none of their own', async () => {
+  const quota = createQuota({ db: database.db });
+  const [one, two] = subjects(2, { account: 'none' });
+  await refusedBy(quota, one, { status: 429, headers: {}, body: Buffer.from('slow down') });
+  await assert.rejects(send(quota, two, { waitMs: 0 }), isExhausted);
+  await quota.stop();
+});
+
+test('no answer of a provider closes a bucket for longer than an hour', async () => {
+  for (const asked of ['31536000', '9'.repeat(400), 'Fri, 31 Dec 9999 23:59:59 GMT']) {
+    const quota = createQuota({ db: database.db });
+    const [one] = subjects(1);
+    await refusedBy(quota, one, refusal('ReadsPerUser', asked));
+    await assert.rejects(send(quota, one, { waitMs: 0 }), (error: AppError) => {
+      assert.ok(error.retryAfterS! > 3_500 && error.retryAfterS! <= 3_602, `${error.retryAfterS}`);
+      return true;
+    });
+    await quota.stop();
+  }
+});
+
+test('who cannot wait is told of the bucket that opens last', async () => {
+  const quota = createQuota({ db: database.db });
+  const [one] = subjects(1, { account: 1, windowS: 3 });
+  await refusedBy(quota, one, refusal('ReadsPerProject', '300'));
+  await assert.rejects(send(quota, one, { waitMs: 0 }), (error: AppError) => {
+    assert.ok(error.retryAfterS! > 250, `${error.retryAfterS}`);
+    return true;
+  });
+  await quota.stop();
+});
+
+test('a database that is away is told as such, and calls go on when it is back', async () => {
+  const line = { isCut: false };
+  const query: Db['query'] = async (...given) => {
+    if (line.isCut) throw new AppError('unavailable');
+    return database.db.query(...given);
+  };
+  const quota = createQuota({ db: { ...database.db, query } });
+  const [one] = subjects(1);
+  await send(quota, one);
+  line.isCut = true;
+  await assert.rejects(
+    Promise.all(Array.from({ length: 30 }, () => send(quota, one))),
+    (error: AppError) => error.code === 'unavailable',
+  );
+  line.isCut = false;
+  await send(quota, one);
+  await quota.stop();
 });
 
 test('books that nobody writes any more are removed', async () => {

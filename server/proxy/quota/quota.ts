@@ -7,6 +7,7 @@
  */
 import type { LiveConnection } from '../../connections/reader.ts';
 import type { Db } from '../../db/pool.ts';
+import { AppError } from '../../errors.ts';
 import type { ProviderQuota } from '../../providers/definition.ts';
 import { quotaWith } from '../../providers/quota-setting.ts';
 import { Bucket } from './bucket.ts';
@@ -25,6 +26,8 @@ type Subject = Pick<LiveConnection, 'id' | 'account' | 'integration'>;
 export type Quota = {
   /** The right to send one request; undefined where nothing limits it. */
   admit(call: QuotaCall): Pass | undefined;
+  /** Refuses all who wait with `unavailable` (503), and from now on all who would. Tokens at hand are still given. */
+  refuse(): void;
   /** Gives back what this node has; resolves when that is written. */
   stop(): Promise<void>;
 };
@@ -32,6 +35,7 @@ export type Quota = {
 export function createQuota({ db }: { db: Db }): Quota {
   const ledger = createLedger(db);
   const buckets = new Map<string, Bucket>();
+  let isRefusing = false;
   /** A connection is read anew each second; the buckets stay. */
   const known = new WeakMap<Subject, Meters>();
 
@@ -44,6 +48,7 @@ export function createQuota({ db }: { db: Db }): Quota {
       for (const [other, bucket] of buckets) if (bucket.isIdle) buckets.delete(other);
     }
     const bucket = new Bucket({ key, rule: { count, burst, windowMs: window_s * 1000 }, ledger });
+    if (isRefusing) bucket.refuse();
     buckets.set(at, bucket);
     return bucket;
   }
@@ -52,7 +57,7 @@ export function createQuota({ db }: { db: Db }): Quota {
     const found = known.get(connection);
     if (found !== undefined) return found;
     const { provider, integrationConfig, isTest } = connection.integration;
-    const quota = quotaWith(provider.api.quota, { setting: integrationConfig.quota, isTest });
+    const quota = settledQuota(provider.api.quota, { setting: integrationConfig.quota, isTest });
     const all = (quota?.limits ?? [])
       // The narrowest first: who waits for an account's own token holds none that others want.
       .toSorted((one, other) => Number(other.per === 'account') - Number(one.per === 'account'))
@@ -72,10 +77,25 @@ export function createQuota({ db }: { db: Db }): Quota {
       const metered = meters[kindOf(quota, call)];
       return metered.length === 0 ? undefined : new Pass({ ledger, call, metered, all: meters.all });
     },
+    refuse() {
+      isRefusing = true;
+      for (const bucket of buckets.values()) bucket.refuse();
+    },
     async stop() {
       await Promise.all([...buckets.values()].map((bucket) => bucket.stop().catch(() => {})));
     },
   };
+}
+
+/** As `quotaWith`. Throws `integration_misconfigured` (424) where a setting that was saved no longer fits. */
+function settledQuota(...given: Parameters<typeof quotaWith>): ProviderQuota | undefined {
+  try {
+    return quotaWith(...given);
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    const message = `The integration's setting \`quota\` ${cause.message}.`;
+    throw new AppError('integration_misconfigured', message, { cause });
+  }
 }
 
 /** What a call counts as. A path is compared as it reads without percent-encoding. */
@@ -83,21 +103,28 @@ function kindOf(
   quota: ProviderQuota,
   { method, path }: Pick<QuotaCall, 'method' | 'path'>,
 ): 'read' | 'write' {
-  const [plain = ''] = path.split('?', 1);
-  return patternOf(quota).test(`${method} ${decoded(plain)}`) ? 'read' : 'write';
+  const end = path.indexOf('?');
+  const plain = end === -1 ? path : path.slice(0, end);
+  return patternsOf(quota).reads.test(`${method} ${decoded(plain)}`) ? 'read' : 'write';
 }
 
-const patterns = new WeakMap<ProviderQuota, RegExp>();
+type Patterns = { reads: RegExp; owner: RegExp | undefined };
+const patterns = new WeakMap<ProviderQuota, Patterns>();
 
-function patternOf(quota: ProviderQuota): RegExp {
+function patternsOf(quota: ProviderQuota): Patterns {
   const known = patterns.get(quota);
   if (known !== undefined) return known;
-  const pattern = new RegExp(quota.reads, 'u');
-  patterns.set(quota, pattern);
-  return pattern;
+  const { reads, owner_pattern: owner } = quota;
+  const made = {
+    reads: new RegExp(reads, 'u'),
+    owner: owner === undefined ? undefined : new RegExp(owner, 'u'),
+  };
+  patterns.set(quota, made);
+  return made;
 }
 
 function decoded(path: string): string {
+  if (!path.includes('%')) return path;
   try {
     return decodeURIComponent(path);
   } catch {
@@ -111,10 +138,11 @@ function decoded(path: string): string {
  */
 function keyOf(limit: Limit, { id, account, integration }: Subject): string {
   const { client, provider, isTest } = integration;
-  const { service, owner_pattern: pattern } = provider.api.quota as ProviderQuota;
+  const quota = provider.api.quota as ProviderQuota;
+  const { service } = quota;
   const clientId = client?.clientId;
-  const project = clientId && pattern ? new RegExp(pattern, 'u').exec(clientId)?.[1] : undefined;
-  const owner = project ?? clientId ?? `integration:${integration.id}`;
+  const project = clientId && patternsOf(quota).owner?.exec(clientId)?.[1];
+  const owner = project || clientId || `integration:${integration.id}`;
   const accountId = limit.per === 'account' ? (account?.id ?? `connection:${id}`) : '';
   return JSON.stringify([
     isTest ? `sandbox ${service}` : service,

@@ -1,0 +1,120 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Db, Queryable } from '../db/pool.ts';
+import type { Vault } from '../vault.ts';
+import { listMasterKeys, proveForRotation } from './master-keys.ts';
+
+/** Keys rewrapped in one statement: some milliseconds, for which a deletion may have to wait. */
+const batch = 200;
+const pauseMs = 100;
+const noId = '00000000-0000-0000-0000-000000000000';
+
+export type Progress = { rewrapped: number; total: number };
+
+/** Data keys that are wrapped by other master keys than the first one of the ring, by the id of that key. */
+export async function countOthers(db: Queryable, vault: Vault): Promise<Map<string, number>> {
+  const [sealing] = vault.masterKeys;
+  const others = (await listMasterKeys(db)).filter(({ id, dataKeys }) => id !== sealing.id && dataKeys > 0);
+  return new Map(others.map(({ id, dataKeys }) => [id, dataKeys]));
+}
+
+/**
+ * Wraps all data keys anew with the first master key of the ring; how many it wrapped.
+ *
+ * What they seal is not touched, so everything stays readable at each moment to whoever has both master keys. Nothing
+ * is noted of how far it came: it takes what is left, also after it was killed, and beside another one. A key that is
+ * being destroyed, or was wrapped by somebody else meanwhile, is let be, and looked at again, until `patienceMs` pass
+ * without any progress. Throws as `proveForRotation` does.
+ */
+export async function rotateDataKeys(
+  db: Db,
+  {
+    vault,
+    patienceMs = 10_000,
+    onProgress = () => {},
+  }: { vault: Vault; patienceMs?: number; onProgress?: (progress: Progress) => void },
+): Promise<number> {
+  await proveForRotation(db, vault.masterKeys);
+  let rewrapped = 0;
+  let giveUpAt = performance.now() + patienceMs;
+  for (;;) {
+    const others = await countOthers(db, vault);
+    const left = [...others.values()].reduce((sum, count) => sum + count, 0);
+    if (left === 0) return rewrapped;
+    const total = rewrapped + left;
+    onProgress({ rewrapped, total });
+    for (const id of others.keys()) {
+      await rewrapAll(db, {
+        vault,
+        from: id,
+        onBatch(count) {
+          rewrapped += count;
+          if (count > 0) giveUpAt = performance.now() + patienceMs;
+          onProgress({ rewrapped, total: Math.max(total, rewrapped) });
+        },
+      });
+    }
+    if (performance.now() >= giveUpAt) return rewrapped;
+    await sleep(pauseMs);
+  }
+}
+
+/** One pass over the data keys of one master key. */
+async function rewrapAll(
+  db: Db,
+  { vault, from, onBatch }: { vault: Vault; from: string; onBatch: (count: number) => void },
+): Promise<void> {
+  for (let after = noId; ; ) {
+    const rows = await db.query<{ id: string; wrapped: Buffer }>(
+      `select id, wrapped
+       from data_key
+       where master_key = $1 and id > $2
+       order by id
+       limit $3`,
+      [from, after, batch],
+    );
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    after = last.id;
+    onBatch(await swap(db, { vault, rows }));
+  }
+}
+
+/**
+ * Puts the new form of each key in the place of the old one, where that still stands. Rows that somebody has locked are
+ * left out, so that a deletion of many connections and this never wait for each other in a circle.
+ */
+async function swap(
+  db: Db,
+  { vault, rows }: { vault: Vault; rows: readonly { id: string; wrapped: Buffer }[] },
+): Promise<number> {
+  const swapped = await db.query(
+    `with sealing as (
+       select id
+       from master_key
+       where id = $1 and retired_at is null
+       for key share
+     ),
+     given as (
+       select * from unnest($2::uuid[], $3::bytea[], $4::bytea[]) as given (id, old, young)
+     ),
+     held as (
+       select data_key.id, given.young
+       from data_key
+       join given on given.id = data_key.id and given.old = data_key.wrapped
+       order by data_key.id
+       for no key update of data_key skip locked
+     )
+     update data_key
+     set master_key = sealing.id, wrapped = held.young
+     from held, sealing
+     where data_key.id = held.id
+     returning data_key.id`,
+    [
+      vault.masterKeys[0].id,
+      rows.map(({ id }) => id),
+      rows.map(({ wrapped }) => wrapped),
+      rows.map(({ wrapped }) => vault.rewrap(wrapped)),
+    ],
+  );
+  return swapped.length;
+}

@@ -1,0 +1,63 @@
+import type { MasterKey } from '../config.ts';
+import { first, type Queryable } from '../db/pool.ts';
+import { type DataKey, proofOf, type Vault } from '../vault.ts';
+
+/**
+ * Wrapped data keys.
+ *
+ * Owns: the tables `data_key` and `master_key`, which master key may wrap (`master-keys.ts`), rewrapping
+ * (`rotate.ts`), the file of keys that goes with a backup (`key-file.ts`). Does not own: cryptography (`vault.ts`), what
+ * a key belongs to (`connections/`, `environments/`).
+ *
+ * A key goes when what it belongs to goes, in the same transaction: triggers see to it.
+ */
+
+/**
+ * A new data key, stored, wrapped by the first master key of the ring that is not retired. A node that was not told of
+ * a rotation yet therefore wraps with the key that came out of it. Throws where all are retired.
+ */
+export async function insertDataKey(tx: Queryable, vault: Vault): Promise<{ id: string; key: DataKey }> {
+  for (const master of vault.masterKeys) {
+    const { key, wrapped } = vault.createDataKey(master);
+    let id = await insert(tx, { master, wrapped });
+    if (id === undefined) {
+      await registerMasterKey(tx, master);
+      // Also where somebody else has just noted it, for whose commit that waited.
+      id = await insert(tx, { master, wrapped });
+    }
+    if (id !== undefined) return { id, key };
+  }
+  throw new Error('All master keys of TRELLIS_ENCRYPTION_KEYS are retired.');
+}
+
+/** Undefined where the master key is retired or unknown. It is not retired before the transaction ends. */
+async function insert(
+  tx: Queryable,
+  { master, wrapped }: { master: MasterKey; wrapped: Buffer },
+): Promise<string | undefined> {
+  const inserted = await tx.query<{ id: string }>(
+    `insert into data_key (master_key, wrapped)
+     select id, $2
+     from master_key
+     where id = $1 and retired_at is null
+     for key share
+     returning id`,
+    [master.id, wrapped],
+  );
+  return first(inserted)?.id;
+}
+
+/** Notes a master key that is going to wrap, unless it was noted before. */
+export async function registerMasterKey(db: Queryable, master: MasterKey): Promise<void> {
+  await db.query(
+    `insert into master_key (id, proof)
+     values ($1, $2)
+     on conflict do nothing`,
+    [master.id, proofOf(master)],
+  );
+}
+
+/** For a key that was stored and came to belong to nothing. */
+export async function destroyDataKey(db: Queryable, id: string): Promise<void> {
+  await db.query('delete from data_key where id = $1', [id]);
+}

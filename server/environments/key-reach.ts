@@ -1,0 +1,38 @@
+import { AppError } from '../errors.ts';
+import { holdsScope, type KeyCaller, type Scope } from '../http/caller.ts';
+import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
+import type { Key } from './keys.ts';
+
+/**
+ * Throws `forbidden`, saying what exceeds it, unless all that this key may do, its maker may do too: by its scopes, by
+ * its rules of the proxy, and by its time. So no key makes, or makes of another, one that could do more than itself.
+ */
+export function requireWithin(
+  key: Pick<Key, 'scopes' | 'proxyRules' | 'expiresAt'>,
+  maker: Pick<KeyCaller, 'scopes' | 'proxyRules' | 'expiresAt'>,
+): void {
+  const beyond = key.scopes.filter((scope) => !holdsScope(maker.scopes, scope as Scope));
+  if (beyond.length > 0) throw wider(`it lacks the scope ${beyond.join(', ')}`);
+  const { proxyRules: makersRules = [] } = maker;
+  if (!areRulesWithin(key.proxyRules, makersRules)) {
+    throw wider('its rules must stand in the new ones: all that deny, and of those that allow at least one');
+  }
+  const ends = maker.expiresAt?.getTime();
+  if (ends !== undefined && (key.expiresAt === undefined || key.expiresAt.getTime() > ends))
+    throw wider(`it ends itself at ${maker.expiresAt?.toISOString()}`);
+}
+
+/** Whether what the rules let pass, these others let pass too. Told by the rules' texts alone, so that it is certain. */
+function areRulesWithin(rules: readonly ProxyRule[], others: readonly ProxyRule[]): boolean {
+  const textsOf = (list: readonly ProxyRule[], effect: ProxyRule['effect']) =>
+    list.filter((rule) => rule.effect === effect).map(proxyRuleText);
+  const denied = new Set(textsOf(rules, 'deny'));
+  if (!textsOf(others, 'deny').every((text) => denied.has(text))) return false;
+  const allowable = new Set(textsOf(others, 'allow'));
+  const allowed = textsOf(rules, 'allow');
+  return allowable.size === 0 || (allowed.length > 0 && allowed.every((text) => allowable.has(text)));
+}
+
+function wider(reason: string): AppError {
+  return new AppError('forbidden', `A key gives no more than it has: ${reason}.`);
+}

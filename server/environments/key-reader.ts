@@ -1,0 +1,171 @@
+import { timingSafeEqual } from 'node:crypto';
+import { isSecretKey } from '../config.ts';
+import { first, type Queryable, tables } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import type { AuthenticateCall } from '../http/authorize.ts';
+import type { KeyCaller, TicketCaller } from '../http/caller.ts';
+import type { ProxyRule } from '../http/proxy-rule.ts';
+import type { Vault } from '../vault.ts';
+import { Beliefs } from './beliefs.ts';
+import { hashOf } from './keys.ts';
+import { keyIdIn, openTicket, signingKeyOf, type TicketKey } from './tickets.ts';
+
+/** How exact the time of a key's last use is. */
+const useNotedEveryMs = 60_000;
+const mostTicketsOfKey = 1_000;
+
+export type KeyReader = AuthenticateCall & {
+  /** To be called when a key was changed or revoked here: this node goes by it at once. */
+  forget(keyId: number): void;
+  /** Resolves when no last use is being noted any more. */
+  settled(): Promise<void>;
+};
+
+/** A key as the maker of tickets, and those that were read since its row was. */
+type Maker = {
+  readonly key: KeyCaller;
+  readonly signing: TicketKey;
+  readonly tickets: Map<string, { caller: TicketCaller; expiresAt: number }>;
+};
+
+/**
+ * Who a secret key or a ticket belongs to. `key` throws `invalid_secret_key_format`, or rejects with `unknown_account`;
+ * `ticket` throws or rejects with `invalid_ticket`.
+ *
+ * The row of a key is believed for a second, so a key that is revoked, narrowed or expired is so everywhere within that,
+ * and with it its tickets; within it there is no wait. No key and no ticket stays in memory for longer than two.
+ */
+export function createKeyReader({
+  db,
+  vault,
+  now = Date.now,
+}: {
+  db: Queryable;
+  vault: Vault;
+  now?: () => number;
+}): KeyReader {
+  const noting = new Set<Promise<unknown>>();
+
+  /** A call never waits for it, and one that is lost is noted again by the next. */
+  function noteUse({ id, last_used_at }: Pick<Row, 'id' | 'last_used_at'>): void {
+    const at = now();
+    if (last_used_at !== null && at - last_used_at.getTime() < useNotedEveryMs) return;
+    const noted = storeUse(db, { id, at: new Date(at) })
+      .catch(() => {})
+      .finally(() => noting.delete(noted));
+    noting.add(noted);
+  }
+
+  async function loadCaller(secret: string): Promise<KeyCaller> {
+    const hash = hashOf(secret);
+    const row = first(await db.run(selectLive(now()).where('api_key.hash', '=', hash)));
+    if (row === undefined || !timingSafeEqual(row.hash, hash)) throw new AppError('unknown_account');
+    noteUse(row);
+    return callerOf(row);
+  }
+
+  async function loadMaker(keyId: number): Promise<Maker> {
+    const row = first(
+      await db.run(
+        selectLive(now())
+          .innerJoin('data_key', 'data_key.id', 'environment.data_key')
+          .select('data_key.wrapped')
+          .where('api_key.id', '=', keyId),
+      ),
+    );
+    if (row === undefined) throw new AppError('invalid_ticket');
+    noteUse(row);
+    return { key: callerOf(row), signing: signingKeyOf(vault.unwrap(row.wrapped)), tickets: new Map() };
+  }
+
+  const endOf = ({ expiresAt }: KeyCaller) => expiresAt?.getTime() ?? Number.POSITIVE_INFINITY;
+  const callers = new Beliefs({ load: loadCaller, endOf, now, most: 10_000 });
+  const makers = new Beliefs({ load: loadMaker, endOf: ({ key }) => endOf(key), now, most: 1_000 });
+
+  function callerBy(token: string, maker: Maker): TicketCaller {
+    const known = maker.tickets.get(token);
+    const { caller, expiresAt } = known ?? openTicket(token, maker);
+    if (expiresAt <= now()) throw new AppError('invalid_ticket', 'The ticket has expired. Ask for another.');
+    if (known === undefined) {
+      if (maker.tickets.size >= mostTicketsOfKey) maker.tickets.clear();
+      maker.tickets.set(token, { caller, expiresAt });
+    }
+    return caller;
+  }
+
+  return {
+    key(secret) {
+      if (!isSecretKey(secret)) throw new AppError('invalid_secret_key_format');
+      return callers.get(secret);
+    },
+    ticket(token) {
+      const maker = makers.get(keyIdIn(token));
+      return maker instanceof Promise ? maker.then((read) => callerBy(token, read)) : callerBy(token, maker);
+    },
+    forget(keyId) {
+      callers.forget((caller) => caller.keyId === keyId);
+      makers.forget(({ key }) => key.keyId === keyId);
+    },
+    async settled() {
+      await Promise.all(noting);
+    },
+  };
+}
+
+type Row = {
+  id: number;
+  hash: Buffer;
+  scopes: string[];
+  proxy_rules: unknown;
+  expires_at: Date | null;
+  last_used_at: Date | null;
+  environment_id: number;
+  name: string;
+};
+
+const selectLive = (now: number) =>
+  tables
+    .selectFrom('api_key')
+    .innerJoin('environment', 'environment.id', 'api_key.environment_id')
+    .select([
+      'api_key.id',
+      'api_key.hash',
+      'api_key.scopes',
+      'api_key.proxy_rules',
+      'api_key.expires_at',
+      'api_key.last_used_at',
+      'environment.id as environment_id',
+      'environment.name',
+    ])
+    .where('api_key.revoked_at', 'is', null)
+    .where((either) =>
+      either.or([either('expires_at', 'is', null), either('expires_at', '>', new Date(now))]),
+    );
+
+function callerOf(row: Row): KeyCaller {
+  return {
+    kind: 'key',
+    environmentId: row.environment_id,
+    environment: row.name,
+    keyId: row.id,
+    scopes: new Set(row.scopes),
+    proxyRules: row.proxy_rules as ProxyRule[],
+    expiresAt: row.expires_at ?? undefined,
+  };
+}
+
+/** Of nodes that note at the same time, one writes. */
+async function storeUse(db: Queryable, { id, at }: { id: number; at: Date }): Promise<void> {
+  await db.run(
+    tables
+      .updateTable('api_key')
+      .set({ last_used_at: at })
+      .where('id', '=', id)
+      .where((either) =>
+        either.or([
+          either('last_used_at', 'is', null),
+          either('last_used_at', '<=', new Date(at.getTime() - useNotedEveryMs)),
+        ]),
+      ),
+  );
+}

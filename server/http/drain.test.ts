@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { type TestContext, test } from 'node:test';
+import { brandNames } from '../brand.ts';
+import { AppError } from '../errors.ts';
+import { createLog } from '../log.ts';
+import { createDrain } from './drain.ts';
+import { createHttp } from './server.ts';
+
+/** Longer than a test may take: a drain that waited for its limit would never end. */
+const forever = 86_400_000;
+
+/**
+ * A server whose `/waits` answers when it is told to, and whose `/streams` sends `begun`, and `ended` when it is told to.
+ */
+async function serve(t: TestContext) {
+  const unknown = async () => {
+    throw new AppError('unknown_account');
+  };
+  const app = await createHttp({
+    config: { brand: brandNames('trellis'), trustedProxies: [], baseUrl: 'http://localhost' },
+    log: createLog({ level: 'silent', format: 'json' }),
+    authenticate: { key: unknown, session: unknown },
+    isRootAlias: () => false,
+  });
+  const told = Promise.withResolvers<void>();
+  let arrived = Promise.withResolvers<void>();
+  const config = { access: { by: 'anyone' } } as const;
+  app.get('/now', { config }, () => 'now');
+  app.get('/waits', { config }, async () => {
+    arrived.resolve();
+    await told.promise;
+    return 'waited';
+  });
+  app.get('/streams', { config }, (_request, reply) => {
+    async function* parts() {
+      yield 'begun';
+      await told.promise;
+      yield 'ended';
+    }
+    return reply.type('text/plain').send(Readable.from(parts()));
+  });
+  const drain = createDrain(app);
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const { port } = app.server.address() as AddressInfo;
+  t.after(() => told.resolve());
+  return {
+    server: app.server,
+    drain,
+    end: () => told.resolve(),
+    async arrived() {
+      await arrived.promise;
+      arrived = Promise.withResolvers<void>();
+    },
+    client: () => new Client(t, port),
+  };
+}
+
+/** A client that keeps its connection open as long as it is let. */
+class Client {
+  readonly socket: Socket;
+  readonly closed: Promise<unknown>;
+  error: NodeJS.ErrnoException | undefined;
+  text = '';
+
+  constructor(t: TestContext, port: number) {
+    this.socket = connect(port, '127.0.0.1');
+    this.socket.on('data', (chunk: Buffer) => {
+      this.text += chunk.toString('latin1');
+    });
+    this.socket.on('error', (error) => {
+      this.error = error;
+    });
+    this.closed = new Promise((resolve) => this.socket.once('close', resolve));
+    t.after(() => this.socket.destroy());
+  }
+
+  ask(path: string, version = '1.1'): this {
+    this.socket.write(`GET ${path} HTTP/${version}\r\nHost: here\r\n\r\n`);
+    return this;
+  }
+
+  async until(part: string): Promise<this> {
+    while (!this.text.includes(part)) await once(this.socket, 'data');
+    return this;
+  }
+}
+
+test('a stop does not wait for connections that nobody uses', async (t) => {
+  const { drain, client } = await serve(t);
+  const used = await client().ask('/now').until('now');
+  const silent = client();
+  await once(silent.socket, 'connect');
+  await drain(forever);
+  await Promise.all([used.closed, silent.closed]);
+});
+
+test('an answer that begins during a stop is the last of its connection, and says so', async (t) => {
+  const { drain, client, arrived, end } = await serve(t);
+  const waiting = client().ask('/waits');
+  const idle = await client().ask('/now').until('now');
+  await arrived();
+  const stopped = drain(forever);
+  await idle.closed;
+  end();
+  await stopped;
+  await waiting.closed;
+  assert.match(waiting.text, /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n[\s\S]*\r\n\r\nwaited$/);
+});
+
+test('an answer that has begun before a stop comes whole, and its connection ends with it', async (t) => {
+  const { drain, client, end } = await serve(t);
+  const streaming = await client().ask('/streams').until('begun');
+  const idle = await client().ask('/now').until('now');
+  const stopped = drain(forever);
+  await idle.closed;
+  end();
+  await stopped;
+  await streaming.closed;
+  assert.match(streaming.text, /\r\nconnection: keep-alive\r\n[\s\S]*begun\r\n5\r\nended\r\n0\r\n\r\n$/i);
+});
+
+test('a request that comes during a stop on a connection in use is answered, and ends it', async (t) => {
+  const { server, drain, client, end } = await serve(t);
+  const streaming = await client().ask('/streams').until('begun');
+  const idle = await client().ask('/now').until('now');
+  const stopped = drain(forever);
+  await idle.closed;
+  const taken = once(server, 'request');
+  streaming.ask('/waits');
+  await taken;
+  end();
+  await stopped;
+  await streaming.closed;
+  assert.match(
+    streaming.text,
+    /ended\r\n0\r\n\r\nHTTP\/1\.1 200 OK\r\n[\s\S]*connection: close[\s\S]*waited$/i,
+  );
+});
+
+test('what still runs when the time is over is broken off so that it cannot be taken for whole', async (t) => {
+  const { drain, client } = await serve(t);
+  const chunked = await client().ask('/streams').until('begun');
+  // Without chunks or a length, the end of the connection would be the end of the answer.
+  const plain = await client().ask('/streams', '1.0').until('begun');
+  await drain(1);
+  await Promise.all([chunked.closed, plain.closed]);
+  assert.doesNotMatch(chunked.text, /\r\n0\r\n\r\n$/);
+  assert.equal(plain.error?.code, 'ECONNRESET');
+});

@@ -1,0 +1,45 @@
+/**
+ * How the HTTP server ends. No new connections; those that nobody uses are closed; what is in flight may end, and its
+ * connection ends with it; what still runs when the time is over is broken off.
+ */
+import type { Socket } from 'node:net';
+import type { App } from './server.ts';
+
+/** How often it is looked for connections whose last answer is out. */
+const sweepMs = 20;
+
+/**
+ * What stops the server, to be made before it listens. Resolves once every connection and every room is closed, which
+ * takes no longer than the answers do, and `limitMs` at most for the connections.
+ */
+export function createDrain(app: App): (limitMs: number) => Promise<void> {
+  const { server } = app;
+  const open = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    open.add(socket);
+    socket.on('close', () => open.delete(socket));
+  });
+  let isStopping = false;
+  app.addHook('preClose', (done) => {
+    isStopping = true;
+    done();
+  });
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    // A client that is told so sends its next request to another node, instead of into a closed connection.
+    if (isStopping) reply.header('connection', 'close');
+    done(null, payload);
+  });
+  return async (limitMs) => {
+    const closed = app.close();
+    // An answer whose head was out before the stop has left its connection open for more.
+    const sweep = setInterval(() => server.closeIdleConnections(), sweepMs);
+    const limit = setTimeout(() => {
+      // A plain end would be the regular end of an answer without length or chunks (RFC 9112 §6.3).
+      for (const socket of open) socket.resetAndDestroy();
+    }, limitMs);
+    await closed.finally(() => {
+      clearInterval(sweep);
+      clearTimeout(limit);
+    });
+  };
+}

@@ -1,0 +1,268 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { RequestListener } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { z } from 'zod';
+import { brandNames } from '../brand.ts';
+import { AppError } from '../errors.ts';
+import { createLog } from '../log.ts';
+import { createHttp } from './server.ts';
+
+/** A server whose front is the test's, below `/proxy/`, and whose route `POST /echo` reads a body. */
+async function serve(t: TestContext, front: RequestListener = (_request, response) => response.end('ok')) {
+  const unknown = async () => {
+    throw new AppError('unknown_account');
+  };
+  const app = await createHttp({
+    config: { brand: brandNames('trellis'), trustedProxies: [], baseUrl: 'http://localhost' },
+    log: createLog({ level: 'silent', format: 'json' }),
+    authenticate: { key: unknown, session: unknown },
+    isRootAlias: () => false,
+    front: {
+      takes: ({ url }) => url?.startsWith('/proxy/') === true,
+      handle: front,
+      stopping() {},
+    },
+  });
+  const config = { access: { by: 'anyone' } } as const;
+  app.post('/echo', { config, schema: { body: z.unknown() } }, ({ body }) => body);
+  app.get('/now', { config }, () => 'now');
+  app.post('/closed', { config: { access: { by: 'key', scope: 'records:read' } } }, () => 'opened');
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  t.after(async () => {
+    app.server.closeAllConnections();
+    await app.close();
+  });
+  const { port } = app.server.address() as AddressInfo;
+  return { server: app.server, client: () => new Client(t, port) };
+}
+
+class Client {
+  readonly socket: Socket;
+  readonly closed: Promise<unknown>;
+  error: NodeJS.ErrnoException | undefined;
+  text = '';
+
+  constructor(t: TestContext, port: number) {
+    this.socket = connect(port, '127.0.0.1');
+    this.socket.on('data', (chunk: Buffer) => {
+      this.text += chunk.toString('latin1');
+    });
+    this.socket.on('error', (error) => {
+      this.error = error;
+    });
+    this.closed = new Promise((resolve) => this.socket.once('close', resolve));
+    t.after(() => this.socket.destroy());
+  }
+
+  send(text: string): this {
+    this.socket.write(text.replaceAll('\n', '\r\n'), 'latin1');
+    return this;
+  }
+
+  async until(part: string): Promise<this> {
+    while (!this.text.includes(part)) await once(this.socket, 'data', { signal: AbortSignal.timeout(5_000) });
+    return this;
+  }
+
+  /** Of the only answer so far. */
+  get refusal(): { code: string; marker: string | undefined; status: string; closes: boolean } {
+    const body = this.text.slice(this.text.indexOf('\r\n\r\n') + 4);
+    return {
+      code: (JSON.parse(body) as { error: { code: string } }).error.code,
+      marker: /^x-trellis-error: (\S+)\r$/im.exec(this.text)?.[1],
+      status: this.text.slice(9, 12),
+      closes: /^connection: close\r$/im.test(this.text),
+    };
+  }
+}
+
+const refusal = (status: string, code: string) => ({ code, marker: code, status, closes: true });
+
+/** Sends a body until the connection ends; how much of it the other side's kernel has taken. */
+async function flood(socket: Socket): Promise<number> {
+  const part = Buffer.concat([Buffer.from('10000\r\n'), Buffer.alloc(65536), Buffer.from('\r\n')]);
+  let count = 0;
+  while (!socket.destroyed) {
+    if (!socket.write(part)) {
+      await new Promise((resolve) => socket.once('drain', resolve).once('close', resolve));
+    }
+    count += part.length;
+  }
+  return count;
+}
+
+test('what is no request is refused in our words, marked, and the connection closed', async (t) => {
+  const { client } = await serve(t);
+  const cases = [
+    ['nonsense\n\n', '400', 'malformed_request'],
+    ['GET /now HTTP/1.1\n\n', '400', 'malformed_request'],
+    [`GET /now HTTP/1.1\nHost: a\nX: ${'a'.repeat(20_000)}\n\n`, '431', 'headers_too_large'],
+    ['POST /echo HTTP/1.1\nHost: a\nContent-Type: application/json\nTransfer-Encoding: chunked\n\nzz\n', '400', 'malformed_request'],
+    ['CONNECT a:1 HTTP/1.1\nHost: a:1\n\n', '405', 'method_not_allowed'],
+  ] as const; // biome-ignore format: a table
+  for (const [bytes, status, code] of cases) {
+    const caller = client().send(bytes);
+    await caller.closed;
+    assert.deepEqual(caller.refusal, refusal(status, code), bytes.slice(0, 40));
+  }
+});
+
+test('a refusal never gets into an answer that is under way: the connection is reset', async (t) => {
+  const { client } = await serve(t, (_request, response) => {
+    response.writeHead(200, { 'content-length': '245' }).write('begun');
+  });
+  for (const bytes of ['nonsense\n\n', 'CONNECT a:1 HTTP/1.1\nHost: a:1\n\n']) {
+    const caller = await client().send('GET /proxy/x HTTP/1.1\nHost: a\n\n').until('begun');
+    caller.send(bytes);
+    await caller.closed;
+    assert.equal(caller.error?.code, 'ECONNRESET');
+    assert.ok(caller.text.endsWith('begun'));
+  }
+  const sender = client().send('POST /proxy/x HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n3\nabc\n');
+  (await sender.until('begun')).send('zz\n');
+  await sender.closed;
+  assert.ok(sender.text.endsWith('begun'));
+});
+
+test('what cannot be read behind a request is not the answer to it', async (t) => {
+  const arrived = Promise.withResolvers<void>();
+  const { client } = await serve(t, () => arrived.resolve());
+  const caller = client().send('DELETE /proxy/x HTTP/1.1\nHost: a\n\n');
+  await arrived.promise;
+  caller.send('nonsense\n\n');
+  await caller.closed;
+  assert.deepEqual([caller.text, caller.error?.code], ['', 'ECONNRESET']);
+});
+
+test('a body that a route waits for too long is refused, and what the front takes may take longer', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const taken = Promise.withResolvers<void>();
+  const { server, client } = await serve(t, () => taken.resolve());
+  const body = 'Host: a\nContent-Type: application/json\nContent-Length: 1000\n\nabc';
+  const upload = client().send(`POST /proxy/x HTTP/1.1\n${body}`);
+  await taken.promise;
+  const routed = client().send(`POST /nothing HTTP/1.1\n${body}`);
+  await once(server, 'request');
+  t.mock.timers.tick(299_000);
+  const quick = await client().send('GET /now HTTP/1.1\nHost: a\n\n').until('now');
+  assert.equal(routed.text, '');
+  t.mock.timers.tick(1_000);
+  await routed.closed;
+  assert.deepEqual(routed.refusal, refusal('408', 'request_timeout'));
+  assert.equal(upload.socket.destroyed || quick.socket.destroyed, false);
+});
+
+test('behind an answer a body without end is read for a second at most, and little of it', async (t) => {
+  const { server, client } = await serve(t, (_request, response) => {
+    response.writeHead(401, { 'content-length': '2' }).end('no');
+  });
+  const paths = ['/proxy/x', '/closed'];
+  for (const path of paths) {
+    const accepted = once(server, 'connection') as Promise<[Socket]>;
+    const caller = client().send(`POST ${path} HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n`);
+    const [socket] = await accepted;
+    await flood(caller.socket);
+    assert.match(caller.text, /^HTTP\/1\.1 401 /);
+    assert.ok(socket.bytesRead < 2 * 1024 * 1024, `${path}: ${socket.bytesRead} bytes were read`);
+  }
+});
+
+test('a caller that sends the rest behind an error keeps its connection, or gets the whole answer', async (t) => {
+  const { client } = await serve(t, ({ headers }, response) => {
+    if (headers['x-last'] !== undefined) response.setHeader('connection', 'close');
+    response.writeHead(401, { 'content-length': '2' }).end('no');
+  });
+  const head = 'POST /proxy/x HTTP/1.1\nHost: a\nContent-Length: 100000\n';
+  const kept = await client().send(`${head}\n`).until('no');
+  kept.send(`${'x'.repeat(100_000)}GET /now HTTP/1.1\nHost: a\n\n`);
+  await kept.until('now');
+  const last = await client().send(`${head}X-Last: yes\n\n`).until('no');
+  last.send('x'.repeat(100_000)).socket.end();
+  await last.closed;
+  assert.equal(last.error, undefined);
+});
+
+test('a body that was on its way to somebody is read to its end behind the answer', async (t) => {
+  const { client } = await serve(t, (request, response) => {
+    request.once('data', () => response.writeHead(413, { 'content-length': '3' }).end('big'));
+  });
+  const size = 4 * 1024 * 1024;
+  const caller = client().send(`POST /proxy/x HTTP/1.1\nHost: a\nContent-Length: ${size}\n\n`);
+  await caller.send('begun').until('big');
+  caller.send('x'.repeat(size - 5)).send('GET /now HTTP/1.1\nHost: a\n\n');
+  await caller.until('now');
+});
+
+test('requests of one connection are done one after the other', async (t) => {
+  const done: string[] = [];
+  const first = Promise.withResolvers<void>();
+  const { server, client } = await serve(t, async ({ method, url }, response) => {
+    done.push(`${method} ${url}`);
+    if (method === 'PUT') await first.promise;
+    done.push('answered');
+    response.end(`for ${method}`);
+  });
+  const all = Promise.withResolvers<void>();
+  let arrived = 0;
+  server.on('request', () => {
+    arrived += 1;
+    if (arrived === 3) all.resolve();
+  });
+  const caller = client().send('PUT /proxy/a HTTP/1.1\nHost: a\nContent-Length: 3\n\nabc');
+  caller.send('DELETE /proxy/a HTTP/1.1\nHost: a\n\nPOST /proxy/b HTTP/1.1\nHost: a\nContent-Length: 1\n\nx');
+  await all.promise;
+  assert.deepEqual(done, ['PUT /proxy/a']);
+  first.resolve();
+  await caller.until('for POST');
+  assert.deepEqual(done, [
+    'PUT /proxy/a',
+    'answered',
+    'DELETE /proxy/a',
+    'answered',
+    'POST /proxy/b',
+    'answered',
+  ]);
+  assert.match(caller.text, /for PUT[\s\S]*for DELETE[\s\S]*for POST$/);
+});
+
+test('a caller that waits for 100 is told to send once its body is read, and not where it is refused', async (t) => {
+  const { client } = await serve(t, async (request, response) => {
+    if (request.headers.authorization === undefined) {
+      response.writeHead(401, { 'content-length': '2' }).end('no');
+      return;
+    }
+    let size = 0;
+    for await (const part of request) size += (part as Buffer).length;
+    response.end(`${size} bytes`);
+  });
+  const head = 'POST /proxy/x HTTP/1.1\nHost: a\nExpect: 100-continue\nContent-Length: 4\n';
+  const refused = await client().send(`${head}\n`).until('no');
+  await refused.closed;
+  assert.match(refused.text, /^HTTP\/1\.1 401 [\s\S]*connection: close/i);
+  const told = await client().send(`${head}Authorization: key\n\n`).until('100 Continue\r\n\r\n');
+  await told.send('abcd').until('4 bytes');
+  const type = 'Content-Type: application/json\n';
+  const routed = client().send(`${head.replace('/proxy/x', '/echo')}${type}\n`);
+  await (await routed.until('100 Continue\r\n\r\n')).send('1234').until('\r\n\r\n1234');
+  const stranger = client().send(`${head.replace('/proxy/x', '/closed')}${type}\n`);
+  await stranger.closed;
+  assert.match(stranger.text, /^HTTP\/1\.1 401 /);
+});
+
+test('a target that names a host is taken by its path', async (t) => {
+  const { client } = await serve(t, ({ url }, response) => response.end(`at ${url}.`));
+  const ask = (target: string) => client().send(`GET ${target} HTTP/1.1\nHost: a\n\n`);
+  await ask('http://proxy.example:3003/proxy/a%2Fb?c=%zz').until('at /proxy/a%2Fb?c=%zz.');
+  await ask('HTTPS://proxy.example/now').until('\r\n\r\nnow');
+  await ask('http://proxy.example').until('HTTP/1.1 ');
+});
+
+test('a preflight allows every method that is served', async (t) => {
+  const { client } = await serve(t);
+  const asked = client().send('OPTIONS /now HTTP/1.1\nHost: a\nAccess-Control-Request-Method: MKCOL\n\n');
+  await asked.until('\r\n\r\n');
+  const allowed = /access-control-allow-methods: (.*)\r/i.exec(asked.text)?.[1]?.split(', ') ?? [];
+  for (const method of ['GET', 'PATCH', 'MKCOL', 'QUERY']) assert.ok(allowed.includes(method), method);
+});

@@ -1,0 +1,266 @@
+/**
+ * The proxy: any request below `/proxy/` goes to the provider with the connection's credentials.
+ *
+ * Owns: which requests are the proxy's, who may call, in which words our errors are told. Does not own: what our own
+ * headers mean (`call.ts`), where a request goes and what goes along (`attempt.ts`), how the bytes move (`forward.ts`).
+ *
+ * It stands in front of the routes, on Node's request and response: paths, methods and bodies of a provider's are none
+ * that a router would let through unchanged (docs/decisions/0007).
+ */
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Activity } from '../activity/writer.ts';
+import type { Credentials } from '../auth-modes/mode.ts';
+import type { Brand } from '../brand.ts';
+import type { CredentialSource } from '../connections/credentials.ts';
+import type { Observer } from '../connections/observe.ts';
+import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
+import { AppError } from '../errors.ts';
+import { type AuthenticateCall, proxyCallerOf } from '../http/authorize.ts';
+import { type ProxyCaller, proxyScopeOf } from '../http/caller.ts';
+import { anyOriginHeaders, isPreflight, preflightHeaders } from '../http/cors.ts';
+import { errorBody } from '../http/error-writer.ts';
+import { allowedMethods } from '../http/methods.ts';
+import { requestIds } from '../http/request-id.ts';
+import type { Front } from '../http/server.ts';
+import type { Logger } from '../log.ts';
+import type { Outbound } from '../outbound.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { attemptWith } from './attempt.ts';
+import { type Call, readCall } from './call.ts';
+import { CallTrace } from './call-log.ts';
+import { inDialect } from './error-dialect.ts';
+import type { Outcome } from './exchange.ts';
+import { failureOf, PhaseTimeout } from './failure.ts';
+import { forward } from './forward.ts';
+import { AnswerRules } from './headers.ts';
+import { ProxiedCall } from './proxied-call.ts';
+import type { Quota } from './quota/quota.ts';
+import { rulesOf } from './rules.ts';
+import { requireSameConnection, requireTicketed } from './ticket-limits.ts';
+import { Waits } from './waits.ts';
+
+export type ProxyDeps = {
+  brand: Brand;
+  log: Logger;
+  authenticate: AuthenticateCall;
+  /** Whether a path without our prefix is one of a provider's own: that of a client which knows no prefix. */
+  isRootAlias: (path: string) => boolean;
+  connections: Pick<ConnectionReader, 'get' | 'known' | 'getIntegration'>;
+  credentials: Pick<CredentialSource, 'fresh' | 'current' | 'renewed'>;
+  outbound: Outbound;
+  /** Is shown the provider's error answers, after the reply. */
+  observer?: Pick<Observer, 'wants' | 'observe'>;
+  /** Keeps calls within the providers' quotas. */
+  quota?: Pick<Quota, 'admit'>;
+  /** Is told of each call, after the reply. */
+  activity?: Pick<Activity, 'log'>;
+};
+
+export function createProxy(deps: ProxyDeps): Front {
+  const { brand, isRootAlias } = deps;
+  const room: Room = {
+    ...deps,
+    answers: new AnswerRules(brand),
+    ownHeaders: Object.entries(anyOriginHeaders(brand)).flat(),
+    nextId: requestIds(),
+    waits: new Waits(),
+  };
+  return {
+    takes({ url = '', headers }) {
+      if (url.startsWith('/proxy/')) return true;
+      const isForConnection = 'connection-id' in headers && 'provider-config-key' in headers;
+      return isForConnection && isRootAlias(url.split('?', 1)[0] ?? '');
+    },
+    handle: (request, response) => take(room, { request, response }),
+    stopping() {
+      room.ownHeaders.push('connection', 'close');
+      room.waits.stop();
+    },
+  };
+}
+
+type Room = ProxyDeps & {
+  readonly answers: AnswerRules;
+  /** Ours for every answer, names and values in turn. */
+  readonly ownHeaders: string[];
+  readonly nextId: () => string;
+  readonly waits: Waits;
+};
+
+/** A request, and what has become known of it. */
+type Arrival = {
+  readonly id: string;
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly trace: CallTrace;
+  caller: ProxyCaller | undefined;
+  /** Known as soon as its connection is, or its integration. */
+  provider: ProviderDefinition | undefined;
+};
+
+function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'response'>): void {
+  const arrival: Arrival = {
+    id: room.nextId(),
+    request,
+    response,
+    trace: new CallTrace(),
+    caller: undefined,
+    provider: undefined,
+  };
+  // What cannot be written any more is told by `close`.
+  response.on('error', ignore);
+  if (isPreflight(request)) {
+    response.writeHead(204, [...room.ownHeaders, ...Object.entries(preflightHeaders(request)).flat()]).end();
+    return;
+  }
+  try {
+    if (request.method === 'TRACE') throw new AppError('method_not_allowed');
+    const caller = proxyCallerOf(request.headers.authorization, {
+      authenticate: room.authenticate,
+      scope: proxyScopeOf(request.method),
+    });
+    if (caller instanceof Promise || !carryAtOnce(room, arrival, caller)) {
+      carry(room, arrival, caller).catch((error) => fail(room, arrival, error));
+    }
+  } catch (error) {
+    fail(room, arrival, error);
+  }
+}
+
+/** Sends the call off where all that it needs is at hand; else false, and nothing has happened. */
+function carryAtOnce(room: Room, arrival: Arrival, caller: ProxyCaller): boolean {
+  arrival.caller = caller;
+  const call = readCall(arrival.request.headers);
+  const connection = room.connections.known(placeOf(caller, call));
+  if (connection === undefined) return false;
+  const credentials = room.credentials.current(connection);
+  if (credentials === undefined) return false;
+  send(room, arrival, { call, caller, connection, credentials });
+  return true;
+}
+
+async function carry(room: Room, arrival: Arrival, found: ProxyCaller | Promise<ProxyCaller>): Promise<void> {
+  const caller = await found;
+  arrival.caller = caller;
+  const call = readCall(arrival.request.headers);
+  const { totalMs } = call.timeouts;
+  const connection = await inTime(arrival, totalMs, connectionOf(room, arrival, placeOf(caller, call)));
+  const { provider } = connection.integration;
+  arrival.provider = provider;
+  const leftMs = totalMs ?? provider.api.timeouts.total_ms;
+  const credentials = await inTime(arrival, leftMs, room.waits.orStop(room.credentials.fresh(connection)));
+  send(room, arrival, { call, caller, connection, credentials });
+}
+
+/** What is waited for; throws `upstream_timeout` once the call is older than `totalMs`. */
+async function inTime<T>({ trace }: Arrival, totalMs: number | undefined, wanted: Promise<T>): Promise<T> {
+  if (totalMs === undefined) return wanted;
+  const over = Promise.withResolvers<never>();
+  const expire = () => {
+    const cause = new PhaseTimeout('the whole call took too long');
+    over.reject(failureOf(cause, { isSent: false, isRepeatable: true }));
+  };
+  const timer = setTimeout(expire, Math.max(1, totalMs - trace.ageMs));
+  return Promise.race([wanted, over.promise]).finally(() => clearTimeout(timer));
+}
+
+type Known = { call: Call; caller: ProxyCaller; connection: LiveConnection; credentials: Credentials };
+
+function send(room: Room, arrival: Arrival, { call, caller, connection, credentials }: Known): void {
+  const { request } = arrival;
+  arrival.provider = connection.integration.provider;
+  arrival.trace.credentialed();
+  const ticket = caller.kind === 'ticket' ? caller.ticket : undefined;
+  if (ticket !== undefined) requireSameConnection(ticket, connection);
+  const ask = {
+    connection,
+    brand: room.brand,
+    method: request.method ?? '',
+    rules: rulesOf(caller, connection),
+    rawUrl: request.url ?? '',
+    rawHeaders: request.rawHeaders,
+    override: call.override,
+  };
+  const first = attemptWith(credentials, ask);
+  forward(
+    new ProxiedCall({
+      ...{ room, call, ask, credentials, first, arrival, ticket },
+      ended: (outcome) => end(room, arrival, outcome),
+      failed: (error) => fail(room, arrival, error),
+    }),
+  );
+}
+
+type Place = Parameters<ConnectionReader['get']>[0];
+
+/** Throws `proxy_rule_denied` (403) where the caller holds a ticket for another place. */
+function placeOf(caller: ProxyCaller, call: Call): Place {
+  if (caller.kind === 'ticket') requireTicketed(caller.ticket, call);
+  const { integrationKey, connectionId } = call;
+  return { environmentId: caller.environmentId, integrationKey, connectionId };
+}
+
+/** Throws `unknown_provider_config` (404) or `unknown_connection` (400). */
+async function connectionOf({ connections }: Room, arrival: Arrival, at: Place): Promise<LiveConnection> {
+  try {
+    return await connections.get(at);
+  } catch (error) {
+    if (error instanceof AppError) arrival.provider = (await connections.getIntegration(at)).provider;
+    throw error;
+  }
+}
+
+/** The answer has left, whole or not. */
+function end(room: Room, arrival: Arrival, outcome: Outcome): void {
+  const { id: reqId, response } = arrival;
+  logCall(room, arrival, { outcome });
+  if (!room.log.isLevelEnabled('debug')) return;
+  room.log.debug({ reqId, status: response.statusCode, outcome }, 'proxied request');
+}
+
+/** Answers with an error of ours, or breaks off where that cannot be: nobody is left to wait. */
+function fail(room: Room, arrival: Arrival, thrown: unknown): void {
+  // What is left of its body nobody wants any more.
+  arrival.request.pause();
+  try {
+    tell(room, arrival, thrown);
+  } catch (err) {
+    room.log.error({ reqId: arrival.id, err }, 'an error could not be told');
+    arrival.response.destroy();
+  }
+  logCall(room, arrival, { error: thrown });
+}
+
+/** Marked, and in the provider's words once the provider is known. */
+function tell(room: Room, arrival: Arrival, thrown: unknown): void {
+  const { brand, log, ownHeaders } = room;
+  const { id: reqId, provider, request, response } = arrival;
+  const error = thrown instanceof AppError ? thrown : new AppError('internal', undefined, { cause: thrown });
+  if (error.code === 'internal') log.error({ reqId, err: thrown }, 'unexpected error');
+  else if (error.status >= 500) log.warn({ reqId, err: error }, 'proxied request failed');
+  const dialect = provider && inDialect(error, { definition: provider, brand });
+  const body = JSON.stringify(dialect ?? { error: errorBody(error, reqId) });
+  const headers = [
+    ...ownHeaders,
+    ...['content-type', 'application/json; charset=utf-8', 'content-length', String(Buffer.byteLength(body))],
+    ...['x-request-id', reqId, brand.header('Error'), error.code],
+  ];
+  if (error.retryAfterS !== undefined) headers.push('retry-after', String(Math.ceil(error.retryAfterS)));
+  if (request.method === 'TRACE') headers.push('allow', allowedMethods);
+  // The rest of a body that stopped coming would be read as the next request.
+  if (error.code === 'request_timeout') headers.push('connection', 'close');
+  // The reason is named: an answer of the provider's that could not be written has left its own behind.
+  if (!response.headersSent)
+    response.writeHead(error.status, STATUS_CODES[error.status] ?? '', headers).end(body);
+}
+
+/** Its line in the activity log; a request that nobody has come with has none. */
+function logCall(
+  { activity }: Room,
+  { id, caller, request, trace }: Arrival,
+  how: { outcome?: Outcome; error?: unknown },
+): void {
+  if (caller !== undefined) activity?.log(trace.operation({ id, caller, request }, how));
+}
+
+function ignore(): void {}

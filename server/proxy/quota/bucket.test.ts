@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { Book, cellAt, cellMsOf, type Rule } from './book.ts';
+import { Bucket, type Token } from './bucket.ts';
+import type { Ledger } from './ledger.ts';
+
+const rule: Rule = { count: 60, burst: 60, windowMs: 60_000 };
+const cellMs = cellMsOf(rule);
+
+/** A ledger of one node, with a clock that only the test moves. */
+function openLedger() {
+  const clock = { ms: 1_000 * cellMs };
+  let pages = new Book().pages(0);
+  let writes = 0;
+  const ledger: Ledger = {
+    now: () => clock.ms,
+    async change({ change }) {
+      writes += 1;
+      const book = new Book(pages);
+      const result = change(book, clock.ms);
+      pages = book.pages(cellAt(rule, clock.ms));
+      return { result, known: { pages, version: '' }, book };
+    },
+  };
+  return { clock, ledger, writes: () => writes };
+}
+
+/** Waits in the line as a call of the lane does. */
+function waitIn(bucket: Bucket, lane: number, until = Number.POSITIVE_INFINITY) {
+  const outcome: { token?: Token; isRefused?: boolean; error?: Error } = {};
+  bucket.wait({
+    lane,
+    priority: 'interactive',
+    until,
+    serve: (token) => {
+      outcome.token = token;
+    },
+    refuse: () => {
+      outcome.isRefused = true;
+    },
+    fail: (error) => {
+      outcome.error = error;
+    },
+  });
+  return outcome;
+}
+
+test('a token that was at hand for too long is not used', async () => {
+  const { clock, ledger } = openLedger();
+  const bucket = new Bucket({ key: 'old', rule, ledger });
+  const waiter = waitIn(bucket, 1);
+  await setImmediate();
+  const first = waiter.token;
+  assert.ok(first);
+  bucket.giveBack(first);
+  clock.ms += 5 * cellMs;
+  const again = bucket.take('interactive');
+  assert.deepEqual(again, first);
+  bucket.giveBack(again);
+  clock.ms += cellMs;
+  assert.equal(bucket.take('interactive'), undefined);
+  await bucket.stop();
+});
+
+test('who comes to a long line is told when it will be through, not when the next token comes', async () => {
+  const slow: Rule = { count: 31, burst: 1, windowMs: 60_000 };
+  const { clock, ledger } = openLedger();
+  const bucket = new Bucket({ key: 'long', rule: slow, ledger });
+  for (let lane = 1; lane <= 20; lane += 1) waitIn(bucket, lane);
+  await setImmediate();
+  const waitS = (bucket.expectedAt('interactive', 99) - clock.ms) / 1000;
+  assert.ok(waitS >= 36 && waitS <= 44, `${waitS} s for one behind twenty, where one goes each 2 s`);
+  assert.ok(bucket.expectedAt('interactive', 1) >= bucket.expectedAt('interactive', 99));
+  await bucket.stop();
+});
+
+test('one who calls now and then finds a token at hand mostly, and writes are few', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  for (const [everyCells, mostWrites] of [
+    [0.5, 0.2],
+    [1, 0.3],
+    [2, 0.5],
+    [4, 1.1],
+    [12, 2.1],
+  ] as const) {
+    const { clock, ledger, writes } = openLedger();
+    const bucket = new Bucket({ key: 'now and then', rule: { ...rule, count: 200, burst: 200 }, ledger });
+    const calls = 40;
+    for (let call = 0; call < calls; call += 1) {
+      const waiter = { token: bucket.take('interactive') };
+      if (waiter.token === undefined) {
+        const waiting = waitIn(bucket, 1);
+        await setImmediate();
+        waiter.token = waiting.token;
+      }
+      assert.ok(waiter.token);
+      bucket.settle(waiter.token, clock.ms);
+      for (let half = 0; half < everyCells; half += 0.5) {
+        clock.ms += cellMs / 2;
+        t.mock.timers.tick(cellMs / 2);
+        await setImmediate();
+      }
+    }
+    assert.ok(
+      writes() <= calls * mostWrites,
+      `${writes()} writes for ${calls} calls, one in ${everyCells} cells`,
+    );
+    await bucket.stop();
+  }
+});
+
+test('who comes after the bucket was stopped is told so, and nothing is asked any more', async () => {
+  const { ledger, writes } = openLedger();
+  const bucket = new Bucket({ key: 'stopped', rule, ledger });
+  await bucket.stop();
+  assert.throws(() => waitIn(bucket, 1), { code: 'unavailable' });
+  assert.equal(writes(), 0);
+});

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import type { Credentials } from '../auth-modes/mode.ts';
+import { bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
+
+const setTimeoutOf = setTimeout;
+
+/** A proxy to a provider that answers with this status and asks to be left alone for half a minute. */
+async function busy(t: TestContext, status: number, fresh?: () => Promise<Credentials>) {
+  const asked = Promise.withResolvers<void>();
+  const upstream = await startHttp((_request, response) => {
+    response.writeHead(status, { 'retry-after': '30' }).end('not now');
+    asked.resolve();
+  });
+  const proxy = await startProxy({ definition: definitionAt(upstream.url), ...(fresh && { fresh }) });
+  t.after(async () => {
+    await proxy.close();
+    await upstream.close();
+  });
+  return {
+    proxy,
+    asked: asked.promise,
+    call: (headers: Record<string, string> = {}) => send(`${proxy.url}/proxy/a`, { headers }).answer,
+  };
+}
+
+/** What a caller is told whose call was given up by a stop. */
+async function assertTold(answer: ReturnType<typeof send>['answer']): Promise<void> {
+  const { statusCode, headers } = await answer;
+  await bytesOf(await answer);
+  assert.deepEqual(
+    [statusCode, headers['x-trellis-error'], headers['retry-after'], headers.connection],
+    [503, 'unavailable', '1', 'close'],
+  );
+}
+
+test('a call that waits for credentials at a stop is told so at once', async (t) => {
+  const waits = Promise.withResolvers<void>();
+  const { proxy, call } = await busy(t, 200, () => {
+    waits.resolve();
+    return new Promise(() => {});
+  });
+  const answer = call();
+  await waits.promise;
+  await Promise.all([proxy.stop(), assertTold(answer)]);
+});
+
+test('a call that waits for other credentials after a 401 at a stop is told so at once', async (t) => {
+  const { proxy, call, asked } = await busy(t, 401);
+  const renewal = Promise.withResolvers<undefined>();
+  proxy.renewals.push(renewal.promise);
+  const answer = call();
+  await asked;
+  while (proxy.renewedWith.length === 0) await new Promise(setImmediate);
+  await Promise.all([proxy.stop(), assertTold(answer)]);
+});
+
+test('a call that waits to be tried again at a stop is told so at once', async (t) => {
+  const { proxy, call } = await busy(t, 503);
+  let isWaiting = false;
+  const waits = t.mock.method(globalThis, 'setTimeout', (...given: Parameters<typeof setTimeout>) => {
+    isWaiting ||= given[1] === 30_000;
+    return setTimeoutOf(...given);
+  });
+  const answer = call({ retries: '1' });
+  while (!isWaiting) await new Promise(setImmediate);
+  waits.mock.restore();
+  await Promise.all([proxy.stop(), assertTold(answer)]);
+});
+
+test("a call that is under way at a stop is not tried again: the provider's answer is its own", async (t) => {
+  const arrived = Promise.withResolvers<void>();
+  const told = Promise.withResolvers<void>();
+  let requests = 0;
+  const upstream = await startHttp(async (_request, response) => {
+    requests += 1;
+    arrived.resolve();
+    await told.promise;
+    response.writeHead(503, { 'retry-after': '0' }).end('not now');
+  });
+  const proxy = await startProxy({ definition: definitionAt(upstream.url) });
+  t.after(async () => {
+    await proxy.close();
+    await upstream.close();
+  });
+  const answer = send(`${proxy.url}/proxy/a`, { headers: { retries: '3' } }).answer;
+  await arrived.promise;
+  const unused = connect(proxy.port, '127.0.0.1');
+  await once(unused, 'connect');
+  const stopped = proxy.stop();
+  // What nobody uses is closed once everybody has been told of the stop.
+  await once(unused.resume(), 'close');
+  told.resolve();
+  const { statusCode, headers } = await answer;
+  assert.deepEqual([statusCode, headers['x-trellis-error']], [503, undefined]);
+  assert.equal((await bytesOf(await answer)).toString(), 'not now');
+  assert.equal(requests, 1);
+  await stopped;
+});
