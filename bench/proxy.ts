@@ -23,27 +23,28 @@ async function runProxy({ rounds, scale }: BenchOptions): Promise<void> {
   const upstream = await startPart(otherCore, 'upstream');
   const passThrough = await startPart(measuredCore, 'pass-through', upstream.url);
   const nginx = await startNginx(upstream.url);
+  // What it starts stays there with it: the service's PostgreSQL, beside the load and the upstream.
+  await pin(process.pid, otherCore);
   const env = { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' };
   const service = await startRunningService({ env });
-  const silent = await startRunningService({ env: { ...env, TRELLIS_ACTIVITY: 'off' } });
-  await pin(process.pid, otherCore);
   await pin(service.pid, measuredCore);
-  await pin(silent.pid, measuredCore);
   try {
     const at = { upstream, passThrough, nginx, service: { pid: service.pid, url: service.baseUrl } };
     const targets = await targetsOf(at, service);
     for (const target of targets('/v1/things')) await load(target, { connections: 50, seconds: 2 }); // warm
     await reportRates(targets('/v1/things'), { rounds, seconds });
-    await reportActivityLog([...targets('/v1/things').slice(-1), await silentTarget(at, silent)], {
-      rounds,
-      seconds,
-    });
     await reportLatency(targets('/v1/things'), { rounds, seconds });
     await reportBodies(targets('/big'), rounds);
     await reportStreams(targets('/slow').find(({ name }) => name === 'service')!, service.pid);
+    // Last, and not beside the others: a second service is one more program that the first has to share its core with.
+    const silent = await startRunningService({ env: { ...env, TRELLIS_ACTIVITY: 'off' } });
+    await pin(silent.pid, measuredCore);
+    const logging = targets('/v1/things').slice(-1);
+    await reportActivityLog([...logging, await silentTarget(at, silent)], { rounds, seconds }).finally(() =>
+      silent.stop(),
+    );
   } finally {
     await service.stop();
-    await silent.stop();
     await nginx?.stop();
     await passThrough.stop();
     await upstream.stop();

@@ -76,23 +76,26 @@ export async function createApp({
   testClient,
   afterConnectionDeleted,
   everyMinute,
-  now = () => new Date(),
+  now: clock,
 }: AppDeps): Promise<App> {
+  const now = clock ?? (() => new Date());
+  // Read several times a call: a number needs no object.
+  const nowMs = clock === undefined ? Date.now : () => clock().getTime();
   const { brand, baseUrl } = config;
   const reading = { vault, catalog, testClient };
   const aliases = catalog.list().flatMap((definition) => definition.api.root_aliases);
   const isRootAlias = (path: string) =>
     aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
-  const keys = createKeyReader({ db, vault, now: () => now().getTime() });
+  const keys = createKeyReader({ db, vault, now: nowMs });
   const authenticate = { ...keys, session: createSessionReader({ db, brand, now }) };
-  const reader = createConnectionReader({ db, reading, now: () => now().getTime() });
+  const reader = createConnectionReader({ db, reading, now: nowMs });
   const fetchFor = (integration: Integration): Fetch => outbound.fetchFor({ isTest: integration.isTest });
   const states = createStates({ db, log, reader, now });
   const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, now });
   const observer = createObserver({ db, log, reader, now });
   const quota = createQuota({ db });
   const activity = config.activity.isOn
-    ? createActivity({ db, log, settings: config.activity, now })
+    ? createActivity({ db, log, settings: config.activity, nowMs })
     : noActivity;
   const front = createProxy({
     ...{ brand, log, authenticate, isRootAlias, credentials, outbound, observer, quota, activity },

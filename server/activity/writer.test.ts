@@ -118,7 +118,7 @@ test('what is logged is read back whole, with its messages in order', async () =
 
 test('the order is kept, across batches and within a millisecond', async () => {
   const at = new Date();
-  const { activity } = open({ now: () => at });
+  const { activity } = open({ nowMs: () => at.getTime() });
   const paths = Array.from({ length: 8_000 }, (_, index) => `/${index}`);
   for (const path of paths) activity.log(operation({ path }));
   const found = await listed(paths.length);
@@ -275,7 +275,7 @@ test('a sample of what succeeds is kept, and all that fails', async () => {
 
 test('filters and counts find what they name and nothing of another environment', async () => {
   let at = new Date('2026-01-31T10:59:59.900Z');
-  const { activity } = open({ now: () => at });
+  const { activity } = open({ nowMs: () => at.getTime() });
   activity.log(operation({ integration: 'sheet', connection: 'ada', path: '/v4/Values?a_%=1' }));
   activity.log(operation({ environmentId: 2, integration: 'sheet', connection: 'ada', path: '/v4/values' }));
   at = new Date('2026-01-31T11:00:00.000Z');
@@ -315,7 +315,7 @@ test('twenty that make a day at once make it once', async () => {
 test('days are dropped once they have been kept as long as they should be, and tomorrow is there', async () => {
   const { db } = database;
   let at = new Date('2027-03-01T12:00:00Z');
-  const { activity } = open({ now: () => at });
+  const { activity } = open({ nowMs: () => at.getTime() });
   for (const day of ['2027-03-01', '2027-03-02', '2027-03-03']) {
     at = new Date(`${day}T23:59:59.999Z`);
     activity.log(operation({ path: day, messages: [{ level: 'info', message: day }] }));

@@ -25,7 +25,7 @@ type Deps = {
   db: Db;
   log: Logger;
   settings: ActivitySettings;
-  now?: () => Date;
+  nowMs?: () => number;
   random?: () => number;
   /** How many may wait to be written. */
   capacity?: number;
@@ -47,7 +47,7 @@ export function createActivity({
   db,
   log,
   settings: { sampleRate },
-  now = () => new Date(),
+  nowMs = Date.now,
   random = Math.random,
   capacity = 10_000,
 }: Deps): Activity {
@@ -144,7 +144,7 @@ export function createActivity({
         spare = undefined;
         batches.push(open);
       }
-      open.add(operation, now().getTime());
+      open.add(operation, nowMs());
       waiting += 1;
       if (open.count >= mostAtOnce && tries === 0) {
         open = undefined;

@@ -111,7 +111,7 @@ export function createConnectionReader({
       connections.delete(placeKey(at));
     },
     forgetIntegration({ environmentId, integrationKey }) {
-      const prefix = placeKey({ environmentId, integrationKey, connectionId: '' }).slice(0, -3);
+      const prefix = placeKey({ environmentId, integrationKey, connectionId: '' });
       for (const key of connections.keys()) if (key.startsWith(prefix)) connections.delete(key);
     },
   };
@@ -124,5 +124,5 @@ export function placeOf(connection: Connection): Place {
 }
 
 function placeKey({ environmentId, integrationKey, connectionId }: Place): string {
-  return JSON.stringify([environmentId, integrationKey, connectionId]);
+  return `${environmentId}/${integrationKey.length}/${integrationKey}/${connectionId}`;
 }

@@ -30,8 +30,13 @@ export class Beliefs<K, V> {
 
   /** Without a wait where it is known; rejects with what `load` throws. */
   get(key: K): V | Promise<V> {
+    return this.known(key) ?? this.#read(key);
+  }
+
+  /** Undefined where it would have to be read. */
+  known(key: K): V | undefined {
     const held = this.#held.get(key);
-    return held !== undefined && held.until > this.#now() ? held.value : this.#read(key);
+    return held !== undefined && held.until > this.#now() ? held.value : undefined;
   }
 
   /** Until when `get` gives this value. */

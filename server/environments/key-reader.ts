@@ -95,6 +95,8 @@ export function createKeyReader({
 
   return {
     key(secret) {
+      const caller = callers.known(secret);
+      if (caller !== undefined) return caller;
       if (!isSecretKey(secret)) throw new AppError('invalid_secret_key_format');
       return callers.get(secret);
     },

@@ -130,6 +130,9 @@ function isTicket(credential: string): boolean {
 /** The credential of `Authorization: Bearer <credential>` (RFC 6750 §2.1). */
 function bearerOf(header: string | undefined): string {
   if (header === undefined || header === '') throw new AppError('missing_auth_header');
+  // As nearly everybody writes it; the pattern reads the rest.
+  if (header.startsWith('Bearer ') && header.length > 7 && header.indexOf(' ', 7) === -1)
+    return header.slice(7);
   const [, credential] = /^Bearer +([^\s]+) *$/i.exec(header) ?? [];
   if (credential === undefined) throw new AppError('malformed_auth_header');
   return credential;

@@ -83,6 +83,8 @@ export class CallTrace {
     { outcome, error }: { outcome?: Outcome; error?: unknown },
   ): Operation {
     this.#leaveQueue();
+    // What ended just now needs no other look at the clock.
+    const endedAt = this.#bodyMs === undefined ? performance.now() : this.#phaseAt;
     const status = error === undefined ? this.#status : error instanceof AppError ? error.status : 500;
     const isSuccess = outcome === 'answered' && status !== undefined && status < 400;
     const { headers, method, url = '' } = request;
@@ -94,7 +96,7 @@ export class CallTrace {
       connection: nameIn(headers['connection-id']),
       actor: actorOf(caller),
       requestId: id,
-      durationMs: rounded(performance.now() - this.#startedAt),
+      durationMs: rounded(endedAt - this.#startedAt),
       method,
       path: redactedTarget(url.startsWith('/proxy/') ? url.slice('/proxy'.length) : url),
       httpStatus: status,

@@ -11,6 +11,7 @@ import { AppError } from '../errors.ts';
 import type { OutboundCall } from '../outbound.ts';
 import { announcedBytes, headersOf, lengthAlone, reasonOf } from './answer-head.ts';
 import type { Attempt } from './attempt.ts';
+import { ConnectWait } from './connect-wait.ts';
 import { decoderOf } from './decompress.ts';
 import type { Admission, Exchange, Outcome } from './exchange.ts';
 import { failureOf, PhaseTimeout } from './failure.ts';
@@ -50,7 +51,7 @@ class Forwarding implements RelayEnds {
   #isRefused = false;
   #brokenOff: Outcome | undefined;
   #isOver = false;
-  #connectTimer: NodeJS.Timeout | undefined;
+  #connectWait: ConnectWait | undefined;
   #totalTimer: NodeJS.Timeout | undefined;
   #waitTimer: NodeJS.Timeout | undefined;
   #endWait: (() => void) | undefined;
@@ -142,7 +143,7 @@ class Forwarding implements RelayEnds {
     trace.sent();
     const relay = new Relay(this);
     this.#relay = relay;
-    this.#connectTimer = setTimeout(onConnectTimeout, timeouts.connectMs, this);
+    this.#connectWait = new ConnectWait(this, timeouts.connectMs);
     const call: OutboundCall = {
       origin: this.#attempt.origin,
       path: this.#attempt.path,
@@ -157,7 +158,7 @@ class Forwarding implements RelayEnds {
   }
 
   onStart(): void {
-    clearTimeout(this.#connectTimer);
+    this.#connectWait?.end();
     this.#exchange.trace.connected();
   }
 
@@ -197,7 +198,7 @@ class Forwarding implements RelayEnds {
 
   onFailure(relay: Relay, error: Error): void {
     if (this.#isOver || relay !== this.#relay) return;
-    clearTimeout(this.#connectTimer);
+    this.#connectWait?.end();
     this.#admission?.end();
     this.#endHints();
     const { response, request } = this.#exchange;
@@ -331,7 +332,7 @@ class Forwarding implements RelayEnds {
     this.#hints = undefined;
   }
 
-  /** No connection came about in time, so nothing was sent. */
+  /** For `ConnectWait`: no connection came about in time, so nothing was sent. */
   expireConnect(): void {
     this.#expireRelay(this.#relay as Relay, 'no connection in time');
   }
@@ -373,17 +374,12 @@ class Forwarding implements RelayEnds {
     this.#isOver = true;
     this.#admission?.end();
     this.#exchange.trace.ended(sizeOf(this.#body), this.#relay?.bodyBytes ?? 0);
-    clearTimeout(this.#connectTimer);
+    this.#connectWait?.end();
     clearTimeout(this.#totalTimer);
     clearTimeout(this.#waitTimer);
     this.#endWait?.();
     this.#endHints();
   }
-}
-
-/** One function for all calls, so that a timer costs no closure. */
-function onConnectTimeout(forwarding: Forwarding): void {
-  forwarding.expireConnect();
 }
 
 /** The message with the credentials in its body; undefined where they belong elsewhere. */

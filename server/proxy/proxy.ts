@@ -184,7 +184,13 @@ function send(room: Room, arrival: Arrival, { call, caller, connection, credenti
   const first = attemptWith(credentials, ask);
   forward(
     new ProxiedCall({
-      ...{ room, call, ask, credentials, first, arrival, ticket },
+      room,
+      call,
+      ask,
+      credentials,
+      first,
+      arrival,
+      ticket,
       ended: (outcome) => end(room, arrival, outcome),
       failed: (error) => fail(room, arrival, error),
     }),

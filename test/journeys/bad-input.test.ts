@@ -41,7 +41,10 @@ const wrong: Record<string, unknown[]> = {
   null: ['x', '1', 'true', '', 1, 1.5, -1, true, {}, []],
 };
 
-const withBody = Object.entries(scenarios).filter(([name]) => /^(POST|PUT|PATCH) /.test(name));
+/** But for the provider's own, whose bodies are not ours to judge. */
+const withBody = Object.entries(scenarios).filter(
+  ([name]) => /^(POST|PUT|PATCH) /.test(name) && !name.endsWith('/v4/spreadsheets'),
+);
 const operationOf = (name: string): Operation => {
   const [method = '', path = ''] = name.split(' ');
   return documented[path]?.[method.toLowerCase()] ?? documented[`${path}/`]?.[method.toLowerCase()] ?? {};

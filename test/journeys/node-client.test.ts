@@ -30,9 +30,11 @@ async function failure(call: Promise<unknown>): Promise<{ status: number; code: 
 describe('providers and integrations', () => {
   test('listProviders, getProvider', async () => {
     const { data } = await client.listProviders({ search: 'google' });
+    const names = data.map(({ name }) => name);
+    assert.ok(names.includes('google-drive') && names.includes('google-sheet'));
     assert.deepEqual(
-      data.map(({ name }) => name),
-      ['google-drive', 'google-sheet'],
+      names.filter((name) => !name.startsWith('google-')),
+      [],
     );
     const one = await client.getProvider({ provider: 'google-sheet' });
     assert.equal(one.data.auth_mode, 'OAUTH2');
