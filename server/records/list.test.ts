@@ -158,6 +158,36 @@ test('variants and models are apart', async () => {
   assert.deepEqual(idsOf(await other.list()), ['r2', 'r3']);
 });
 
+test("a cursor of another connection's records, or of another model's, is none here", async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 3));
+  const connection = await bench.connect();
+  const [here, beside] = ['Row', 'Beside'].map((model) => datasetCalls(bench.db, connection, { model }));
+  for (const cursor of [await calls.cursorOf(1), await calls.cursorOf(3)]) {
+    await assert.rejects(here!.list({ cursor }), { code: 'invalid_cursor' });
+    await here!.save(rows(1, 5));
+    await assert.rejects(here!.list({ cursor }), { code: 'invalid_cursor' });
+  }
+  await beside!.save(rows(1, 2));
+  await assert.rejects(here!.list({ cursor: await beside!.cursorOf(1) }), { code: 'invalid_cursor' });
+});
+
+test('a page with pruned records among others holds each as it is, and one without is the same by steps', async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 6));
+  await calls.prune(await calls.cursorOf(2));
+  await calls.save(rows(3, 3, 'second'));
+  const page = await calls.list({ limit: 100 });
+  const whole = await calls.list({ limit: 100, cursor: await calls.cursorOf(2) });
+  assert.deepEqual(page.records.slice(2), whole.records);
+  assert.deepEqual(idsOf(page), ['r1', 'r2', 'r4', 'r5', 'r6', 'r3']);
+  const filtered = await calls.list({
+    ...{ limit: 100, cursor: await calls.cursorOf(2) },
+    actions: ['ADDED', 'UPDATED', 'DELETED'],
+  });
+  assert.deepEqual(whole.records, filtered.records);
+});
+
 test('a follower of the cursor misses no change of writers that pause between their statements', async () => {
   const connection = await bench.connect();
   const steady = datasetCalls(bench.db, connection);

@@ -39,15 +39,16 @@ export async function readRange(db: Db, request: ListRequest): Promise<Portion |
   await db.flight({
     statements: [
       planningByIndexAlone,
-      datasetRow(datasetId),
+      datasetRow(from, request),
       recordRows(from, request),
       bodies(from, request),
     ],
     onRow(statement, values) {
       if (statement === 1) standing = standingOf(values, request);
-      if (statement === 2) rows.push(rowOf(values));
+      else if (statement === 2 && standing !== undefined) rows.push(rowOf(values));
     },
     onCopied(fields) {
+      if (standing === undefined) return;
       // The records have come before the first of their payloads.
       open ??= bodyOpener({
         ...{ datasetId, dataKey: request.connection.dataKey, records: take().records },
@@ -83,22 +84,29 @@ async function whereFrom(db: Db, request: ListRequest): Promise<From | undefined
 
 type From = { datasetId: number; seq: number };
 
-function datasetRow(datasetId: number): string {
-  return `select connection, model, variant, last_seq, tombstone_floor, id from dataset where id = ${datasetId}`;
+/** The dataset's id, where it is the connection's: a cursor may name any. */
+function owned({ datasetId }: From, { connection }: ListRequest): string {
+  return `(select id from dataset where id = ${datasetId} and connection = ${connection.id})`;
+}
+
+function datasetRow(from: From, request: ListRequest): string {
+  return `select model, variant, last_seq, tombstone_floor, id from dataset where id = ${owned(from, request)}`;
 }
 
 /** Undefined where the dataset is another one's. */
 function standingOf(values: readonly (string | null)[], request: ListRequest): Standing | undefined {
-  const [connection, model, variant, lastSeq, tombstoneFloor, id] = values;
-  const isAsked =
-    Number(connection) === request.connection.id && model === request.model && variant === request.variant;
-  if (!isAsked) return undefined;
+  const [model, variant, lastSeq, tombstoneFloor, id] = values;
+  if (model !== request.model || variant !== request.variant) return undefined;
   return { id: Number(id), lastSeq: Number(lastSeq), tombstoneFloor: Number(tombstoneFloor) };
 }
 
 /** One row more than the limit where there are more. */
-function recordRows({ datasetId, seq }: From, { limit }: ListRequest): string {
-  return `select ${rowColumns} from record where dataset_id = ${datasetId} and seq > ${seq} order by seq limit ${limit + 1}`;
+function recordRows(from: From, request: ListRequest): string {
+  return `select ${rowColumns} from record where ${range(from, request)} order by seq limit ${request.limit + 1}`;
+}
+
+function range(from: From, request: ListRequest): string {
+  return `dataset_id = ${owned(from, request)} and seq > ${from.seq}`;
 }
 
 function rowOf(values: readonly (string | null)[]): Row {
@@ -116,14 +124,15 @@ function rowOf(values: readonly (string | null)[]): Row {
 }
 
 /** The payloads of the records that `cut` takes. */
-function bodies({ datasetId, seq }: From, { limit, maxBytes, until }: ListRequest): string {
-  const range = `dataset_id = ${datasetId} and seq > ${seq}`;
+function bodies(from: From, request: ListRequest): string {
+  const { limit, maxBytes, until } = request;
+  const within = range(from, request);
   const last = `
     select coalesce(max(seq), 0)
     from (
       select seq, sum(size) over (order by seq rows unbounded preceding) - size as before
-      from (select seq, size from record where ${range} order by seq limit ${limit}) as row
+      from (select seq, size from record where ${within} order by seq limit ${limit}) as row
     ) as sized
     where before < ${maxBytes} ${until === undefined ? '' : `and seq <= ${until}`}`;
-  return copied(`select seq, body from payload where ${range} and seq <= (${last}) order by seq`);
+  return copied(`select seq, body from payload where ${within} and seq <= (${last}) order by seq`);
 }
