@@ -214,11 +214,9 @@ test('a stop writes what is queued, and does not wait for a database that does n
 test('a database that is away is waited for', async () => {
   const { target } = database;
   const url = 'url' in target ? new URL(target.url) : undefined;
+  const there = { port: Number(url?.port || 5432), host: url?.hostname ?? '' };
   const way = createServer((socket) => {
-    const to =
-      'url' in target
-        ? connect(Number(url!.port || 5432), url!.hostname)
-        : connect(`${target.host}/.s.PGSQL.${target.port}`);
+    const to = 'url' in target ? connect(there) : connect(`${target.host}/.s.PGSQL.${target.port}`);
     to.on('error', () => socket.destroy());
     socket.on('error', () => to.destroy());
     socket.pipe(to).pipe(socket);
