@@ -7,7 +7,7 @@ import { eventTypes } from '../server/events/outbox.ts';
 
 /** A room may import rooms of lower floors and itself; nothing sideways, nothing up. */
 const floors: string[][] = [
-  ['errors', 'brand', 'metrics'],
+  ['errors', 'brand', 'metrics', 'beliefs'],
   ['config'],
   ['log'],
   ['outbound-addresses'],

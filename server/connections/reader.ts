@@ -1,10 +1,9 @@
+import { Beliefs } from '../beliefs.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import { type Connection, findConnection, unknownMessage } from './store.ts';
 
-/** How long a node may go on believing what another node changed or deleted. */
-const beliefMs = 1_000;
 const mostBelieved = 10_000;
 
 /** A connection together with its integration: what a call on behalf of a connection needs. */
@@ -30,8 +29,6 @@ export type ConnectionReader = {
   forgetIntegration(at: Omit<Place, 'connectionId'>): void;
 };
 
-type Belief = { read: Promise<LiveConnection>; until: number; connection?: LiveConnection };
-
 export function createConnectionReader({
   db,
   reading,
@@ -41,9 +38,6 @@ export function createConnectionReader({
   reading: IntegrationReading;
   now?: () => number;
 }): ConnectionReader {
-  const connections = new Map<string, Belief>();
-  let isSweeping = false;
-
   async function load(at: Place): Promise<LiveConnection> {
     const [integration, connection] = await Promise.all([
       findIntegration(db, { ...reading, environmentId: at.environmentId, key: at.integrationKey }),
@@ -59,33 +53,7 @@ export function createConnectionReader({
     return { ...connection, integration };
   }
 
-  function believe(at: Place): Promise<LiveConnection> {
-    const key = placeKey(at);
-    const belief: Belief = { read: load(at), until: now() + beliefMs };
-    if (connections.size >= mostBelieved) connections.clear();
-    connections.set(key, belief);
-    sweepSoon();
-    belief.read.then(
-      (connection) => {
-        belief.connection = connection;
-      },
-      () => {
-        if (connections.get(key) === belief) connections.delete(key);
-      },
-    );
-    return belief.read;
-  }
-
-  /** Unwrapped keys leave memory soon after their last use. */
-  function sweepSoon(): void {
-    if (isSweeping) return;
-    isSweeping = true;
-    setTimeout(() => {
-      isSweeping = false;
-      for (const [key, belief] of connections) if (belief.until <= now()) connections.delete(key);
-      if (connections.size > 0) sweepSoon();
-    }, beliefMs).unref();
-  }
+  const connections = new Beliefs({ load, keyOf: placeKey, now, most: mostBelieved });
 
   return {
     async getIntegration({ environmentId, integrationKey }) {
@@ -98,21 +66,15 @@ export function createConnectionReader({
       }
       return integration;
     },
-    get(at) {
-      const known = connections.get(placeKey(at));
-      return known !== undefined && known.until > now() ? known.read : believe(at);
-    },
-    known(at) {
-      const known = connections.get(placeKey(at));
-      return known !== undefined && known.until > now() ? known.connection : undefined;
-    },
-    reread: (connection) => believe(placeOf(connection)),
-    forget(at) {
-      connections.delete(placeKey(at));
-    },
+    get: async (at) => connections.get(at),
+    known: (at) => connections.known(at),
+    reread: (connection) => connections.reread(placeOf(connection)),
+    forget: (at) => connections.forget(at),
     forgetIntegration({ environmentId, integrationKey }) {
-      const prefix = placeKey({ environmentId, integrationKey, connectionId: '' });
-      for (const key of connections.keys()) if (key.startsWith(prefix)) connections.delete(key);
+      connections.forgetWhere(
+        (connection) =>
+          connection.environmentId === environmentId && connection.integrationKey === integrationKey,
+      );
     },
   };
 }

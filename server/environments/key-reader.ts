@@ -1,4 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
+import { Beliefs } from '../beliefs.ts';
 import { isSecretKey } from '../config.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -6,7 +7,6 @@ import type { AuthenticateCall } from '../http/authorize.ts';
 import type { KeyCaller, TicketCaller } from '../http/caller.ts';
 import type { ProxyRule } from '../http/proxy-rule.ts';
 import type { Vault } from '../vault.ts';
-import { Beliefs } from './beliefs.ts';
 import { hashOf } from './keys.ts';
 import { keyIdIn, openTicket, signingKeyOf, type TicketKey } from './tickets.ts';
 
@@ -79,8 +79,15 @@ export function createKeyReader({
   }
 
   const endOf = ({ expiresAt }: KeyCaller) => expiresAt?.getTime() ?? Number.POSITIVE_INFINITY;
-  const callers = new Beliefs({ load: loadCaller, endOf, now, most: 10_000 });
-  const makers = new Beliefs({ load: loadMaker, endOf: ({ key }) => endOf(key), now, most: 1_000 });
+  const itself = <K>(key: K) => key;
+  const callers = new Beliefs({ load: loadCaller, keyOf: itself<string>, endOf, now, most: 10_000 });
+  const makers = new Beliefs({
+    load: loadMaker,
+    keyOf: itself<number>,
+    endOf: ({ key }) => endOf(key),
+    now,
+    most: 1_000,
+  });
 
   function callerBy(token: string, maker: Maker): TicketCaller {
     const known = maker.tickets.get(token);
@@ -105,8 +112,8 @@ export function createKeyReader({
       return maker instanceof Promise ? maker.then((read) => callerBy(token, read)) : callerBy(token, maker);
     },
     forget(keyId) {
-      callers.forget((caller) => caller.keyId === keyId);
-      makers.forget(({ key }) => key.keyId === keyId);
+      callers.forgetWhere((caller) => caller.keyId === keyId);
+      makers.forgetWhere(({ key }) => key.keyId === keyId);
     },
     async settled() {
       await Promise.all(noting);

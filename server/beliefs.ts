@@ -1,0 +1,106 @@
+/** How long a node may go on believing what another node changed. */
+const beliefMs = 1_000;
+
+/** What one thing is known by. */
+type Key = string | number;
+
+/**
+ * What was read lately, for a second from when it was asked for: so a change is in force everywhere within that, and at
+ * once where it is forgotten. Nothing stays in memory for longer than two. Whoever asks while it is read waits for the
+ * same answer, unless that was asked for more than a second ago.
+ */
+export class Beliefs<A, V> {
+  readonly #load: (asked: A) => Promise<V>;
+  readonly #keyOf: (asked: A) => Key;
+  readonly #endOf: (value: V) => number;
+  readonly #now: () => number;
+  readonly #most: number;
+  readonly #held = new Map<Key, { value: V; until: number }>();
+  readonly #reading = new Map<Key, { read: Promise<V>; until: number }>();
+  #isSweeping = false;
+
+  /** `endOf` says when a value ends by itself: it does not where absent. */
+  constructor(of: {
+    load: (asked: A) => Promise<V>;
+    keyOf: (asked: A) => Key;
+    endOf?: (value: V) => number;
+    now: () => number;
+    most: number;
+  }) {
+    this.#load = of.load;
+    this.#keyOf = of.keyOf;
+    this.#endOf = of.endOf ?? (() => Number.POSITIVE_INFINITY);
+    this.#now = of.now;
+    this.#most = of.most;
+  }
+
+  /** Without a wait where it is known; rejects with what `load` throws. */
+  get(asked: A): V | Promise<V> {
+    return this.known(asked) ?? this.#running(asked) ?? this.reread(asked);
+  }
+
+  /** Undefined where it would have to be read. */
+  known(asked: A): V | undefined {
+    const held = this.#held.get(this.#keyOf(asked));
+    return held !== undefined && held.until > this.#now() ? held.value : undefined;
+  }
+
+  /** What is stored from now on; rejects with what `load` throws. */
+  reread(asked: A): Promise<V> {
+    const key = this.#keyOf(asked);
+    const until = this.#now() + beliefMs;
+    this.#held.delete(key);
+    const isLatest = () => this.#reading.get(key) === reading;
+    const read = this.#load(asked).then(
+      (value) => {
+        if (isLatest()) {
+          this.#reading.delete(key);
+          this.#hold(key, value, Math.min(until, this.#endOf(value)));
+        }
+        return value;
+      },
+      (error: unknown) => {
+        if (isLatest()) this.#reading.delete(key);
+        throw error;
+      },
+    );
+    const reading = { read, until };
+    this.#reading.set(key, reading);
+    return read;
+  }
+
+  /** Whoever asks for it from now on is told what is stored now. */
+  forget(asked: A): void {
+    const key = this.#keyOf(asked);
+    this.#held.delete(key);
+    // It may have begun before the change.
+    this.#reading.delete(key);
+  }
+
+  /** As `forget`, for all that are meant. */
+  forgetWhere(isMeant: (value: V) => boolean): void {
+    for (const [key, { value }] of this.#held) if (isMeant(value)) this.#held.delete(key);
+    this.#reading.clear();
+  }
+
+  #running(asked: A): Promise<V> | undefined {
+    const running = this.#reading.get(this.#keyOf(asked));
+    return running !== undefined && running.until > this.#now() ? running.read : undefined;
+  }
+
+  #hold(key: Key, value: V, until: number): void {
+    if (this.#held.size >= this.#most) this.#held.clear();
+    this.#held.set(key, { value, until });
+    this.#sweepSoon();
+  }
+
+  #sweepSoon(): void {
+    if (this.#isSweeping) return;
+    this.#isSweeping = true;
+    setTimeout(() => {
+      this.#isSweeping = false;
+      for (const [key, { until }] of this.#held) if (until <= this.#now()) this.#held.delete(key);
+      if (this.#held.size > 0) this.#sweepSoon();
+    }, beliefMs).unref();
+  }
+}
