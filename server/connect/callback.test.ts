@@ -1,26 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { findConnection } from '../connections/store.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
+import { people } from './consent.fixture.ts';
 
 let bench: ConnectBench;
+const person = people(() => bench);
 before(async () => {
   bench = await openConnectBench();
 });
 after(() => bench.end());
-beforeEach(async () => {
-  await bench.db.query('delete from event');
-  await bench.db.query('delete from connection');
-});
-
-/** The whole dance of one browser; gives the callback's answer. */
-async function dance(
-  token: string,
-  decision: Parameters<ConnectBench['consent']>[1] = {},
-  browser = bench.browser(),
-) {
-  return browser.visit(await bench.consent(await browser.begin(token), decision));
-}
+beforeEach(() => person.clear());
 
 function resultOf(text: string): {
   message: { type: string; payload?: { message: string; errorType: string } };
@@ -36,20 +25,6 @@ async function refusal(answer: { status: number; text: string }): Promise<string
   return message.payload?.errorType;
 }
 
-async function only() {
-  const [row, ...others] = await bench.connections();
-  assert.ok(row);
-  assert.deepEqual(others, []);
-  const connection = await findConnection(bench.db, {
-    environmentId: bench.environment.id,
-    integrationKey: 'sheets',
-    connectionId: row.connection_id,
-    vault: bench.reading.vault,
-  });
-  assert.ok(connection?.credentials.type === 'OAUTH2');
-  return { ...connection, credentials: connection.credentials };
-}
-
 test('consent makes a connection with its tokens, scopes, account, end user and tags, and one event', async () => {
   await bench.control('POST /faults', { case: 'testing_mode', times: 1 });
   const token = await bench.session({
@@ -57,10 +32,10 @@ test('consent makes a connection with its tokens, scopes, account, end user and 
     organization: { id: 'o1' },
     tags: { Plan: 'gold' },
   });
-  const answer = await dance(token);
+  const answer = await person.dance(token);
   assert.equal(answer.status, 200);
   assert.equal(resultOf(answer.text).message.type, 'trellis_oauth_callback_success');
-  const connection = await only();
+  const connection = await person.only();
   assert.match(connection.credentials.access_token, /^ya29\./);
   assert.ok(connection.credentials.refresh_token);
   assert.equal(connection.account?.email, 'ada@example.com');
@@ -140,7 +115,7 @@ test('no token, state, code or cookie is logged, whatever happens', async () => 
     await bench.consent(await browser.begin(token)),
   ];
   for (const callback of [...callbacks, ...callbacks]) await browser.visit(callback);
-  const { credentials } = await only();
+  const { credentials } = await person.only();
   const secrets = [
     token,
     ...browser.secrets,
@@ -171,7 +146,7 @@ test('an answer of another issuer is refused before its code is used', async () 
       'POST /token'
     ];
   const before = await exchanges();
-  assert.equal(await refusal(await dance(await bench.session())), 'callback_err');
+  assert.equal(await refusal(await person.dance(await bench.session())), 'callback_err');
   assert.equal(await exchanges(), before);
   assert.deepEqual(await bench.connections(), []);
 });
@@ -179,10 +154,10 @@ test('an answer of another issuer is refused before its code is used', async () 
 test('who declines is told so, and may try again with the same session', async () => {
   const browser = bench.browser();
   const token = await bench.session();
-  const denied = await dance(token, { deny: true }, browser);
+  const denied = await person.dance(token, { deny: true }, browser);
   assert.equal(await refusal(denied), 'callback_err');
   assert.match(denied.text, /access_denied/);
-  assert.equal((await dance(token, {}, browser)).status, 200);
+  assert.equal((await person.dance(token, {}, browser)).status, 200);
 });
 
 test("the provider's words are escaped", async () => {
@@ -203,11 +178,11 @@ test("the provider's words are escaped", async () => {
 
 test('a box that was not ticked makes a connection and is named on the page', async () => {
   const token = await bench.session();
-  const answer = await dance(token, { allow: ['openid', 'email'] });
+  const answer = await person.dance(token, { allow: ['openid', 'email'] });
   assert.equal(answer.status, 200);
   assert.match(answer.text, /This box was not ticked/);
   assert.ok(answer.text.includes(sheetsScope));
-  assert.ok(!(await only()).scopesGranted?.includes(sheetsScope));
+  assert.ok(!(await person.only()).scopesGranted?.includes(sheetsScope));
   const { text } = await bench.browser().visit(`/connect/?session_token=${token}`);
   assert.match(text, /This box was not ticked/);
 });
@@ -280,12 +255,12 @@ test('a session that was ended takes its trips with it', async () => {
 });
 
 test('reconnecting renews the connection and keeps its ID, metadata, tags and refresh token', async () => {
-  await dance(await bench.session({ end_user: { id: 'u1' }, tags: { plan: 'gold' } }));
-  const before = await only();
+  await person.dance(await bench.session({ end_user: { id: 'u1' }, tags: { plan: 'gold' } }));
+  const before = await person.only();
   await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
-  const answer = await dance(await bench.reconnectSession(before.connectionId));
+  const answer = await person.dance(await bench.reconnectSession(before.connectionId));
   assert.equal(answer.status, 200);
-  const now = await only();
+  const now = await person.only();
   assert.equal(now.connectionId, before.connectionId);
   assert.equal(now.status, 'active');
   assert.deepEqual(now.tags, before.tags);
@@ -295,32 +270,32 @@ test('reconnecting renews the connection and keeps its ID, metadata, tags and re
 });
 
 test('reconnecting with another account is refused, and the connection stays as it was', async () => {
-  await dance(await bench.session());
-  const before = await only();
+  await person.dance(await bench.session());
+  const before = await person.only();
   const browser = bench.browser();
   const token = await bench.reconnectSession(before.connectionId);
-  const answer = await dance(token, { account: 'grace@example.com' }, browser);
+  const answer = await person.dance(token, { account: 'grace@example.com' }, browser);
   assert.equal(await refusal(answer), 'another_account');
   assert.match(answer.text, /a…@example\.com/);
-  const now = await only();
+  const now = await person.only();
   assert.deepEqual(now.credentials, before.credentials);
   assert.deepEqual(await bench.events(), ['connection.created', 'connection.connect_failed']);
-  assert.equal((await dance(token, {}, browser)).status, 200);
+  assert.equal((await person.dance(token, {}, browser)).status, 200);
 });
 
 test('a session for the same account refuses one with another e-mail address', async () => {
   const body = { end_user: { id: 'u1', email: 'Ada@example.com' }, require_same_account: true };
   assert.equal(
-    await refusal(await dance(await bench.session(body), { account: 'grace@example.com' })),
+    await refusal(await person.dance(await bench.session(body), { account: 'grace@example.com' })),
     'another_account',
   );
   assert.deepEqual(await bench.connections(), []);
-  assert.equal((await dance(await bench.session(body))).status, 200);
+  assert.equal((await person.dance(await bench.session(body))).status, 200);
 });
 
 test('a connection that was deleted cannot be renewed', async () => {
-  await dance(await bench.session());
-  const { connectionId } = await only();
+  await person.dance(await bench.session());
+  const { connectionId } = await person.only();
   const token = await bench.reconnectSession(connectionId);
   await bench.db.query('update connection set data_key = null, credentials = null, deleted_at = now()');
   const answer = await bench.browser().visit(`/oauth/connect/sheets?connect_session_token=${token}`);
@@ -332,6 +307,6 @@ test('an outage of the provider is said to be one, and nothing of ours is broken
   await bench.control('POST /faults', { case: 'token_503', times: 1 });
   const browser = bench.browser();
   const token = await bench.session();
-  assert.equal(await refusal(await dance(token, {}, browser)), 'token_err');
-  assert.equal((await dance(token, {}, browser)).status, 200);
+  assert.equal(await refusal(await person.dance(token, {}, browser)), 'token_err');
+  assert.equal((await person.dance(token, {}, browser)).status, 200);
 });

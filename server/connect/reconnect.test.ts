@@ -2,45 +2,17 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { swapCredentials } from '../connections/save.ts';
-import { findConnection, updateConnection } from '../connections/store.ts';
+import { updateConnection } from '../connections/store.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
+import { people } from './consent.fixture.ts';
 
 let bench: ConnectBench;
+const person = people(() => bench);
 before(async () => {
   bench = await openConnectBench();
 });
 after(() => bench.end());
-beforeEach(async () => {
-  for (const table of ['event', 'connection', 'issued_token']) await bench.db.query(`delete from ${table}`);
-  for (const account of ['ada@example.com', 'grace@example.com'])
-    await bench.control('POST /revoke', { account });
-});
-
-type Decision = Parameters<ConnectBench['consent']>[1];
-
-async function dance(token: string, decision: Decision = {}, browser = bench.browser()) {
-  return browser.visit(await bench.consent(await browser.begin(token), decision));
-}
-
-async function connect(decision: Decision = {}) {
-  const { status, text } = await dance(await bench.session(), decision);
-  assert.equal(status, 200, text);
-  return only();
-}
-
-async function only() {
-  const [row, ...others] = await bench.connections();
-  assert.ok(row);
-  assert.deepEqual(others, []);
-  const connection = await findConnection(bench.db, {
-    environmentId: bench.environment.id,
-    integrationKey: 'sheets',
-    connectionId: row.connection_id,
-    vault: bench.reading.vault,
-  });
-  assert.ok(connection?.credentials.type === 'OAUTH2');
-  return { ...connection, credentials: connection.credentials };
-}
+beforeEach(() => person.clear());
 
 const askedBy = (url: string) => new URL(url).searchParams.get('scope');
 const eventsOf = async (type: string) =>
@@ -51,7 +23,7 @@ const withoutSheets = { allow: ['openid', 'email'] };
 
 describe('asking for what is missing', () => {
   test('asks for that alone, and what was granted before is kept', async () => {
-    const before = await connect(withoutSheets);
+    const before = await person.connect(withoutSheets);
     assert.deepEqual(
       await eventsOf('connection.scopes_reduced').then((all) => all.map((one) => one.lost_scopes)),
       [[sheetsScope]],
@@ -64,7 +36,7 @@ describe('asking for what is missing', () => {
     assert.equal(askedBy(url), sheetsScope);
     assert.equal(new URL(url).searchParams.get('include_granted_scopes'), 'true');
     assert.equal((await browser.visit(await bench.consent(url))).status, 200);
-    const now = await only();
+    const now = await person.only();
     assert.deepEqual(now.scopesRequested, before.scopesRequested);
     for (const scope of [...(before.scopesGranted ?? []), sheetsScope]) {
       assert.ok(now.scopesGranted?.includes(scope), scope);
@@ -73,26 +45,26 @@ describe('asking for what is missing', () => {
   });
 
   test('a list is asked for as it stands, and stays requested', async () => {
-    const before = await connect();
+    const before = await person.connect();
     const drive = 'https://www.googleapis.com/auth/drive.file';
     const browser = bench.browser();
     const url = await browser.begin(await bench.reconnectSession(before.connectionId, { scopes: [drive] }));
     assert.equal(askedBy(url), drive);
     await browser.visit(await bench.consent(url));
-    const now = await only();
+    const now = await person.only();
     assert.deepEqual(now.scopesRequested, [...(before.scopesRequested ?? []), drive]);
     assert.ok(now.scopesGranted?.includes(drive) && now.scopesGranted.includes(sheetsScope));
   });
 
   test('a scope that is refused again is not told again', async () => {
-    const { connectionId } = await connect(withoutSheets);
+    const { connectionId } = await person.connect(withoutSheets);
     const token = await bench.reconnectSession(connectionId);
-    assert.equal((await dance(token, withoutSheets)).status, 200);
+    assert.equal((await person.dance(token, withoutSheets)).status, 200);
     assert.equal((await eventsOf('connection.scopes_reduced')).length, 1);
   });
 
   test('all is asked for where nothing is missing, the grant is dead, or another account may come', async () => {
-    const { connectionId, scopesRequested } = await connect();
+    const { connectionId, scopesRequested } = await person.connect();
     const asked = async (more: Record<string, unknown>) =>
       askedBy(await bench.browser().begin(await bench.reconnectSession(connectionId, more)));
     const all = scopesRequested?.join(' ');
@@ -109,7 +81,7 @@ describe('asking for what is missing', () => {
   });
 
   test('scopes that do not fit are refused by name', async () => {
-    const { connectionId } = await connect();
+    const { connectionId } = await person.connect();
     const cases: [body: Record<string, unknown>, path: string[]][] = [
       [{ scopes: [] }, ['scopes']],
       [{ scopes: 'all' }, ['scopes']],
@@ -132,12 +104,12 @@ describe('asking for what is missing', () => {
 
 describe('another account', () => {
   test('is refused, and the page names what was expected', async () => {
-    const before = await connect();
+    const before = await person.connect();
     const token = await bench.reconnectSession(before.connectionId);
-    const answer = await dance(token, { account: 'grace@example.com' });
+    const answer = await person.dance(token, { account: 'grace@example.com' });
     assert.equal(answer.status, 400);
     assert.match(answer.text, /The connected account is a…@example\.com/);
-    assert.deepEqual((await only()).credentials, before.credentials);
+    assert.deepEqual((await person.only()).credentials, before.credentials);
     const [failure] = await eventsOf('connection.connect_failed');
     assert.deepEqual([failure?.cause, failure?.connection_id], ['another_account', before.connectionId]);
   });
@@ -146,14 +118,14 @@ describe('another account', () => {
     const tokens = () =>
       bench.db.query<{ connection: number | null }>('select connection from issued_token order by id');
     const end_user = { id: 'u1', email: 'grace@example.com' };
-    const { id } = await connect();
+    const { id } = await person.connect();
     const token = await bench.session({ end_user, require_same_account: true });
-    assert.equal((await dance(token)).status, 400);
+    assert.equal((await person.dance(token)).status, 400);
     assert.deepEqual(await tokens(), [{ connection: id }, { connection: null }]);
   });
 
   test('takes the place of the one before where the session says that it may', async () => {
-    const before = await connect();
+    const before = await person.connect();
     const token = await bench.reconnectSession(before.connectionId, { require_same_account: false });
     const browser = bench.browser();
     const page = await browser.visit(`/connect/?session_token=${token}`);
@@ -163,21 +135,21 @@ describe('another account', () => {
     const answer = await browser.visit(await bench.consent(url, { account: 'grace@example.com' }));
     assert.equal(answer.status, 200);
     assert.match(answer.text, /grace@example\.com.*in place of the one/);
-    const now = await only();
+    const now = await person.only();
     assert.equal(now.connectionId, before.connectionId);
     assert.equal(now.account?.email, 'grace@example.com');
   });
 
   test('never inherits the refresh token of the one before', async () => {
-    const before = await connect();
+    const before = await person.connect();
     await bench.control('POST /faults', { case: 'no_refresh_token', account: 'grace@example.com', times: 2 });
     const token = await bench.reconnectSession(before.connectionId, { require_same_account: false });
     const browser = bench.browser();
-    const again = await dance(token, { account: 'grace@example.com' }, browser);
+    const again = await person.dance(token, { account: 'grace@example.com' }, browser);
     assert.equal(again.status, 302);
     const landed = await browser.visit(await bench.consent(again.location, { account: 'grace@example.com' }));
     assert.equal(landed.status, 200);
-    const now = await only();
+    const now = await person.only();
     assert.equal(now.account?.email, 'grace@example.com');
     assert.equal(now.credentials.refresh_token, undefined);
   });
@@ -190,7 +162,7 @@ describe('another account', () => {
     });
     const page = await bench.browser().visit(`/connect/?session_token=${token}`);
     assert.match(page.text, /Choose the account <strong>ada@example\.com<\/strong>/);
-    const answer = await dance(token, { account: 'grace@example.com' });
+    const answer = await person.dance(token, { account: 'grace@example.com' });
     assert.equal(answer.status, 400);
     assert.match(answer.text, /The account must be ada@example\.com/);
     assert.deepEqual(await bench.connections(), []);
@@ -198,7 +170,7 @@ describe('another account', () => {
 });
 
 test('what a refresh and a change of tags store while a reconnect is saved is not lost', async () => {
-  const before = await connect();
+  const before = await person.connect();
   await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
   const browser = bench.browser();
   const token = await bench.reconnectSession(before.connectionId, { end_user: { id: 'u1' } });
@@ -213,7 +185,7 @@ test('what a refresh and a change of tags store while a reconnect is saved is no
     return { landed: answer };
   });
   assert.equal((await landed).status, 200);
-  const now = await only();
+  const now = await person.only();
   assert.notEqual(now.credentials.access_token, before.credentials.access_token);
   assert.equal(now.credentials.refresh_token, 'rotated');
   assert.deepEqual(now.tags, { plan: 'gold', end_user_id: 'u1' });
@@ -230,8 +202,8 @@ const isSomebodyWaiting = async () =>
 
 test('a page that renews names the user of the connection where the session names none', async () => {
   const end_user = { id: 'u1', display_name: 'Ada Lovelace' };
-  await dance(await bench.session({ end_user }));
-  const { connectionId } = await only();
+  await person.dance(await bench.session({ end_user }));
+  const { connectionId } = await person.only();
   const page = await bench
     .browser()
     .visit(`/connect/?session_token=${await bench.reconnectSession(connectionId)}`);
@@ -242,13 +214,13 @@ describe('no refresh token', () => {
   test('and none stored: the browser is sent once more, with consent and the account that was chosen', async () => {
     await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
     const browser = bench.browser();
-    const first = await dance(await bench.session(), {}, browser);
+    const first = await person.dance(await bench.session(), {}, browser);
     assert.equal(first.status, 302);
     assert.deepEqual(await bench.connections(), []);
     const params = new URL(first.location).searchParams;
     assert.deepEqual([params.get('prompt'), params.get('login_hint')], ['consent', 'ada@example.com']);
     assert.equal((await browser.visit(await bench.consent(first.location))).status, 200);
-    assert.ok((await only()).credentials.refresh_token);
+    assert.ok((await person.only()).credentials.refresh_token);
     assert.deepEqual(await bench.events(), ['connection.created']);
   });
 
@@ -258,14 +230,14 @@ describe('no refresh token', () => {
   };
   for (const [what, make] of Object.entries(uses)) {
     test(`also where the stored one is known to be ${what}`, async () => {
-      const before = await connect();
+      const before = await person.connect();
       await make();
       await bench.control('POST /faults', { case: 'no_refresh_token', times: 1 });
       const browser = bench.browser();
-      const again = await dance(await bench.reconnectSession(before.connectionId), {}, browser);
+      const again = await person.dance(await bench.reconnectSession(before.connectionId), {}, browser);
       assert.equal(again.status, 302);
       await browser.visit(await bench.consent(again.location));
-      const now = await only();
+      const now = await person.only();
       assert.ok(now.credentials.refresh_token);
       assert.notEqual(now.credentials.refresh_token, before.credentials.refresh_token);
       assert.equal(now.withheld, undefined);
@@ -275,8 +247,8 @@ describe('no refresh token', () => {
   test('twice: the connection is made without, and nobody goes in circles', async () => {
     await bench.control('POST /faults', { case: 'no_refresh_token', times: 2 });
     const browser = bench.browser();
-    const again = await dance(await bench.session(), {}, browser);
+    const again = await person.dance(await bench.session(), {}, browser);
     assert.equal((await browser.visit(await bench.consent(again.location))).status, 200);
-    assert.equal((await only()).credentials.refresh_token, undefined);
+    assert.equal((await person.only()).credentials.refresh_token, undefined);
   });
 });

@@ -1,45 +1,16 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { findConnection } from '../connections/store.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
+import { type Decision, people } from './consent.fixture.ts';
 
 /** Renewing where nobody can say whether the account is the one before: no token of the one may serve for the other. */
 let bench: ConnectBench;
+const person = people(() => bench);
 before(async () => {
   bench = await openConnectBench();
 });
 after(() => bench.end());
-beforeEach(async () => {
-  for (const table of ['event', 'connection', 'issued_token']) await bench.db.query(`delete from ${table}`);
-  for (const account of ['ada@example.com', 'grace@example.com'])
-    await bench.control('POST /revoke', { account });
-});
-
-type Decision = Parameters<ConnectBench['consent']>[1];
-
-async function dance(token: string, decision: Decision = {}, browser = bench.browser()) {
-  return browser.visit(await bench.consent(await browser.begin(token), decision));
-}
-
-async function connect(decision: Decision = {}) {
-  const { status, text } = await dance(await bench.session(), decision);
-  assert.equal(status, 200, text);
-  return only();
-}
-
-async function only() {
-  const [row, ...others] = await bench.connections();
-  assert.ok(row);
-  assert.deepEqual(others, []);
-  const connection = await findConnection(bench.db, {
-    environmentId: bench.environment.id,
-    integrationKey: 'sheets',
-    connectionId: row.connection_id,
-    vault: bench.reading.vault,
-  });
-  assert.ok(connection?.credentials.type === 'OAUTH2');
-  return { ...connection, credentials: connection.credentials };
-}
+beforeEach(() => person.clear());
 
 describe('an account that is not known', () => {
   const grace = { account: 'grace@example.com' };
@@ -55,23 +26,27 @@ describe('an account that is not known', () => {
     'before, nor now': { more: withoutAccount, decision: grace, forgets: true },
   };
   const renew = async ({ more = {}, decision = {}, forgets = false }: Renewal, times: number) => {
-    const before = await connect();
+    const before = await person.connect();
     if (forgets) await forget();
     // What an earlier refresh has left behind belongs to the account before as well.
     await bench.db.query("update connection set kept_tokens = 'x'");
     await withoutToken(times);
     const browser = bench.browser();
-    const again = await dance(await bench.reconnectSession(before.connectionId, more), decision, browser);
+    const again = await person.dance(
+      await bench.reconnectSession(before.connectionId, more),
+      decision,
+      browser,
+    );
     assert.equal(again.status, 302, again.text);
     assert.equal(new URL(again.location).searchParams.get('prompt'), 'consent');
     assert.deepEqual(
-      (await only()).credentials,
+      (await person.only()).credentials,
       before.credentials,
       'nothing is stored before the second trip',
     );
     const landed = await browser.visit(await bench.consent(again.location, decision));
     assert.equal(landed.status, 200, landed.text);
-    const now = await only();
+    const now = await person.only();
     assert.notEqual(now.credentials.access_token, before.credentials.access_token);
     assert.equal(now.account?.email, more.integrations_config_defaults ? undefined : decision.account);
     assert.deepEqual(await bench.db.query('select 1 from connection where kept_tokens is not null'), []);
@@ -92,9 +67,9 @@ describe('an account that is not known', () => {
   }
 
   test('before: all that comes is taken, with no fault and whatever the browser asks for', async () => {
-    await connect(grace);
+    await person.connect(grace);
     await bench.db.query('delete from connection');
-    const before = await connect();
+    const before = await person.connect();
     await forget();
     const browser = bench.browser();
     const token = await bench.reconnectSession(before.connectionId);
@@ -102,17 +77,17 @@ describe('an account that is not known', () => {
     const again = await browser.visit(await bench.consent(url, grace));
     assert.equal(again.status, 302, 'Grace has consented before, so no token came');
     assert.equal((await browser.visit(await bench.consent(again.location, grace))).status, 200);
-    const now = await only();
+    const now = await person.only();
     assert.equal(now.account?.email, 'grace@example.com');
     assert.ok(now.credentials.refresh_token);
     assert.notEqual(now.credentials.refresh_token, before.credentials.refresh_token);
   });
 
   test('before, and a refresh token comes at once: the connection is wholly that of the new account', async () => {
-    const before = await connect();
+    const before = await person.connect();
     await forget();
-    assert.equal((await dance(await bench.reconnectSession(before.connectionId), grace)).status, 200);
-    const now = await only();
+    assert.equal((await person.dance(await bench.reconnectSession(before.connectionId), grace)).status, 200);
+    const now = await person.only();
     assert.equal(now.account?.email, 'grace@example.com');
     assert.equal(now.connectionId, before.connectionId);
     assert.ok(now.credentials.refresh_token);
@@ -122,9 +97,9 @@ describe('an account that is not known', () => {
   test('now: the name of the one before goes with its tokens, also where it had no refresh token', async () => {
     await bench.control('POST /faults', { case: 'no_refresh_token', times: 2 });
     const browser = bench.browser();
-    const again = await dance(await bench.session(), {}, browser);
+    const again = await person.dance(await bench.session(), {}, browser);
     await browser.visit(await bench.consent(again.location));
-    const before = await only();
+    const before = await person.only();
     assert.deepEqual(
       [before.account?.email, before.credentials.refresh_token],
       ['ada@example.com', undefined],
@@ -133,8 +108,8 @@ describe('an account that is not known', () => {
     const token = await bench.reconnectSession(before.connectionId, {
       ...{ ...withoutAccount, require_same_account: false },
     });
-    const next = await dance(token, grace, browser);
+    const next = await person.dance(token, grace, browser);
     assert.equal((await browser.visit(await bench.consent(next.location, grace))).status, 200);
-    assert.equal((await only()).account, undefined);
+    assert.equal((await person.only()).account, undefined);
   });
 });

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { createLog } from '../log.ts';
 import { createDrain } from './drain.ts';
+import { RawClient } from './raw-client.fixture.ts';
 import { createHttp } from './server.ts';
 
 /** Longer than a test may take: a drain that waited for its limit would never end. */
@@ -58,33 +59,9 @@ async function serve(t: TestContext) {
   };
 }
 
-/** A client that keeps its connection open as long as it is let. */
-class Client {
-  readonly socket: Socket;
-  readonly closed: Promise<unknown>;
-  error: NodeJS.ErrnoException | undefined;
-  text = '';
-
-  constructor(t: TestContext, port: number) {
-    this.socket = connect(port, '127.0.0.1');
-    this.socket.on('data', (chunk: Buffer) => {
-      this.text += chunk.toString('latin1');
-    });
-    this.socket.on('error', (error) => {
-      this.error = error;
-    });
-    this.closed = new Promise((resolve) => this.socket.once('close', resolve));
-    t.after(() => this.socket.destroy());
-  }
-
+class Client extends RawClient {
   ask(path: string, version = '1.1'): this {
-    this.socket.write(`GET ${path} HTTP/${version}\r\nHost: here\r\n\r\n`);
-    return this;
-  }
-
-  async until(part: string): Promise<this> {
-    while (!this.text.includes(part)) await once(this.socket, 'data');
-    return this;
+    return this.send(`GET ${path} HTTP/${version}\nHost: here\n\n`);
   }
 }
 

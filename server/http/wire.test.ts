@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { RequestListener } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { z } from 'zod';
 import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { createLog } from '../log.ts';
+import { RawClient } from './raw-client.fixture.ts';
 import { createHttp } from './server.ts';
 
 /** A server whose front is the test's, below `/proxy/`, and whose route `POST /echo` reads a body. */
@@ -38,34 +39,7 @@ async function serve(t: TestContext, front: RequestListener = (_request, respons
   return { server: app.server, client: () => new Client(t, port) };
 }
 
-class Client {
-  readonly socket: Socket;
-  readonly closed: Promise<unknown>;
-  error: NodeJS.ErrnoException | undefined;
-  text = '';
-
-  constructor(t: TestContext, port: number) {
-    this.socket = connect(port, '127.0.0.1');
-    this.socket.on('data', (chunk: Buffer) => {
-      this.text += chunk.toString('latin1');
-    });
-    this.socket.on('error', (error) => {
-      this.error = error;
-    });
-    this.closed = new Promise((resolve) => this.socket.once('close', resolve));
-    t.after(() => this.socket.destroy());
-  }
-
-  send(text: string): this {
-    this.socket.write(text.replaceAll('\n', '\r\n'), 'latin1');
-    return this;
-  }
-
-  async until(part: string): Promise<this> {
-    while (!this.text.includes(part)) await once(this.socket, 'data', { signal: AbortSignal.timeout(5_000) });
-    return this;
-  }
-
+class Client extends RawClient {
   /** Of the only answer so far. */
   get refusal(): { code: string; marker: string | undefined; status: string; closes: boolean } {
     const body = this.text.slice(this.text.indexOf('\r\n\r\n') + 4);
