@@ -5,6 +5,7 @@
  * between machines, rates do not. Linux alone tells the memory of a process.
  */
 import { parseArgs } from 'node:util';
+import { activityBenchmark } from './activity.ts';
 import { proxyBenchmark } from './proxy.ts';
 import { listBenchmark, pruneBenchmark, saveBenchmark } from './records.ts';
 import { millionBenchmark } from './records-million.ts';
@@ -16,6 +17,7 @@ const benchmarks: Record<string, Benchmark> = {
   prune: pruneBenchmark,
   million: millionBenchmark,
   proxy: proxyBenchmark,
+  activity: activityBenchmark,
 };
 
 const { values, positionals } = parseArgs({

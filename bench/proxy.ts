@@ -103,6 +103,10 @@ async function reportActivityLog(targets: Target[], timing: Timing): Promise<voi
   console.log('Activity log on / off');
   report('rate', '', { ratio: on.perSecond / off.perSecond, must: '>= 0.95' });
   report('requests per CPU time', '', { ratio: off.cpuUs / on.cpuUs, must: '>= 0.95' });
+  const unhurried = await measure(targets, { ...timing, connections: 1 });
+  const [alone, silent] = [unhurried.get('service')!, unhurried.get('service, log off')!];
+  report('p50 of a call by itself', '', { ratio: alone.p50Ms / silent.p50Ms, must: '<= 1.05' });
+  report('p99 of a call by itself', '', { ratio: alone.p99Ms / silent.p99Ms, must: '<= 1.05' });
 }
 
 async function reportRates(targets: Target[], timing: Timing): Promise<void> {

@@ -20,6 +20,8 @@ export type Benchmark = { about: string; run(options: BenchOptions): Promise<voi
 /** The service as a process of its own, and its database for the floors. */
 export type BenchService = {
   readonly service: RunningService;
+  /** Of the service's database. */
+  readonly databaseUrl: string;
   /** One more connection to the service's database by the same driver; closed with the service. */
   connectBare(): Promise<pg.Client>;
   /** A new connection of the service: the headers that name it. */
@@ -50,6 +52,7 @@ export async function openBenchService(): Promise<BenchService> {
   let connections = 0;
   return {
     service,
+    databaseUrl: env.DATABASE_URL,
     async connectBare() {
       const client = new pg.Client({ connectionString: urlOf(target) });
       await client.connect();

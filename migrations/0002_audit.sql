@@ -9,6 +9,8 @@ create table audit (
   target text not null,
   details jsonb not null default '{}',
   created_at timestamptz not null default clock_timestamp(),
+  -- By it a look for entries without a position passes over all that were given one.
+  written_in xid8 not null default pg_current_xact_id(),
   constraint audit_position_unique unique (position)
 );
-create index audit_without_position on audit (id) where position is null;
+create index audit_without_position on audit (written_in, id) where position is null;

@@ -37,8 +37,10 @@ create table operation (
   constraint operation_pkey primary key (environment_id, created_at, id),
   constraint operation_status check (status in ('success', 'failed'))
 ) partition by range (created_at);
-create index operation_of_connection on operation (connection, created_at);
-create index operation_failed on operation (environment_id, created_at, id) where status = 'failed';
+-- Behind these the id stands for the time. Most are proxied calls that succeeded: two of the three are not theirs.
+create index operation_of_connection on operation (environment_id, connection, id);
+create index operation_of_type on operation (environment_id, type, id) include (created_at) where type <> 'proxy';
+create index operation_failed on operation (environment_id, id) include (created_at) where status = 'failed';
 
 -- What an operation had to say, in order.
 create table operation_message (

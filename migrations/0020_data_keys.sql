@@ -46,3 +46,7 @@ create trigger connection_destroys_data_key
 create trigger environment_destroys_data_key
   after delete or update of data_key on environment
   for each row execute function destroy_data_key();
+
+-- When the newest file of keys was written from this database, or given back to it. A file that is younger belongs to a
+-- younger state of the data.
+create table key_file (made_at timestamptz primary key);

@@ -12,6 +12,7 @@ create table api_key (
   proxy_rules jsonb not null default '[]'::jsonb,
   expires_at timestamp with time zone,
   last_used_at timestamp with time zone,
+  is_setting boolean not null default false,
   constraint api_key_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint api_key_hash_unique UNIQUE (hash),
   constraint api_key_pkey PRIMARY KEY (id)
@@ -28,10 +29,17 @@ create table audit (
   target text not null,
   details jsonb not null default '{}'::jsonb,
   created_at timestamp with time zone not null default clock_timestamp(),
+  written_in xid8 not null default pg_current_xact_id(),
   constraint audit_pkey PRIMARY KEY (id),
   constraint audit_position_unique UNIQUE ("position")
 );
-CREATE INDEX audit_without_position ON public.audit USING btree (id) WHERE ("position" IS NULL);
+CREATE INDEX audit_of_action ON public.audit USING btree (environment_id, action, "position") WHERE ("position" IS NOT NULL);
+CREATE INDEX audit_of_actor ON public.audit USING btree (environment_id, actor, "position") WHERE ("position" IS NOT NULL);
+CREATE INDEX audit_of_environment ON public.audit USING btree (environment_id, "position") WHERE ("position" IS NOT NULL);
+CREATE INDEX audit_of_target ON public.audit USING btree (environment_id, target, "position") WHERE ("position" IS NOT NULL);
+CREATE INDEX audit_without_position ON public.audit USING btree (written_in, id) WHERE ("position" IS NULL);
+CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE ON public.audit FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+CREATE TRIGGER audit_never_emptied BEFORE TRUNCATE ON public.audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
 
 create table auth_attempt (
   state_hash bytea not null,
@@ -127,6 +135,7 @@ CREATE INDEX connection_account ON public.connection USING btree (integration_id
 CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_before) WHERE ((deleted_at IS NULL) AND (status = 'blocked'::text));
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_override ON public.connection USING btree (environment_id, md5(webhook_url_override)) WHERE ((webhook_url_override IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_expiry ON public.connection USING btree (refresh_expires_at) WHERE ((refresh_expires_at IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_prefix ON public.connection USING btree (refresh_prefix_digest) WHERE (refresh_prefix_digest IS NOT NULL);
 CREATE INDEX connection_refresh_token ON public.connection USING btree (refresh_token_digest) WHERE (refresh_token_digest IS NOT NULL);
@@ -183,10 +192,82 @@ create table dataset (
   constraint dataset_unique UNIQUE (connection, model, variant)
 );
 
+create table delivery (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  endpoint_id bigint not null,
+  event_id uuid not null,
+  position bigint not null,
+  lane bigint not null,
+  status text not null default 'waiting'::text,
+  attempts integer not null default 0,
+  queued_at timestamp with time zone not null,
+  last_attempt_at timestamp with time zone,
+  last_attempt jsonb,
+  settled_at timestamp with time zone,
+  constraint delivery_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES endpoint(id),
+  constraint delivery_event_id_fkey FOREIGN KEY (event_id) REFERENCES event(id) ON DELETE CASCADE,
+  constraint delivery_once UNIQUE (event_id, endpoint_id),
+  constraint delivery_pkey PRIMARY KEY (id),
+  constraint delivery_settled CHECK (((settled_at IS NULL) = (status = 'waiting'::text))),
+  constraint delivery_status CHECK ((status = ANY (ARRAY['waiting'::text, 'delivered'::text, 'dead'::text])))
+);
+CREATE INDEX delivery_head ON public.delivery USING btree (endpoint_id, lane, "position") WHERE (status = 'waiting'::text);
+CREATE INDEX delivery_of_endpoint ON public.delivery USING btree (endpoint_id, status, id);
+CREATE INDEX delivery_of_environment ON public.delivery USING btree (environment_id, status, id);
+CREATE INDEX delivery_over ON public.delivery USING btree (settled_at) WHERE (status = 'delivered'::text);
+CREATE INDEX delivery_waiting_since ON public.delivery USING btree (endpoint_id, queued_at) WHERE (status = 'waiting'::text);
+
+create table delivery_lane (
+  endpoint_id bigint not null,
+  lane bigint not null,
+  due_at timestamp with time zone not null,
+  failures integer not null default 0,
+  owner uuid,
+  lease_until timestamp with time zone,
+  constraint delivery_lane_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES endpoint(id) ON DELETE CASCADE,
+  constraint delivery_lane_lease CHECK (((owner IS NULL) = (lease_until IS NULL))),
+  constraint delivery_lane_pkey PRIMARY KEY (endpoint_id, lane)
+);
+CREATE INDEX delivery_lane_due ON public.delivery_lane USING btree (endpoint_id, due_at);
+CREATE INDEX delivery_lane_failing ON public.delivery_lane USING btree (endpoint_id) WHERE (failures > 0);
+CREATE INDEX delivery_lane_leased ON public.delivery_lane USING btree (endpoint_id) WHERE (owner IS NOT NULL);
+
+create table endpoint (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  kind text not null,
+  url text not null,
+  description text not null default ''::text,
+  types text[] not null default '{}'::text[],
+  created_at timestamp with time zone not null default now(),
+  disabled_cause text,
+  disabled_at timestamp with time zone,
+  failures integer not null default 0,
+  failing_since timestamp with time zone,
+  openings integer not null default 0,
+  open_until timestamp with time zone,
+  paused_until timestamp with time zone,
+  last_success_at timestamp with time zone,
+  last_failure_at timestamp with time zone,
+  last_failure jsonb,
+  deleted_at timestamp with time zone,
+  constraint endpoint_disabled CHECK (((disabled_at IS NULL) = (disabled_cause IS NULL))),
+  constraint endpoint_disabled_cause CHECK ((disabled_cause = ANY (ARRAY['operator'::text, 'gone'::text, 'failing'::text]))),
+  constraint endpoint_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint endpoint_kind CHECK ((kind = ANY (ARRAY['events'::text, 'primary'::text, 'secondary'::text, 'override'::text]))),
+  constraint endpoint_pkey PRIMARY KEY (id)
+);
+CREATE INDEX endpoint_deleted ON public.endpoint USING btree (id) WHERE (deleted_at IS NOT NULL);
+CREATE INDEX endpoint_environment ON public.endpoint USING btree (environment_id, kind, id) WHERE (deleted_at IS NULL);
+CREATE UNIQUE INDEX endpoint_override ON public.endpoint USING btree (environment_id, md5(url)) WHERE ((kind = 'override'::text) AND (deleted_at IS NULL));
+CREATE UNIQUE INDEX endpoint_setting ON public.endpoint USING btree (environment_id, kind) WHERE ((kind = ANY (ARRAY['primary'::text, 'secondary'::text])) AND (deleted_at IS NULL));
+
 create table environment (
   id bigint generated always as identity not null,
   name text not null,
   created_at timestamp with time zone not null default now(),
+  events_removed_to bigint not null default 0,
   data_key uuid not null,
   constraint environment_name_form CHECK ((name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'::text)),
   constraint environment_name_unique UNIQUE (name),
@@ -201,12 +282,30 @@ create table event (
   type text not null,
   data jsonb not null,
   created_at timestamp with time zone not null default clock_timestamp(),
+  ordinal bigint generated always as identity not null,
+  written_in xid8 not null default pg_current_xact_id(),
+  override text,
   constraint event_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint event_pkey PRIMARY KEY (id),
   constraint event_position_unique UNIQUE ("position")
 );
 CREATE INDEX event_feed ON public.event USING btree (environment_id, "position");
-CREATE INDEX event_without_position ON public.event USING btree (created_at) WHERE ("position" IS NULL);
+CREATE INDEX event_feed_of_type ON public.event USING btree (environment_id, type, "position");
+CREATE INDEX event_time ON public.event USING btree (environment_id, created_at);
+CREATE INDEX event_without_position ON public.event USING btree (written_in, ordinal) WHERE ("position" IS NULL);
+
+create table event_settings (
+  environment_id bigint not null,
+  on_auth_creation boolean not null default true,
+  on_auth_refresh_error boolean not null default true,
+  on_sync_completion_always boolean not null default true,
+  on_sync_error boolean not null default true,
+  on_async_action_completion boolean not null default true,
+  signing_key_overlap_hours integer not null default 24,
+  constraint event_settings_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint event_settings_overlap CHECK (((signing_key_overlap_hours >= 0) AND (signing_key_overlap_hours <= 720))),
+  constraint event_settings_pkey PRIMARY KEY (environment_id)
+);
 
 create table exchange (
   id bigint generated always as identity not null,
@@ -259,6 +358,11 @@ CREATE INDEX issued_token_connection ON public.issued_token USING btree (connect
 CREATE INDEX issued_token_order ON public.issued_token USING btree (holder, issued_at, id);
 CREATE INDEX issued_token_unit ON public.issued_token USING btree (unit_holder) WHERE (unit_holder IS NOT NULL);
 
+create table key_file (
+  made_at timestamp with time zone not null,
+  constraint key_file_pkey PRIMARY KEY (made_at)
+);
+
 create table master_key (
   id text not null,
   proof bytea not null,
@@ -301,8 +405,9 @@ create table operation (
   constraint operation_pkey PRIMARY KEY (environment_id, created_at, id),
   constraint operation_status CHECK ((status = ANY (ARRAY['success'::text, 'failed'::text])))
 );
-CREATE INDEX operation_failed ON ONLY public.operation USING btree (environment_id, created_at, id) WHERE (status = 'failed'::text);
-CREATE INDEX operation_of_connection ON ONLY public.operation USING btree (connection, created_at);
+CREATE INDEX operation_failed ON ONLY public.operation USING btree (environment_id, id) INCLUDE (created_at) WHERE (status = 'failed'::text);
+CREATE INDEX operation_of_connection ON ONLY public.operation USING btree (environment_id, connection, id);
+CREATE INDEX operation_of_type ON ONLY public.operation USING btree (environment_id, type, id) INCLUDE (created_at) WHERE (type <> 'proxy'::text);
 
 create table operation_message (
   operation_id uuid not null,
@@ -418,8 +523,21 @@ CREATE INDEX security_event_age ON public.security_event USING btree (received_a
 create table sequencer (
   name text not null,
   last_position bigint not null default 0,
+  chain bytea,
   constraint sequencer_pkey PRIMARY KEY (name)
 );
+
+create table signing_key (
+  id uuid not null,
+  environment_id bigint not null,
+  secret bytea not null,
+  created_at timestamp with time zone not null,
+  retires_at timestamp with time zone,
+  constraint signing_key_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint signing_key_pkey PRIMARY KEY (id)
+);
+CREATE INDEX signing_key_environment ON public.signing_key USING btree (environment_id, created_at);
+CREATE UNIQUE INDEX signing_key_newest ON public.signing_key USING btree (environment_id) WHERE (retires_at IS NULL);
 
 create table tracked (
   id bigint generated always as identity not null,
@@ -440,3 +558,21 @@ begin
   end if;
   return null;
 end $function$;
+
+CREATE OR REPLACE FUNCTION public.refuse_audit_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  -- The sequencer's step: an entry gets its place once, and nothing else of it changes.
+  if tg_op = 'UPDATE' and old.position is null and old.chain is null and new.position is not null
+    and new.chain is not null
+    and (new.id, new.environment_id, new.actor, new.action, new.target, new.details, new.created_at)
+      is not distinct from
+      (old.id, old.environment_id, old.actor, old.action, old.target, old.details, old.created_at)
+  then
+    return new;
+  end if;
+  raise exception 'the audit log is append-only: % is refused', lower(tg_op) using errcode = 'insufficient_privilege';
+end
+$function$;

@@ -1,4 +1,4 @@
-import type { Accounts } from './accounts.ts';
+import { type Accounts, ownAccountOf } from './accounts.ts';
 import type { Tokens } from './tokens.ts';
 
 /**
@@ -23,7 +23,8 @@ export function checkAccess(
   const token = bearerToken(authorization);
   if (token === undefined) return { ok: false, kind: 'missing' };
   const found = known.tokens.findAccess(token);
-  const account = found && known.accounts.find(found.sub);
+  const isOwn = found !== undefined && found.sub === found.clientId;
+  const account = isOwn ? ownAccountOf(found.clientId) : found && known.accounts.find(found.sub);
   if (found === undefined || account === undefined || account.standing === 'disabled')
     return { ok: false, kind: 'invalid' };
   return {

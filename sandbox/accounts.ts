@@ -63,6 +63,11 @@ export class Accounts {
   }
 }
 
+/** A client as the one whom its own tokens are about (RFC 6749 §4.4): it is no person, and consents to nothing. */
+export function ownAccountOf(clientId: string): Account {
+  return { sub: clientId, email: clientId, name: clientId, standing: 'active' };
+}
+
 /** Whether a text looks like an address that an account can have. */
 export function isEmail(text: string): boolean {
   return text.length <= 254 && /^[^\s@<>"]+@[^\s@<>"]+\.[^\s@<>".]+$/.test(text);

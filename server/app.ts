@@ -1,6 +1,8 @@
 import { join } from 'node:path';
+import { auditRoutes } from './activity/audit-routes.ts';
 import { keepDays } from './activity/partitions.ts';
 import { activityRoutes } from './activity/routes.ts';
+import { tailRoute } from './activity/tail-route.ts';
 import { createActivity, noActivity } from './activity/writer.ts';
 import type { Fetch } from './auth-modes/token-response.ts';
 import type { Config } from './config.ts';
@@ -19,9 +21,16 @@ import { revocationJob } from './connections/revocations.ts';
 import { connectionRoutes } from './connections/routes.ts';
 import { createStates } from './connections/states.ts';
 import type { Db } from './db/pool.ts';
+import { deliveryRoutes } from './deliveries/delivery-routes.ts';
+import { endpointRoutes, guardOverrides } from './deliveries/endpoint-routes.ts';
+import { settingsRoutes } from './deliveries/settings-routes.ts';
+import { deliverySweepJob } from './deliveries/sweep.ts';
+import { createDeliverer } from './deliveries/worker.ts';
 import { createKeyReader } from './environments/key-reader.ts';
 import { keyRoutes } from './environments/key-routes.ts';
+import { eventRetentionJob } from './events/retention.ts';
 import { eventRoutes } from './events/routes.ts';
+import { proxyCallerOf } from './http/authorize.ts';
 import { healthRoutes } from './http/health.ts';
 import { type App, createHttp } from './http/server.ts';
 import { startPageRoutes } from './http/start-page.ts';
@@ -36,6 +45,7 @@ import { createProxy } from './proxy/proxy.ts';
 import { quotaSweepJob } from './proxy/quota/ledger.ts';
 import { createQuota } from './proxy/quota/quota.ts';
 import { ticketRoutes } from './proxy/ticket-routes.ts';
+import { recordJobs } from './records/jobs.ts';
 import { recordRoutes } from './records/routes.ts';
 import type { Vault } from './vault.ts';
 import { retryJob } from './webhooks/retries.ts';
@@ -81,35 +91,37 @@ export async function createApp({
   const now = clock ?? (() => new Date());
   // Read several times a call: a number needs no object.
   const nowMs = clock === undefined ? Date.now : () => clock().getTime();
+  // What counts a second must not be set back as the time of day can be; a given clock counts both.
+  const steadyMs = clock === undefined ? () => performance.now() : nowMs;
   const { brand, baseUrl } = config;
   const reading = { vault, catalog, testClient };
   const aliases = catalog.list().flatMap((definition) => definition.api.root_aliases);
   const isRootAlias = (path: string) =>
     aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
-  const keys = createKeyReader({ db, vault, now: nowMs });
+  const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
   const authenticate = { ...keys, session: createSessionReader({ db, brand, now }) };
-  const reader = createConnectionReader({ db, reading, now: nowMs });
+  const reader = createConnectionReader({ db, reading, clock: steadyMs });
   const fetchFor = (integration: Integration): Fetch => outbound.fetchFor({ isTest: integration.isTest });
   const states = createStates({ db, log, reader, now });
-  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, now });
-  const observer = createObserver({ db, log, reader, now });
-  const quota = createQuota({ db });
   const activity = config.activity.isOn
     ? createActivity({ db, log, settings: config.activity, nowMs })
     : noActivity;
+  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, activity, now });
+  const observer = createObserver({ db, log, reader, now });
+  const quota = createQuota({ db });
   const front = createProxy({
     ...{ brand, log, authenticate, isRootAlias, credentials, outbound, observer, quota, activity },
     connections: reader,
   });
   const app = await createHttp({ config, log, authenticate, isRootAlias, front });
   app.addHook('preClose', async () => quota.refuse());
-  app.addHook('onClose', () =>
-    Promise.all([
-      ...[keys.settled(), credentials.settled(), observer.settled()],
-      ...[quota.stop(), activity.stop()],
-    ]),
-  );
+  app.addHook('onClose', async () => {
+    await Promise.all([keys.settled(), credentials.settled(), observer.settled(), quota.stop()]);
+    // What they came to is logged, too.
+    await activity.stop();
+  });
 
+  guardOverrides(app, { outbound });
   healthRoutes(app, {
     check: async () => {
       await db.query('select 1');
@@ -119,24 +131,50 @@ export async function createApp({
   keyRoutes(app, { db, now, afterChange: keys.forget });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
   integrationRoutes(app, { db, reading, baseUrl, now, afterChange: (at) => reader.forgetIntegration(at) });
-  connectionRoutes(app, { db, reading, reader, credentials, now });
+  connectionRoutes(app, { db, reading, reader, credentials, fetchFor, log, now });
   const revocations = { db, reading, log, now, fetchFor: outbound.fetchFor };
   disconnectRoutes(app, {
     ...revocations,
     reader,
     afterDelete: afterConnectionDeleted,
   });
-  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, now });
+  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, activity, now });
   ticketRoutes(app, { db, vault, connections: reader, now });
-  recordRoutes(app, { db, brand, connections: reader });
+  recordRoutes(app, { db, brand, connections: reader, activity });
+  const deliverer = createDeliverer({
+    ...{ db, vault, brand, log, activity, nowMs },
+    fetch: outbound.fetchFor({ isTest: false }),
+    authModeOf: (provider) => catalog.find(provider)?.auth_mode,
+  });
+  app.addHook('onListen', async () => deliverer.start());
+  let delivered: Promise<void> | undefined;
+  app.addHook('preClose', async () => {
+    delivered = deliverer.stop(config.drainMs);
+  });
+  app.addHook('onClose', () => delivered);
+  endpointRoutes(app, { db, outbound, now });
+  deliveryRoutes(app, { db, now });
+  settingsRoutes(app, { db, vault, outbound, now, afterRotation: deliverer.forgetKeys });
   eventRoutes(app, { db });
-  activityRoutes(app, { db, now });
+  activityRoutes(app, { db, now, activity });
+  tailRoute(app, {
+    ...{ db, now },
+    authorizeAgain: async (authorization) =>
+      proxyCallerOf(authorization, {
+        authenticate: { key: keys.reread, ticket: keys.ticket },
+        scope: 'activity:read',
+      }),
+  });
+  auditRoutes(app, { db });
+  for (const job of recordJobs(db, activity)) await everyMinute?.(job);
   await everyMinute?.(revocationJob(revocations));
-  await everyMinute?.(sweepJob({ db, vault, log, now }));
+  await everyMinute?.(sweepJob({ db, vault, log, activity, now }));
   await everyMinute?.(expiryJob({ db, catalog, log, now }));
   await everyMinute?.(tokenSlotsJob({ db, log }));
   await everyMinute?.(retryJob({ db, reader, credentials, log, now }));
   await everyMinute?.(quotaSweepJob(db));
+  await everyMinute?.(deliverySweepJob({ db, now, keptDays: config.deliveryDays }));
+  await everyMinute?.(eventRetentionJob(db, { keptDays: config.eventDays, now }));
   const { keptDays } = config.activity;
   await everyMinute?.({ name: 'activity.days', run: () => keepDays(db, { now: now(), keptDays }) });
   const isSandboxOn = testClient !== undefined;

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Beliefs } from './beliefs.ts';
 
-/** Beliefs in texts whose reads are answered by hand, on a clock that the test moves. */
+/** Beliefs in texts whose reads are answered by hand, on clocks that the test moves. */
 function byHand(endOf?: (value: string) => number) {
-  const clock = { ms: 0 };
+  const clock = { ms: 0, now: 0 };
   const reads: PromiseWithResolvers<string>[] = [];
   const beliefs = new Beliefs<string, string>({
     load: () => {
@@ -14,7 +14,8 @@ function byHand(endOf?: (value: string) => number) {
     },
     keyOf: (asked) => asked,
     ...(endOf && { endOf }),
-    now: () => clock.ms,
+    clock: () => clock.ms,
+    now: () => clock.now,
     most: 2,
   });
   return { beliefs, clock, reads };
@@ -80,9 +81,9 @@ test('a value is believed no longer than it lasts, a failure not at all, and few
   const short = beliefs.get('a');
   reads[0]!.resolve('300');
   await short;
-  clock.ms = 299;
+  clock.now = 299;
   assert.equal(beliefs.get('a'), '300');
-  clock.ms = 300;
+  clock.now = 300;
   const failing = beliefs.get('a');
   reads[1]!.reject(new Error('away'));
   await assert.rejects(async () => failing, /away/);
@@ -92,4 +93,22 @@ test('a value is believed no longer than it lasts, a failure not at all, and few
     await read;
   }
   assert.deepEqual(['a', 'b', 'c'].map((name) => beliefs.known(name)).filter(Boolean).length, 1);
+});
+
+test('a time of day that is set back keeps nothing beyond the second', async () => {
+  const { beliefs, clock, reads } = byHand((value) => Number(value));
+  clock.now = 9_000_000;
+  const before = beliefs.get('a');
+  reads[0]!.resolve('9500000');
+  await before;
+  clock.now -= 3_600_000;
+  clock.ms = 999;
+  assert.equal(beliefs.known('a'), '9500000');
+  clock.ms = 1000;
+  assert.equal(beliefs.known('a'), undefined);
+  const running = beliefs.get('a');
+  clock.ms = 2000;
+  assert.notEqual(beliefs.get('a'), running, 'nor is the read of before waited for');
+  for (const read of reads) read.resolve('0');
+  await running;
 });

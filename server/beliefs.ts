@@ -13,24 +13,30 @@ export class Beliefs<A, V> {
   readonly #load: (asked: A) => Promise<V>;
   readonly #keyOf: (asked: A) => Key;
   readonly #endOf: (value: V) => number;
+  readonly #clock: () => number;
   readonly #now: () => number;
   readonly #most: number;
-  readonly #held = new Map<Key, { value: V; until: number }>();
+  readonly #held = new Map<Key, { value: V; until: number; endsAt: number }>();
   readonly #reading = new Map<Key, { read: Promise<V>; until: number }>();
   #isSweeping = false;
 
-  /** `endOf` says when a value ends by itself: it does not where absent. */
+  /**
+   * `endOf` says at which time a value ends by itself, by `now`: it does not where absent. `clock` counts the second: in
+   * ms and never backwards, since a time of day that is set back would keep what was revoked.
+   */
   constructor(of: {
     load: (asked: A) => Promise<V>;
     keyOf: (asked: A) => Key;
     endOf?: (value: V) => number;
-    now: () => number;
+    now?: () => number;
+    clock?: () => number;
     most: number;
   }) {
     this.#load = of.load;
     this.#keyOf = of.keyOf;
     this.#endOf = of.endOf ?? (() => Number.POSITIVE_INFINITY);
-    this.#now = of.now;
+    this.#now = of.now ?? Date.now;
+    this.#clock = of.clock ?? (() => performance.now());
     this.#most = of.most;
   }
 
@@ -42,20 +48,20 @@ export class Beliefs<A, V> {
   /** Undefined where it would have to be read. */
   known(asked: A): V | undefined {
     const held = this.#held.get(this.#keyOf(asked));
-    return held !== undefined && held.until > this.#now() ? held.value : undefined;
+    return held !== undefined && this.#isGood(held) ? held.value : undefined;
   }
 
   /** What is stored from now on; rejects with what `load` throws. */
   reread(asked: A): Promise<V> {
     const key = this.#keyOf(asked);
-    const until = this.#now() + beliefMs;
+    const until = this.#clock() + beliefMs;
     this.#held.delete(key);
     const isLatest = () => this.#reading.get(key) === reading;
     const read = this.#load(asked).then(
       (value) => {
         if (isLatest()) {
           this.#reading.delete(key);
-          this.#hold(key, value, Math.min(until, this.#endOf(value)));
+          this.#hold(key, { value, until, endsAt: this.#endOf(value) });
         }
         return value;
       },
@@ -85,12 +91,16 @@ export class Beliefs<A, V> {
 
   #running(asked: A): Promise<V> | undefined {
     const running = this.#reading.get(this.#keyOf(asked));
-    return running !== undefined && running.until > this.#now() ? running.read : undefined;
+    return running !== undefined && running.until > this.#clock() ? running.read : undefined;
   }
 
-  #hold(key: Key, value: V, until: number): void {
+  #isGood({ until, endsAt }: { until: number; endsAt: number }): boolean {
+    return until > this.#clock() && (endsAt === Number.POSITIVE_INFINITY || endsAt > this.#now());
+  }
+
+  #hold(key: Key, held: { value: V; until: number; endsAt: number }): void {
     if (this.#held.size >= this.#most) this.#held.clear();
-    this.#held.set(key, { value, until });
+    this.#held.set(key, held);
     this.#sweepSoon();
   }
 
@@ -99,7 +109,7 @@ export class Beliefs<A, V> {
     this.#isSweeping = true;
     setTimeout(() => {
       this.#isSweeping = false;
-      for (const [key, { until }] of this.#held) if (until <= this.#now()) this.#held.delete(key);
+      for (const [key, held] of this.#held) if (!this.#isGood(held)) this.#held.delete(key);
       if (this.#held.size > 0) this.#sweepSoon();
     }, beliefMs).unref();
   }

@@ -59,6 +59,15 @@ test('a faulty encryption key is refused without repeating it', () => {
   assert.ok(faults.every((fault) => !fault.includes(short)));
 });
 
+test('an encryption key that stands where its id belongs is not told either', () => {
+  const swapped = randomBytes(32);
+  for (const encoding of ['base64', 'base64url', 'hex'] as const) {
+    const text = swapped.toString(encoding);
+    const faults = faultsOf({ TRELLIS_ENCRYPTION_KEYS: `${text}:k1` });
+    assert.ok(faults.length > 0 && !faults.join().includes(text.slice(0, 20)), faults.join());
+  }
+});
+
 test('the first encryption key is the one that seals', () => {
   const config = loadConfig({ TRELLIS_ENCRYPTION_KEYS: `${key('new')},${key('old')}` }, false);
   assert.deepEqual(

@@ -23,6 +23,10 @@ export type Config = {
   sandbox: SandboxConfig | undefined;
   outboundAllow: BlockList;
   activity: ActivityConfig;
+  /** How many days deliveries of events that arrived are kept. */
+  deliveryDays: number;
+  /** How long an event stays in the feed. */
+  eventDays: number;
   logLevel: LogLevel;
   logFormat: 'pretty' | 'json';
   /** How long requests in flight may take to end after a stop was asked for. */
@@ -33,7 +37,7 @@ export type Config = {
 };
 
 export type MasterKey = { id: string; key: KeyObject };
-/** `sampleRate`: how many of the operations that succeeded are logged, 0 to 1. */
+/** `sampleRate`: how many of the proxied calls that succeeded are logged, 0 to 1. */
 export type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
 export type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
 
@@ -56,6 +60,25 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 /** The whole configuration out of environment variables; throws ConfigError. */
 export function loadConfig(env: Env = process.env, isTerminal = process.stdout.isTTY === true): Config {
+  const { config, faults } = readConfig(env, isTerminal);
+  if (config.databaseUrl !== undefined && config.encryptionKeys === undefined) {
+    faults.push(
+      'TRELLIS_ENCRYPTION_KEYS is required with DATABASE_URL, as id:base64 of 32 bytes: every node needs the same ' +
+        'keys, and a database without them cannot be read. Make one with: echo "k1:$(openssl rand -base64 32)"',
+    );
+  }
+  if (faults.length > 0) throw new ConfigError(faults);
+  return config;
+}
+
+/** As `loadConfig`, for a command that opens nothing: the master keys may be missing. */
+export function loadConfigWithoutKeys(): Config {
+  const { config, faults } = readConfig(process.env, false);
+  if (faults.length > 0) throw new ConfigError(faults);
+  return config;
+}
+
+function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: string[] } {
   const faults: string[] = [];
   const read = (name: string): string | undefined => env[name]?.trim() || undefined;
 
@@ -71,12 +94,6 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
     faults.push('DATABASE_URL must begin with postgres:// or postgresql://');
   }
   const encryptionKeys = readMasterKeys(read('TRELLIS_ENCRYPTION_KEYS'), faults);
-  if (databaseUrl !== undefined && encryptionKeys === undefined) {
-    faults.push(
-      'TRELLIS_ENCRYPTION_KEYS is required with DATABASE_URL, as id:base64 of 32 bytes: every node needs the same ' +
-        'keys, and a database without them cannot be read. Make one with: echo "k1:$(openssl rand -base64 32)"',
-    );
-  }
   const secretKey = read('TRELLIS_SECRET_KEY');
   if (secretKey !== undefined && !isSecretKey(secretKey)) {
     faults.push('TRELLIS_SECRET_KEY must be 20 to 200 characters of A-Z a-z 0-9 - _');
@@ -104,12 +121,20 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
     outboundAllow.addSubnet(address, Number(bits), isIP(address) === 6 ? 'ipv6' : 'ipv4');
   }
   const activity = readActivity(read, faults);
+  const eventDays = read('TRELLIS_EVENT_DAYS') ?? '30';
+  // Deliveries are tried for three days, and go with their event.
+  if (!/^\d{1,3}$/.test(eventDays) || Number(eventDays) < 7) {
+    faults.push(`TRELLIS_EVENT_DAYS must be a number of days from 7 to 999, it is "${eventDays}"`);
+  }
+  const deliveryDays = read('TRELLIS_DELIVERY_DAYS') ?? '7';
+  if (!/^[1-9]\d{0,2}$/.test(deliveryDays)) {
+    faults.push(`TRELLIS_DELIVERY_DAYS must be a number of days from 1 to 999, it is "${deliveryDays}"`);
+  }
   const drainSeconds = read('TRELLIS_DRAIN_SECONDS') ?? '10';
   if (!/^\d{1,3}$/.test(drainSeconds)) {
     faults.push(`TRELLIS_DRAIN_SECONDS must be a number of seconds from 0 to 999, it is "${drainSeconds}"`);
   }
-  if (faults.length > 0) throw new ConfigError(faults);
-  return {
+  const config: Config = {
     host,
     port,
     baseUrl,
@@ -121,12 +146,15 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
     sandbox,
     outboundAllow,
     activity,
+    eventDays: Number(eventDays),
+    deliveryDays: Number(deliveryDays),
     logLevel,
     logFormat,
     drainMs: Number(drainSeconds) * 1000,
     trustedProxies,
     isProduction,
   };
+  return { config, faults };
 }
 
 /** Whether a text has the form of a secret key of an environment. */
@@ -140,9 +168,10 @@ export function readMasterKeys(text: string | undefined, faults: string[]): Mast
   const keys: MasterKey[] = [];
   for (const [index, part] of text.split(',').entries()) {
     const at = `TRELLIS_ENCRYPTION_KEYS, entry ${index + 1}`;
-    const [, id, base64] = /^\s*([A-Za-z0-9_.-]{1,64}):([A-Za-z0-9+/_=-]+)\s*$/.exec(part) ?? [];
+    // An id is too short for a key, so that none is told as the id of an entry whose halves were swapped.
+    const [, id, base64] = /^\s*([A-Za-z0-9_.-]{1,32}):([A-Za-z0-9+/_=-]+)\s*$/.exec(part) ?? [];
     if (id === undefined || base64 === undefined) {
-      faults.push(`${at}: must read id:base64, the id of A-Z a-z 0-9 . _ -`);
+      faults.push(`${at}: must read id:base64, the id of up to 32 of A-Z a-z 0-9 . _ -`);
       continue;
     }
     const bytes = Buffer.from(base64, 'base64');

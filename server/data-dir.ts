@@ -1,13 +1,13 @@
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { mkdir, open, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ConfigError, type MasterKey, readMasterKeys } from './config.ts';
+import { writeWhole } from './whole-file.ts';
 
 /**
  * The files of DATA_DIR that hold keys: `master.key` (what seals the embedded database) and `dev.key` (the secret
  * key of the `dev` environment, for the person at this machine). Both are readable by their owner alone.
  */
-const ownerOnly = 0o600;
 
 /** Makes DATA_DIR where it is missing, for its owner alone. */
 export async function ensureDataDir(dataDir: string): Promise<void> {
@@ -34,7 +34,8 @@ export async function readMasterKeyFile(dataDir: string): Promise<MasterKey[] | 
 export async function createMasterKeyFile(dataDir: string): Promise<MasterKey[]> {
   const bytes = randomBytes(32);
   const id = `k${randomBytes(3).toString('hex')}`;
-  await writeWhole(masterKeyPath(dataDir), `${id}:${bytes.toString('base64')}\n`);
+  const text = `${id}:${bytes.toString('base64')}\n`;
+  await writeWhole(masterKeyPath(dataDir), (file) => file.writeFile(text));
   return [{ id, key: createSecretKey(bytes) }];
 }
 
@@ -43,21 +44,12 @@ export function devKeyPath(dataDir: string): string {
 }
 
 export async function writeDevKey(dataDir: string, secret: string): Promise<void> {
-  await writeWhole(devKeyPath(dataDir), `${secret}\n`);
+  await writeWhole(devKeyPath(dataDir), (file) => file.writeFile(`${secret}\n`));
 }
 
 /** Undefined where the file is not there. */
 export async function readDevKey(dataDir: string): Promise<string | undefined> {
   return (await readIfThere(devKeyPath(dataDir)))?.trim();
-}
-
-/** All or nothing, and on the disk before it counts: a key that is lost takes everything along that it sealed. */
-async function writeWhole(path: string, text: string): Promise<void> {
-  const draft = `${path}.${process.pid}.draft`;
-  await writeFile(draft, text, { mode: ownerOnly, flush: true });
-  await rename(draft, path);
-  const folder = await open(join(path, '..'));
-  await folder.sync().finally(() => folder.close());
 }
 
 async function readIfThere(path: string): Promise<string | undefined> {

@@ -25,7 +25,10 @@ export const errorCatalogue = {
   body_too_large: { status: 413, message: 'The body is larger than this route accepts.' },
   malformed_request: { status: 400, message: 'This is not a request of HTTP/1.1. The connection is closed.' },
   request_timeout: { status: 408, message: 'The request did not come whole in time.' },
-  headers_too_large: { status: 431, message: 'The headers are larger than 16 KB together.' },
+  headers_too_large: {
+    status: 431,
+    message: 'The headers are more than 1,000, or larger than 16 KB together.',
+  },
   unsupported_transfer_coding: {
     status: 501,
     message: 'Send the body with a Content-Length, or with `Transfer-Encoding: chunked` and no other coding.',
@@ -122,6 +125,13 @@ export const errorCatalogue = {
       'So many records would be deleted that nothing was. See `payload`; send `override` if it is right.',
   },
 
+  // Events
+  too_many_endpoints: { status: 400, message: 'The environment has 50 endpoints: delete one first.' },
+  endpoint_of_setting: {
+    status: 409,
+    message: 'The endpoint stands for an address of the settings or of a connection: change it there.',
+  },
+
   // Proxy
   invalid_proxy_path: {
     status: 400,
@@ -150,6 +160,10 @@ export const errorCatalogue = {
     message: "The provider's quota is used up for now. Wait as long as Retry-After says.",
   },
   upstream_unreachable: { status: 502, message: 'The provider could not be reached. Nothing was sent.' },
+  upstream_unreadable: {
+    status: 502,
+    message: 'The provider answered in no HTTP that can be read. What the call does may be done.',
+  },
   upstream_unknown_outcome: {
     status: 502,
     message: 'The connection to the provider broke after the request was sent: its outcome is unknown.',

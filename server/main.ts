@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { startSandbox } from '../sandbox/main.ts';
-import { writeAudit } from './activity/audit.ts';
+import { auditSequence } from './activity/audit-chain.ts';
 import { createApp, providersDirectory } from './app.ts';
 import { type Config, ConfigError, type MasterKey } from './config.ts';
 import {
@@ -14,19 +14,21 @@ import {
   writeDevKey,
 } from './data-dir.ts';
 import { isSealed, proveKeyRing } from './data-keys/master-keys.ts';
+import { registerMasterKey } from './data-keys/store.ts';
 import { startEmbedded } from './db/embedded.ts';
 import { migrate } from './db/migrate.ts';
 import { type Db, type DbTarget, openDb } from './db/pool.ts';
-import { createKey, revokeOthers } from './environments/keys.ts';
+import { keepPlacing } from './db/sequencer.ts';
+import { createKey, noteKey } from './environments/keys.ts';
+import { putSettingKey } from './environments/setting-key.ts';
 import { ensureEnvironment, proveEnvironmentKeys } from './environments/store.ts';
-import { keepSequencing } from './events/sequence.ts';
+import { eventSequence } from './events/sequence.ts';
 import { createDrain } from './http/drain.ts';
 import type { App } from './http/server.ts';
 import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
-import { recordJobs } from './records/jobs.ts';
 import { openVault, type Vault } from './vault.ts';
 
 export type Service = {
@@ -111,9 +113,13 @@ async function startParts({
     afterConnectionDeleted: housekeeping.removeOrphans,
     everyMinute: housekeeping.everyMinute,
   });
+  // What a stop has left half-way goes on at once.
+  housekeeping.removeOrphans();
   const drain = createDrain(app);
   parts.push({ name: 'http', stop: () => drain(config.drainMs) });
   await listen(app, config);
+  // From here on a rotation may go by it that a node has this key in front.
+  await registerMasterKey(db, vault.masterKeys[0]);
   return {
     baseUrl: config.baseUrl,
     sandboxUrl: sandbox?.url,
@@ -164,35 +170,24 @@ async function prepareEnvironments({
 }): Promise<string | undefined> {
   const dev = await ensureEnvironment(db, { name: 'dev', vault });
   await ensureEnvironment(db, { name: 'prod', vault });
+  const { environment, created } = dev;
   const chosen = config.secretKey;
-  if (!dev.created && chosen === undefined) return undefined;
-  const { environment } = dev;
-  const name = chosen === undefined ? 'first key' : 'TRELLIS_SECRET_KEY';
-  const secret = await db.transaction(async (tx) => {
-    const key = await createKey(tx, {
-      environment,
-      name,
-      scopes: ['*'],
-      ...(chosen !== undefined && { secret: chosen }),
-    });
-    // The setting is the one key of its name: an earlier value of it no longer counts.
-    const revoked = await revokeOthers(tx, { environmentId: environment.id, name, keep: key.secret });
-    if (key.isNew) {
-      await writeAudit(tx, {
-        environmentId: environment.id,
-        actor: 'service',
-        action: 'key.created',
-        target: name,
-        details: { scopes: '*', revoked },
-      });
-    }
-    return key.secret;
-  });
+  if (!created && chosen === undefined) return undefined;
+  const secret =
+    chosen ??
+    (await db.transaction(async (tx) => {
+      const made = await createKey(tx, { environment, name: 'first key', scopes: ['*'] });
+      const { id: environmentId } = environment;
+      await noteKey(tx, { environmentId, actor: 'service', action: 'key.created', key: made.key });
+      return made.secret;
+    }));
+  if (chosen !== undefined)
+    await db.transaction((tx) => putSettingKey(tx, { environment, secret: chosen, at: new Date() }));
   if ((await readDevKey(config.dataDir)) !== secret) await writeDevKey(config.dataDir, secret);
-  return dev.created ? secret : undefined;
+  return created ? secret : undefined;
 }
 
-/** Positions of events on every node; the jobs of all rooms, each minute on one of them. */
+/** Positions of events and audit entries on every node; the jobs of all rooms, each minute on one of them. */
 async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<{
   stop: () => Promise<void>;
   removeOrphans: () => void;
@@ -200,22 +195,16 @@ async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<
 }> {
   const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping goes on later');
   const jobs = await startJobs(db, { onError });
-  const sequencer = keepSequencing(db, { everyMs: 100, onError });
+  const sequencers = [eventSequence, auditSequence].map((sequence) =>
+    keepPlacing(db, { sequence, everyMs: 100, onError }),
+  );
   const stop = async () => {
-    await Promise.all([sequencer.stop(), jobs.stop()]);
+    await Promise.all([...sequencers.map((one) => one.stop()), jobs.stop()]);
   };
   const everyMinute = async (job: Job<Record<string, never>>) => {
     await jobs.work(job);
     await jobs.schedule(job.name, '* * * * *');
   };
-  try {
-    for (const job of recordJobs(db)) await everyMinute(job);
-    // What a stop has left half-way goes on at once.
-    await jobs.send('records.destroy-orphans', {});
-  } catch (error) {
-    await stop();
-    throw error;
-  }
   const removeOrphans = () => {
     jobs.send('records.destroy-orphans', {}).catch(onError);
   };

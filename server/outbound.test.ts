@@ -124,6 +124,29 @@ test('plain http goes to ranges that the operator allowed, and nowhere else', as
   await assert.rejects(fetchText(outbound, 'http://8.8.8.8/x'), isRefusal);
 });
 
+test('an address for later is refused at once where it can be judged, and a name is left to the connection', async () => {
+  const refuses = async (url: string, allow: BlockList) => {
+    const outbound = createOutbound({ allow });
+    try {
+      outbound.requireReachable(new URL(url));
+      return false;
+    } catch (error) {
+      return error instanceof AppError && error.code === 'address_not_allowed';
+    } finally {
+      await outbound.close();
+    }
+  };
+  for (const url of ['https://example.com/', 'https://1.1.1.1/', 'https://[2606:4700::1111]/']) {
+    assert.equal(await refuses(url, allowed()), false, url);
+  }
+  const local = ['http://127.0.0.1/', 'https://[::1]/', 'https://localhost/', 'http://localhost:80/'];
+  for (const url of [...local, 'https://10.0.0.1/', 'http://1.1.1.1/', 'http://example.com/']) {
+    assert.equal(await refuses(url, allowed()), true, url);
+  }
+  for (const url of [...local, 'http://example.com/']) assert.equal(await refuses(url, loopback), false, url);
+  assert.equal(await refuses('https://10.0.0.1/', loopback), true);
+});
+
 test('the sandbox is reached by test integrations alone, at its exact address, and never its control routes', async (t) => {
   const { port, seen } = await startServer(t);
   const origin = `http://127.0.0.1:${port}`;

@@ -12,9 +12,15 @@ import type { Readable } from 'node:stream';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
 import { AppError } from './errors.ts';
 import { isCovered, isPublicAddress } from './outbound-addresses.ts';
+import { type Connecting, Connections, type Connector } from './outbound-connections.ts';
+
+export type { Connecting } from './outbound-connections.ts';
 
 /** What an answer is told to while it arrives; `undici` documents the calls. */
-export type AnswerHandler = Dispatcher.DispatchHandler;
+export type AnswerHandler = Dispatcher.DispatchHandler & {
+  /** Told at once, before anything is sent, of the connection that the call takes. */
+  onConnecting?(connecting: Connecting): void;
+};
 export type AnswerController = Dispatcher.DispatchController;
 
 export type OutboundCall = {
@@ -58,6 +64,11 @@ export type Outbound = {
    * ends it, the caller limits what it reads. Throws `address_not_allowed` as an AppError.
    */
   fetchFor(caller: { isTest: boolean }): (url: string, init: FetchInit) => Promise<FetchAnswer>;
+  /**
+   * Throws `address_not_allowed` where an address that is going to be called later can be judged now: it stands in the
+   * URL, or is a name of this machine. Any other name is judged at each connection, as every address is.
+   */
+  requireReachable(url: URL): void;
   /** Cuts what still runs and resolves when all sockets are closed. */
   close(): Promise<void>;
 };
@@ -87,9 +98,11 @@ const maxHeaderBytes = 64 * 1024;
 export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): Outbound {
   // HTTP/1.1 alone: over HTTP/2 neither the case of header names nor a bare path would stay as sent.
   const options = { allowH2: false, maxHeaderSize: maxHeaderBytes } as const;
-  const guarded = new Agent({ ...options, connect: guardedConnector({ allow, resolve }) });
+  const connections = new Connections();
+  const agentBy = (connect: Connector) => new Agent({ ...options, factory: connections.factoryBy(connect) });
+  const guarded = agentBy(guardedConnector({ allow, resolve }));
   // An agent of its own, so that no other call finds the sandbox's open sockets in the pool.
-  const toSandbox = new Agent({ ...options, connect: { timeout: connectTimeoutMs } });
+  const toSandbox = agentBy(unguardedConnector());
   const isSandbox = sandbox === undefined ? () => false : sameHostAs(new URL(sandbox.origin));
 
   /** Throws `address_not_allowed`. */
@@ -107,18 +120,17 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
   return {
     dispatch(call, handler) {
       try {
-        agentFor(call).dispatch(
-          {
-            origin: call.origin,
-            path: call.path,
-            method: call.method,
-            headers: call.headers,
-            body: call.body,
-            headersTimeout: call.headersTimeoutMs,
-            bodyTimeout: call.bodyIdleTimeoutMs,
-          },
-          handler,
-        );
+        const options = {
+          origin: call.origin,
+          path: call.path,
+          method: call.method,
+          headers: call.headers,
+          body: call.body,
+          headersTimeout: call.headersTimeoutMs,
+          bodyTimeout: call.bodyIdleTimeoutMs,
+          waiting: handler,
+        };
+        agentFor(call).dispatch(options, handler);
       } catch (error) {
         handler.onResponseError?.(neverStarted, error as Error);
       }
@@ -128,18 +140,41 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
       async (url, { method, headers, body, signal }) => {
         const { origin, pathname, search } = new URL(url);
         const path = pathname + search;
-        const answer = await agentFor({ origin, path, isTest }).request({
+        let connecting: Connecting | undefined;
+        const giveUp = () => connecting?.giveUp();
+        const options = {
           origin,
           path,
           method,
           headers,
           body: body ?? null,
           signal,
-        });
-        return { status: answer.statusCode, headers: namedHeaders(answer.headers), body: answer.body };
+          waiting: {
+            onConnecting(given: Connecting) {
+              connecting = given;
+            },
+          },
+        };
+        signal.addEventListener('abort', giveUp);
+        try {
+          const answer = await agentFor({ origin, path, isTest }).request(options);
+          return { status: answer.statusCode, headers: namedHeaders(answer.headers), body: answer.body };
+        } finally {
+          signal.removeEventListener('abort', giveUp);
+        }
       },
+    requireReachable({ protocol, hostname }) {
+      const host = hostname.replace(/^\[|\]$/g, '');
+      const address = loopbackNames.has(hostname) && isIP(host) === 0 ? '127.0.0.1' : host;
+      // Whatever a name leads to, plain http goes to the operator's own ranges alone.
+      if (isIP(address) === 0 && (protocol === 'https:' || allow.rules.length > 0)) return;
+      const isReachable = isCovered(allow, address) || (protocol === 'https:' && isPublicAddress(address));
+      if (!isReachable) throw refusal(host);
+    },
     async close() {
-      await Promise.all([guarded.destroy(), toSandbox.destroy()]);
+      const destroyed = Promise.all([guarded.destroy(), toSandbox.destroy()]);
+      connections.giveUpAll();
+      await destroyed;
     },
   };
 }
@@ -158,13 +193,7 @@ const neverStarted: AnswerController = {
  * Connects where the address may be reached. The address that was checked is the one connected to: a name is resolved
  * once, by us, and an answer that holds one forbidden address is refused whole.
  */
-function guardedConnector({
-  allow,
-  resolve,
-}: {
-  allow: BlockList;
-  resolve: Resolve;
-}): buildConnector.connector {
+function guardedConnector({ allow, resolve }: { allow: BlockList; resolve: Resolve }): Connector {
   const isReachable = (address: string) => isPublicAddress(address) || isCovered(allow, address);
   // Plain http shows credentials to everyone on the way, so it stays inside the operator's own ranges.
   const isReachableInPlain = (address: string) => isCovered(allow, address);
@@ -173,18 +202,24 @@ function guardedConnector({
   return (options, callback) => (options.protocol === 'https:' ? secure : plain)(options, callback);
 }
 
-function connectorTo(isReachable: (address: string) => boolean, resolve: Resolve): buildConnector.connector {
-  const connect = buildConnector({
-    allowH2: false,
-    timeout: connectTimeoutMs,
-    lookup: guardedLookup(isReachable, resolve),
-  });
+function connectorTo(isReachable: (address: string) => boolean, resolve: Resolve): Connector {
+  const connect = unguardedConnector(guardedLookup(isReachable, resolve));
   return (options, callback) => {
     // An address that stands in the URL is connected to without a look-up.
     const isRefused = isIP(options.hostname) !== 0 && !isReachable(options.hostname);
-    if (isRefused) process.nextTick(callback, refusal(options.hostname), null);
-    else connect(options, callback);
+    if (!isRefused) return connect(options, callback);
+    process.nextTick(callback, refusal(options.hostname), null);
+    return undefined;
   };
+}
+
+function unguardedConnector(lookup?: LookupFunction): Connector {
+  // It returns the socket, which its types do not say.
+  return buildConnector({
+    allowH2: false,
+    timeout: connectTimeoutMs,
+    ...(lookup && { lookup }),
+  }) as Connector;
 }
 
 function guardedLookup(isReachable: (address: string) => boolean, resolve: Resolve): LookupFunction {

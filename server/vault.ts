@@ -38,7 +38,10 @@ export class DataKey {
     return createSecretKey(Buffer.from(hkdfSync('sha256', this.#root, '', `trellis ${purpose}`, 32)));
   }
 
-  /** `context` names what is sealed and where it belongs: it must be the same when it is opened. */
+  /**
+   * `context` names what is sealed; it must be the same when it is opened. It need not name the row: who may write into
+   * the database may make keys of the API there too, so a value that is moved gives nobody more than that.
+   */
   seal(plain: Buffer | string, context: string): Buffer {
     return sealWith(this.#sealing, plain, { context, nonce: randomBytes(nonceBytes) });
   }

@@ -3,24 +3,24 @@ import { globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { errorCatalogue } from '../server/errors.ts';
-import { eventTypes } from '../server/events/outbox.ts';
+import { eventTypes } from '../server/events/catalogue.ts';
 
 /** A room may import rooms of lower floors and itself; nothing sideways, nothing up. */
 const floors: string[][] = [
   ['errors', 'brand', 'metrics', 'beliefs'],
   ['config'],
   ['log'],
-  ['outbound-addresses'],
+  ['outbound-addresses', 'outbound-connections'],
   ['http', 'db', 'outbound', 'vault'],
   ['activity', 'jobs', 'data-keys'],
   ['providers', 'environments'],
   ['users', 'auth-modes', 'events'],
-  ['integrations'],
+  ['integrations', 'deliveries'],
   ['connections'],
   ['connect', 'proxy', 'records'],
   ['functions'],
   ['webhooks'],
-  ['main', 'app', 'cli', 'data-dir'],
+  ['main', 'app', 'cli', 'data-dir', 'whole-file'],
 ];
 const root = join(import.meta.dirname, '..');
 const files = globSync('server/**/*.ts', { cwd: root });
@@ -46,6 +46,13 @@ test('imports go down the floors', () => {
   assert.deepEqual(wrong, []);
 });
 
+test('the quota knows nothing of the proxy that asks it', () => {
+  const wrong = sources
+    .filter((file) => file.startsWith('server/proxy/quota/'))
+    .filter((file) => /from '\.\.\/[^.]/.test(read(file)));
+  assert.deepEqual(wrong, []);
+});
+
 test('every room has a floor, and the sandbox imports nothing of the service', () => {
   assert.deepEqual(
     [...new Set(sources.map(roomOf))].filter((room) => floorOf(room) < 0),
@@ -62,7 +69,7 @@ test('only config.ts reads the environment', () => {
   assert.deepEqual(readers, []);
 });
 
-test('only outbound.ts opens sockets to the world', () => {
+test('only outbound.ts opens sockets to the world, by its own pool', () => {
   const doors = /from '(undici|node:https|node:tls)'|globalThis\.fetch|http\.request\(/;
   const callsFetch = (text: string) => /(?<![.\w])fetch\(/.test(text);
   const wrong = sources
@@ -72,7 +79,7 @@ test('only outbound.ts opens sockets to the world', () => {
       (file) =>
         doors.test(read(file)) || (callsFetch(read(file)) && !/\bFetch\b|\bfetchFor\b/.test(read(file))),
     );
-  assert.deepEqual(wrong, ['server/outbound.ts']);
+  assert.deepEqual(wrong, ['server/outbound-connections.ts', 'server/outbound.ts']);
 });
 
 test('every error code is documented, and no other', () => {
@@ -85,7 +92,7 @@ test('every error code is documented, and no other', () => {
 
 test('every error code and every event type is raised somewhere', () => {
   const text = sources
-    .filter((file) => file !== 'server/errors.ts' && file !== 'server/events/outbox.ts')
+    .filter((file) => file !== 'server/errors.ts' && !/^server\/events\/[a-z]+-types\.ts$/.test(file))
     .map(read)
     .join('\n');
   const names = [...Object.keys(errorCatalogue), ...eventTypes];

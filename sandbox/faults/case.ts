@@ -2,9 +2,18 @@ import { json, type Reply } from '../http.ts';
 
 /**
  * Where a fault strikes: on the authorization page, when consent is sent back, when a code is exchanged, when a
- * token is refreshed, at the token endpoint whatever the grant, at revocation, or at an API.
+ * token is refreshed, when a client asks for itself, at the token endpoint whatever the grant, at revocation, or at an
+ * API.
  */
-export type FaultPoint = 'authorize' | 'consent' | 'exchange' | 'refresh' | 'token' | 'revoke' | 'api';
+export type FaultPoint =
+  | 'authorize'
+  | 'consent'
+  | 'exchange'
+  | 'refresh'
+  | 'client'
+  | 'token'
+  | 'revoke'
+  | 'api';
 
 /**
  * What a fault does. `answer` replaces the work; `alter` does it and changes the answer; `slow` waits, then works;

@@ -33,7 +33,7 @@ export function discoveryDocument(issuer: string): Record<string, unknown> {
       'sub',
     ],
     code_challenge_methods_supported: ['plain', 'S256'],
-    grant_types_supported: ['authorization_code', 'refresh_token'],
+    grant_types_supported: ['authorization_code', 'refresh_token', 'client_credentials'],
     authorization_response_iss_parameter_supported: true,
   };
 }

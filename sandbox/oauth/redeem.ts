@@ -1,16 +1,16 @@
 /**
- * The two grants of the token endpoint: whom a grant is about, and what it entitles to once it holds.
+ * The grants of the token endpoint: whom a grant is about, and what it entitles to once it holds.
  *
  * Error texts are Google's (RFC 6749 §5.2 gives the codes only): clients in the wild match on them.
  */
 import { createHash } from 'node:crypto';
-import type { Account } from '../accounts.ts';
+import { type Account, ownAccountOf } from '../accounts.ts';
 import type { Client, Project } from '../clients.ts';
 import type { About } from '../http.ts';
 import { type RefreshToken, TESTING_SECONDS } from '../tokens.ts';
 import { OAuthRefusal } from './form.ts';
 import { ADMIN_POLICY, ORG_INTERNAL } from './page-errors.ts';
-import { fullScope, inAnswerOrder, isCloudScope, isSignInScope } from './scopes.ts';
+import { fullScope, inAnswerOrder, isCloudScope, isKnownScope, isSignInScope } from './scopes.ts';
 import type { TokenParts } from './token.ts';
 
 /** What a grant, once it holds, entitles to. */
@@ -27,15 +27,15 @@ export interface Entitlement {
 
 /** One kind of grant: `peek` looks whom it is about without using anything up, `redeem` holds it or throws. */
 export interface GrantType {
-  point: 'exchange' | 'refresh';
-  peek(form: URLSearchParams, parts: TokenParts): string | undefined;
+  point: 'exchange' | 'refresh' | 'client';
+  peek(form: URLSearchParams, by: { client: Client; parts: TokenParts }): string | undefined;
   redeem(form: URLSearchParams, by: { client: Client; about: About; parts: TokenParts }): Entitlement;
 }
 
 const GRANT_TYPES: Record<string, GrantType> = {
   authorization_code: {
     point: 'exchange',
-    peek: (form, { codes }) => {
+    peek: (form, { parts: { codes } }) => {
       const code = codes.find(form.get('code') ?? '');
       return typeof code === 'object' ? code.sub : undefined;
     },
@@ -43,8 +43,13 @@ const GRANT_TYPES: Record<string, GrantType> = {
   },
   refresh_token: {
     point: 'refresh',
-    peek: (form, { tokens }) => tokens.findRefresh(form.get('refresh_token') ?? '')?.sub,
+    peek: (form, { parts: { tokens } }) => tokens.findRefresh(form.get('refresh_token') ?? '')?.sub,
     redeem: redeemRefresh,
+  },
+  client_credentials: {
+    point: 'client',
+    peek: (_form, { client }) => client.clientId,
+    redeem: grantClient,
   },
 };
 
@@ -99,10 +104,7 @@ function redeemRefresh(
     throw new OAuthRefusal(400, 'invalid_grant', 'Token has been expired or revoked.');
   }
   refuseEndedSession(token, { account, now: parts.clock.now() });
-  const asked = (form.get('scope') ?? '')
-    .split(' ')
-    .filter((scope) => scope !== '')
-    .map(fullScope);
+  const asked = scopesOf(form);
   const excess = asked.filter((scope) => !token.scopes.includes(scope));
   if (excess.length > 0) {
     throw new OAuthRefusal(
@@ -121,6 +123,22 @@ function redeemRefresh(
       ? parts.tokens.succeed(token)
       : undefined;
   return { account, scopes, offline: true, shown: successor, behind: successor ?? token };
+}
+
+/** RFC 6749 §4.4: the client stands for itself, and signs in as nobody. Google has no such grant. */
+function grantClient(form: URLSearchParams, { client }: { client: Client }): Entitlement {
+  const asked = scopesOf(form);
+  const unknown = asked.filter((scope) => !isKnownScope(scope) || isSignInScope(scope));
+  if (unknown.length > 0) {
+    const text = `Some requested scopes were invalid. {invalid=[${unknown.join(', ')}]}`;
+    throw new OAuthRefusal(400, 'invalid_scope', text);
+  }
+  return { account: ownAccountOf(client.clientId), scopes: inAnswerOrder(asked), offline: false };
+}
+
+function scopesOf(form: URLSearchParams): string[] {
+  const asked = (form.get('scope') ?? '').split(' ').filter((scope) => scope !== '');
+  return asked.map(fullScope);
 }
 
 // RFC 7636 §4.6. Google enforces it for every client once a challenge was sent.

@@ -262,3 +262,28 @@ test('include_granted_scopes brings what was granted to the project before, with
   );
   assert.equal(unticked.scope, `${DRIVE_FILE} openid`);
 });
+
+test('a client that asks for itself gets a token of its own, and none to sign in with', async (t) => {
+  const bench = await openBench(t);
+  const ask = (form: Record<string, string>) => bench.token({ grant_type: 'client_credentials', ...form });
+  const tokens = await readTokens(await ask({ scope: SPREADSHEETS }));
+  assert.deepEqual(Object.keys(tokens), ['access_token', 'expires_in', 'scope', 'token_type']);
+  assert.equal(tokens.scope, SPREADSHEETS);
+  const headers = { authorization: `Bearer ${tokens.access_token}`, 'content-type': 'application/json' };
+  const made = await fetch(`${bench.sandbox.url}/v4/spreadsheets`, { method: 'POST', headers, body: '{}' });
+  assert.equal(made.status, 200);
+  const { accounts } = await bench.control<{ accounts: { email: string }[] }>('GET /accounts');
+  assert.ok(!accounts.some(({ email }) => email === bench.sandbox.client.clientId));
+
+  assert.equal((await readTokens(await ask({}))).scope, '');
+  assert.equal((await refusal(await ask({ scope: 'openid' })))[1], 'invalid_scope');
+  assert.equal((await refusal(await ask({ scope: 'nothing.known' })))[1], 'invalid_scope');
+  assert.equal((await refusal(await ask({ client_secret: 'wrong' })))[1], 'invalid_client');
+  const { refreshes } = await bench.control<{ refreshes: { asked: number; accepted: number }[] }>(
+    'GET /refreshes',
+  );
+  assert.deepEqual(
+    refreshes.map(({ asked, accepted }) => [asked, accepted]),
+    [[4, 2]],
+  );
+});

@@ -1,5 +1,5 @@
 /**
- * The token endpoint: one pipeline for both grants. A grant (redeem.ts) says whom it is about and what may be
+ * The token endpoint: one pipeline for all grants. A grant (redeem.ts) says whom it is about and what may be
  * issued; the endpoint authenticates the client, lets faults strike, issues, saves and answers.
  */
 import type { Accounts } from '../accounts.ts';
@@ -38,8 +38,8 @@ export async function answerToken(request: Incoming, parts: TokenParts): Promise
       throw new OAuthRefusal(400, 'unsupported_grant_type', `Invalid grant_type: ${name}`);
 
     const { about } = request;
-    Object.assign(about, { sub: grant.peek(form, parts), clientId: client.clientId });
-    const counted = grant.point === 'refresh' ? parts.refreshes.begin(about) : undefined;
+    Object.assign(about, { sub: grant.peek(form, { client, parts }), clientId: client.clientId });
+    const counted = grant.point !== 'exchange' ? parts.refreshes.begin(about) : undefined;
     try {
       const fault = parts.faults.takeAt([grant.point, 'token'], about);
       const reply = await answerUnder(fault, {

@@ -158,7 +158,7 @@ const departures: Record<string, Departures> = {
   paypal: { ...basic, userinfo: { user_id: '77', email: 'ada@example.com' } },
   pinterest: { ...basic, ...commas },
   pipedrive: { ...basic, grantedScopes: 'comma' },
-  podio: { token: { scheme: 'OAuth2' }, tokenType: 'bearer' },
+  podio: { tokenRequest: 'json', token: { scheme: 'OAuth2' }, tokenType: 'bearer' },
   quickbooks: {
     ...basic,
     refreshLifeIn: 'x_refresh_token_expires_in',

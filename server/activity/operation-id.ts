@@ -39,3 +39,15 @@ export class OperationIds {
 export function timeOfId(id: string): Date {
   return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));
 }
+
+/** 48 bits of milliseconds: the year 10889. */
+const latestMs = 2 ** 48 - 1;
+
+/**
+ * The lowest id of a time: what was logged before it is lower, what was logged from then on is not. Nothing was logged
+ * before 1970.
+ */
+export function firstIdOf(epochMs: number): string {
+  const hex = Math.min(Math.max(epochMs, 0), latestMs).toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
+}

@@ -1,11 +1,14 @@
 /**
  * The activity log: what was done through the service, to be looked up for some days.
  *
- * Owns: what an operation is, and reading. Neighbours: `writer.ts` writes in batches, `partitions.ts` makes and drops
- * days, `redact.ts` says what may be kept, `routes.ts` serves. Does not own: who changed what (`audit.ts`), which is
- * written in the transaction of its cause and kept.
+ * Owns: what an operation is, and reading one. Neighbours: `writer.ts` writes in batches, `partitions.ts` makes and drops
+ * days, `redact.ts` says what may be kept, `logged.ts` is how rooms log, `search.ts` looks up, `tail.ts` follows,
+ * `routes.ts` serves. Does not own: who changed what (`audit.ts`), which is written in the transaction of its cause and
+ * kept.
  */
+import type { Selectable } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
+import type { Operation as Stored } from '../db/tables.ts';
 import { AppError } from '../errors.ts';
 import { timeOfId } from './operation-id.ts';
 
@@ -42,8 +45,21 @@ export type Operation = {
   readonly details?: OperationDetails | undefined;
   readonly messages?: readonly OperationMessage[] | undefined;
 };
-export const operationTypes = ['proxy'] as const;
-export type OperationType = (typeof operationTypes)[number];
+/** What is logged, and what one entry of it stands for. docs/activity.md is compared with it. */
+export const operationTypes = {
+  proxy: 'a call through the proxy',
+  connect: 'a trip or a form that made or renewed a connection, or did not',
+  refresh: 'an attempt to renew the credentials of a connection',
+  delivery: 'an attempt to deliver an event to an endpoint',
+  'records.save': 'a call that saved records',
+  'records.update': 'a call that updated records in part',
+  'records.delete': 'a call that deleted records',
+  'records.prune': 'a call that pruned payloads',
+  'records.retention': 'what retention let go in the environment in one run',
+  key_rotation: 'a run of `trellis keys rotate`, in each environment',
+} as const;
+export type OperationType = keyof typeof operationTypes;
+export const operationTypeNames = Object.keys(operationTypes) as OperationType[];
 export const operationStatuses = ['success', 'failed'] as const;
 export type OperationStatus = (typeof operationStatuses)[number];
 export type OperationDetails = Readonly<Record<string, string | number | boolean | null>>;
@@ -59,7 +75,7 @@ export type OperationFilter = {
   readonly connection?: string | undefined;
   readonly type?: OperationType | undefined;
   readonly status?: OperationStatus | undefined;
-  /** Part of the path, whatever its case. */
+  /** Part of the path, of the error code or of a message, whatever its case. */
   readonly text?: string | undefined;
   /** Inclusive. */
   readonly from?: Date | undefined;
@@ -67,7 +83,8 @@ export type OperationFilter = {
   readonly to?: Date | undefined;
 };
 
-const columns = [
+/** All that is told of one. */
+export const operationColumns = [
   'id',
   'created_at',
   'type',
@@ -93,25 +110,7 @@ const columns = [
   'details',
 ] as const;
 
-/** Newest first; those before the operation `before`, where it is given. */
-export async function listOperations(
-  db: Queryable,
-  { filter, before, limit }: { filter: OperationFilter; before?: string | undefined; limit: number },
-) {
-  let rows = selected(filter)
-    .select(columns)
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .limit(limit);
-  if (before !== undefined) {
-    const at = timeOfId(before);
-    // The first condition alone picks the partitions.
-    rows = rows
-      .where('created_at', '<=', at)
-      .where(({ eb, refTuple, tuple }) => eb(refTuple('created_at', 'id'), '<', tuple(at, before)));
-  }
-  return db.run(rows);
-}
+export type OperationRow = Pick<Selectable<Stored>, (typeof operationColumns)[number]>;
 
 /** With its messages. Throws `not_found` (404) where the environment has no such operation, or no longer. */
 export async function getOperation(
@@ -122,7 +121,7 @@ export async function getOperation(
   const [operation] = await db.run(
     tables
       .selectFrom('operation')
-      .select(columns)
+      .select(operationColumns)
       .where('environment_id', '=', environmentId)
       .where('created_at', '=', at)
       .where('id', '=', id),
@@ -137,41 +136,4 @@ export async function getOperation(
       .orderBy('position'),
   );
   return { ...operation, messages };
-}
-
-/** How many there were in each hour, by status; hours without any are left out. Oldest first. */
-export async function countOperations(
-  db: Queryable,
-  filter: OperationFilter,
-): Promise<{ hour: Date; status: string; count: number }[]> {
-  return db.run(
-    selected(filter)
-      .select(({ fn, val, cast, ref }) => [
-        fn<Date>('date_trunc', [cast(val('hour'), 'text'), ref('created_at'), cast(val('UTC'), 'text')]).as(
-          'hour',
-        ),
-        'status',
-        fn.countAll<number>().as('count'),
-      ])
-      .groupBy(['hour', 'status'])
-      .orderBy('hour')
-      .orderBy('status'),
-  );
-}
-
-function selected(filter: OperationFilter) {
-  const { environmentId, integration, connection, type, status, text, from, to } = filter;
-  let rows = tables.selectFrom('operation').where('environment_id', '=', environmentId);
-  if (integration !== undefined) rows = rows.where('integration', '=', integration);
-  if (connection !== undefined) rows = rows.where('connection', '=', connection);
-  if (type !== undefined) rows = rows.where('type', '=', type);
-  if (status !== undefined) rows = rows.where('status', '=', status);
-  if (from !== undefined) rows = rows.where('created_at', '>=', from);
-  if (to !== undefined) rows = rows.where('created_at', '<', to);
-  if (text !== undefined) {
-    rows = rows.where(({ eb, fn, val }) =>
-      eb(fn<number>('strpos', [fn('lower', ['path']), fn('lower', [val(text)])]), '>', 0),
-    );
-  }
-  return rows;
 }

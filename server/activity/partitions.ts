@@ -1,4 +1,4 @@
-import type { Db } from '../db/pool.ts';
+import type { Db, Queryable } from '../db/pool.ts';
 
 /**
  * The days of the activity log: one partition of each of its tables a day (UTC).
@@ -13,6 +13,28 @@ const dropWaitS = 1;
 /** `20260131`. */
 export function dayOf(epochMs: number): string {
   return new Date(epochMs).toISOString().slice(0, 10).replaceAll('-', '');
+}
+
+/** The days there are, oldest first: `20260131`. */
+export async function listDays(
+  db: Queryable,
+  parent: (typeof parents)[number] = 'operation',
+): Promise<string[]> {
+  const partitions = await db.query<{ day: string }>(
+    `select right(relname, 8) as day
+     from pg_inherits
+     join pg_class on pg_class.oid = inhrelid
+     where inhparent = $1::regclass and relname ~ '_\\d{8}$'
+     order by relname`,
+    [parent],
+  );
+  return partitions.map(({ day }) => day);
+}
+
+/** When a day begins and ends, in ms. */
+export function timesOf(day: string): { from: number; to: number } {
+  const from = Date.parse(`${day.slice(0, 4)}-${day.slice(4, 6)}-${day.slice(6)}T00:00:00Z`);
+  return { from, to: from + dayMs };
 }
 
 /** Makes the partitions that hold this time, unless they are there. Nodes that do so at once wait for each other. */
@@ -51,20 +73,11 @@ export async function keepDays(
   const oldest = dayOf(now.getTime() - keptDays * dayMs);
   const dropped = new Set<string>();
   for (const parent of parents) {
-    const partitions = await db.query<{ name: string }>(
-      `select relname as name
-       from pg_inherits
-       join pg_class on pg_class.oid = inhrelid
-       where inhparent = $1::regclass
-       order by relname`,
-      [parent],
-    );
-    for (const { name } of partitions) {
-      const [, day] = /_(\d{8})$/.exec(name) ?? [];
-      if (day === undefined || day >= oldest) continue;
+    for (const day of await listDays(db, parent)) {
+      if (day >= oldest) break;
       await db.transaction(async (tx) => {
         await tx.query(`set local lock_timeout = '${dropWaitS}s'`);
-        await tx.query(`drop table if exists ${name}`);
+        await tx.query(`drop table if exists ${parent}_${day}`);
       });
       dropped.add(day);
     }

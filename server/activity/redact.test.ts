@@ -23,7 +23,25 @@ const cases: [sent: string, kept: string][] = [
   ['/a?code=s3cret', '/a?code=***'],
   ['/a?keyword=open&monkey=1&authority=x&state=open', '/a?keyword=open&monkey=1&authority=x&state=open'],
   ['/a?%=1&%zz_token=s3cret', '/a?%=1&%zz_token=***'],
-  ['/a?x=?token=s', '/a?x=?token=s'],
+  ['/a?x=?token=s3cret', '/a?x=***'],
+  ['/a?callback=http%3A%2F%2Fb%2F%3Fx%3D1%26access_token%3Ds3cret&x=1', '/a?callback=***&x=1'],
+  ['/a?callback=https%3A%2F%2Fb%2F%23id_token%3Ds3cret', '/a?callback=***'],
+  ['/a?callback=https%3A%2F%2Fb%2F%3Fpage%3D2', '/a?callback=https%3A%2F%2Fb%2F%3Fpage%3D2'],
+  ['/a?q=a%3Db&r=c==', '/a?q=a%3Db&r=c=='],
+  ['/a;token=s3cret/b;v=1;jsessionid=s3cret?x=1', '/a;token=***/b;v=1;jsessionid=***?x=1'],
+  ...[
+    'secretkey',
+    'authkey',
+    'appkey',
+    'subscriptionkey',
+    'AccountKey',
+    'sharedkey',
+    'sas',
+    'passphrase',
+    'hmac',
+    'mac',
+  ].map((name): [string, string] => [`/a?${name}=s3cret`, `/a?${name}=***`]),
+  ['/a?animal=1&monkey=1&turkey=1&macro=1&sass=1', '/a?animal=1&monkey=1&turkey=1&macro=1&sass=1'],
 ];
 
 for (const [sent, kept] of cases)
@@ -38,4 +56,6 @@ test('no more than 2048 characters are kept, and none of a secret at the end', (
 test('a long query takes no longer than its length', () => {
   assert.equal(redactedTarget(`/a?${'='.repeat(100_000)}`).length, 2048);
   assert.equal(redactedTarget(`/a?${'%41'.repeat(100_000)}`).length, 2048);
+  for (const part of [';a=', '?=&', '=%3F', '%3Fkey%3D', ';'])
+    assert.ok(redactedTarget(`/a${part.repeat(30_000)}?a=${part.repeat(30_000)}`).length <= 2048);
 });

@@ -6,8 +6,9 @@ import { after, afterEach, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { openDb } from '../db/pool.ts';
 import { createLog } from '../log.ts';
-import { countOperations, getOperation, listOperations, type Operation } from './operations.ts';
+import { getOperation, type Operation } from './operations.ts';
 import { dayOf, ensureDay, keepDays } from './partitions.ts';
+import { searchOperations } from './search.ts';
 import { type Activity, createActivity } from './writer.ts';
 
 let database: TestDatabase;
@@ -42,8 +43,12 @@ function open(more: Partial<Parameters<typeof createActivity>[0]> = {}) {
 /** Looks until there are so many; the file's time limit is the only one. */
 async function listed(count: number) {
   for (;;) {
-    const found = await listOperations(database.db, { filter: { environmentId }, limit: 20_000 });
-    if (found.length >= count) return found;
+    const { operations } = await searchOperations(database.db, {
+      filter: { environmentId },
+      limit: 20_000,
+      most: 100_000,
+    });
+    if (operations.length >= count) return operations;
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
@@ -129,23 +134,6 @@ test('the order is kept, across batches and within a millisecond', async () => {
   assert.equal(activity.dropped, 0);
 });
 
-test('pages follow each other without a gap or a repetition', async () => {
-  const { activity } = open();
-  for (let index = 0; index < 25; index++) activity.log(operation({ path: `/${index}` }));
-  await listed(25);
-  const seen: string[] = [];
-  let before: string | undefined;
-  do {
-    const page = await listOperations(database.db, { filter: { environmentId }, before, limit: 10 });
-    seen.push(...page.map(({ path }) => path!));
-    before = page.length === 10 ? page.at(-1)!.id : undefined;
-  } while (before !== undefined);
-  assert.deepEqual(
-    seen,
-    Array.from({ length: 25 }, (_, index) => `/${24 - index}`),
-  );
-});
-
 test('what is logged is in the database by itself, also when nothing follows', async () => {
   const { activity } = open();
   activity.log(operation());
@@ -183,6 +171,20 @@ test('a full queue lets go what comes, counts it, says so once, and delays nobod
     lines.map(({ dropped }) => dropped),
     [1, 149],
   );
+});
+
+test('what was let go within a minute is told at its end, though nothing more is', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { activity, lines } = open({ capacity: 0 });
+  const told = () => lines.map(({ dropped }) => dropped);
+  for (let index = 0; index < 3; index++) activity.log(operation());
+  t.mock.timers.tick(59_999);
+  assert.deepEqual(told(), [1]);
+  t.mock.timers.tick(1);
+  assert.deepEqual(told(), [1, 2]);
+  t.mock.timers.tick(600_000);
+  activity.log(operation());
+  assert.deepEqual([told(), activity.dropped], [[1, 2, 1], 4]);
 });
 
 test('a stop writes what is queued, and does not wait for a database that does not answer', async () => {
@@ -258,47 +260,18 @@ test('a day that is dropped meanwhile is made again', async () => {
   assert.equal(activity.dropped, 0);
 });
 
-test('a sample of what succeeds is kept, and all that fails', async () => {
+test('a sample of the calls that succeed is kept, and all that fails or is no call', async () => {
   const chances = [0.1, 0.3, 0.2, 0.9];
   const { activity } = open({ settings: { sampleRate: 0.25 }, random: () => chances.shift()! });
   for (const path of ['/1', '/2', '/3', '/4']) activity.log(operation({ path }));
   for (const path of ['/5', '/6']) activity.log(operation({ path, status: 'failed' }));
+  activity.log(operation({ path: '/7', type: 'connect' }));
   await activity.stop();
   assert.deepEqual(
-    (await listed(4)).map(({ path }) => path),
-    ['/6', '/5', '/3', '/1'],
+    (await listed(5)).map(({ path }) => path),
+    ['/7', '/6', '/5', '/3', '/1'],
   );
   assert.equal(activity.dropped, 0);
-});
-
-test('filters and counts find what they name and nothing of another environment', async () => {
-  let at = new Date('2026-01-31T10:59:59.900Z');
-  const { activity } = open({ nowMs: () => at.getTime() });
-  activity.log(operation({ integration: 'sheet', connection: 'ada', path: '/v4/Values?a_%=1' }));
-  activity.log(operation({ environmentId: 2, integration: 'sheet', connection: 'ada', path: '/v4/values' }));
-  at = new Date('2026-01-31T11:00:00.000Z');
-  activity.log(operation({ integration: 'sheet', connection: 'bob', path: '/v4/other', status: 'failed' }));
-  at = new Date('2026-02-01T00:00:00.000Z');
-  activity.log(operation({ integration: 'drive', connection: 'ada', path: '/drive' }));
-  await activity.stop();
-  const paths = async (filter: object) =>
-    (await listOperations(database.db, { filter: { environmentId, ...filter }, limit: 10 })).map(
-      ({ path }) => path,
-    );
-  const all = ['/drive', '/v4/other', '/v4/Values?a_%=1'];
-  assert.deepEqual(await paths({}), all);
-  assert.deepEqual(await paths({ connection: 'ada' }), [all[0], all[2]]);
-  assert.deepEqual(await paths({ integration: 'sheet', status: 'failed' }), [all[1]]);
-  assert.deepEqual(await paths({ type: 'proxy', text: 'VALUES' }), [all[2]]);
-  assert.deepEqual(await paths({ text: '_%' }), [all[2]]);
-  assert.deepEqual(await paths({ from: new Date('2026-01-31T11:00:00Z'), to: new Date('2026-02-01') }), [
-    all[1],
-  ]);
-  assert.deepEqual(await countOperations(database.db, { environmentId, from: new Date('2026-01-31') }), [
-    { hour: new Date('2026-01-31T10:00:00Z'), status: 'success', count: 1 },
-    { hour: new Date('2026-01-31T11:00:00Z'), status: 'failed', count: 1 },
-    { hour: new Date('2026-02-01T00:00:00Z'), status: 'success', count: 1 },
-  ]);
 });
 
 test('twenty that make a day at once make it once', async () => {
@@ -322,7 +295,10 @@ test('days are dropped once they have been kept as long as they should be, and t
   const kept = async () => {
     const from = new Date('2027-03-01');
     const to = new Date('2027-04-01');
-    const found = await listOperations(db, { filter: { environmentId, from, to }, limit: 10 });
+    const { operations: found } = await searchOperations(db, {
+      filter: { environmentId, from, to },
+      limit: 10,
+    });
     const messages = await db.query(`select from operation_message where created_at between $1 and $2`, [
       from,
       to,

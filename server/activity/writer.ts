@@ -17,7 +17,7 @@ export type Activity = {
 };
 
 export type ActivitySettings = {
-  /** How many of the operations that succeeded are kept, 0 to 1. Those that failed always are. */
+  /** How many of the proxied calls that succeeded are kept, 0 to 1. Whatever else was done, or failed, always is. */
   readonly sampleRate: number;
 };
 
@@ -61,7 +61,7 @@ export function createActivity({
   const madeDays = new Set<number>();
   let dropped = 0;
   let toldDropped = 0;
-  let toldAt = Number.NEGATIVE_INFINITY;
+  let telling: NodeJS.Timeout | undefined;
   let tries = 0;
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> | undefined;
@@ -69,11 +69,18 @@ export function createActivity({
 
   function drop(count: number): void {
     dropped += count;
-    const at = performance.now();
-    if (at - toldAt < tellMs) return;
-    toldAt = at;
+    if (telling === undefined) tell();
+  }
+
+  /** At most once a minute, and then all that came in it. */
+  function tell(): void {
+    if (dropped === toldDropped) return;
     log.warn({ dropped: dropped - toldDropped }, 'entries of the activity log were let go');
     toldDropped = dropped;
+    telling = setTimeout(() => {
+      telling = undefined;
+      tell();
+    }, tellMs).unref();
   }
 
   function writeLater(afterMs: number): void {
@@ -134,7 +141,8 @@ export function createActivity({
       return dropped;
     },
     log(operation) {
-      if (operation.status === 'success' && sampleRate < 1 && random() >= sampleRate) return;
+      const { type, status } = operation;
+      if (type === 'proxy' && status === 'success' && sampleRate < 1 && random() >= sampleRate) return;
       if (isStopped || waiting >= capacity) {
         drop(1);
         return;
@@ -160,8 +168,9 @@ export function createActivity({
       await Promise.race([late, (writing ?? Promise.resolve()).then(writeAll)]);
       clearTimeout(deadline);
       clearTimeout(timer);
-      toldAt = Number.NEGATIVE_INFINITY;
-      if (waiting > 0 || dropped > toldDropped) drop(waiting);
+      clearTimeout(telling);
+      dropped += waiting;
+      tell();
       batches = [];
       waiting = 0;
     },

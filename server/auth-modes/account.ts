@@ -1,7 +1,7 @@
 import type { ProviderDefinition } from '../providers/definition.ts';
-import type { Tokens } from './oauth2.ts';
 import { address, type OAuthContext } from './oauth2-request.ts';
 import { faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
+import type { Tokens } from './token-request.ts';
 import {
   at,
   type Fetch,

@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import type { AuthMode } from './mode.ts';
-import type { Tokens } from './oauth2.ts';
-import type { JsonObject, JsonValue } from './token-response.ts';
+import { refreshToken } from './oauth2.ts';
+import type { Tokens } from './token-request.ts';
+import type { JsonObject } from './token-response.ts';
+import { expiryText, tokenText, withoutClientSecret, withoutRefreshToken } from './token-text.ts';
 
 /** As sealed, and as official clients read them. `expires_at` is ISO 8601 in UTC. */
 export type OAuth2Credentials = {
@@ -13,25 +15,19 @@ export type OAuth2Credentials = {
   readonly raw: JsonObject;
 };
 
-// RFC 6749 appendix A: tokens are printable ASCII.
-const tokenText = z
-  .string()
-  .min(1)
-  .max(65_536)
-  .regex(/^[\x20-\x7e]+$/, 'must be printable ASCII');
 const importSchema = z
   .strictObject({
     type: z.literal('OAUTH2'),
     access_token: tokenText,
     refresh_token: tokenText.optional(),
-    expires_at: z.iso.datetime({ offset: true }).optional(),
+    expires_at: expiryText.optional(),
     raw: z.record(z.string(), z.json()).optional(),
   })
   .transform(({ type, access_token, refresh_token, expires_at, raw }): OAuth2Credentials => {
     const given = {
       access_token,
       ...(refresh_token !== undefined && { refresh_token }),
-      ...(expires_at !== undefined && { expires_at: new Date(expires_at).toISOString() }),
+      ...(expires_at !== undefined && { expires_at }),
     };
     return { type, ...given, raw: (raw as JsonObject | undefined) ?? given };
   });
@@ -50,12 +46,15 @@ export const oauth2: AuthMode<OAuth2Credentials> = {
     ...(expires_at !== undefined && { expires_at }),
     raw: withoutRefreshToken(raw),
   }),
+  renewal: {
+    accessTokenOf: ({ access_token }) => access_token,
+    secretOf: ({ refresh_token }) => refresh_token,
+    ownClientOf: () => undefined,
+    request: ({ secret, ...context }) => refreshToken({ ...context, refreshToken: secret }),
+    after: (tokens, { previous, secret }) => credentialsFrom(tokens, { ...previous, refresh_token: secret }),
+    toWireWithSecret: (credentials) => ({ ...credentials, raw: withoutClientSecret(credentials.raw) }),
+  },
 };
-
-/** As `oauth2.toWire`, with the refresh token: only for a caller who asked for it and may have it. */
-export function toWireWithRefreshToken(credentials: OAuth2Credentials): Record<string, unknown> {
-  return { ...credentials };
-}
 
 /** What to store after an exchange, or after a refresh of `previous`: a refresh token stays until it is replaced. */
 export function credentialsFrom(tokens: Tokens, previous?: OAuth2Credentials): OAuth2Credentials {
@@ -67,12 +66,4 @@ export function credentialsFrom(tokens: Tokens, previous?: OAuth2Credentials): O
     ...(tokens.expiresAt !== undefined && { expires_at: tokens.expiresAt.toISOString() }),
     raw: tokens.raw,
   };
-}
-
-// Wherever it stands: some providers wrap their tokens.
-function withoutRefreshToken<T extends JsonValue>(value: T): JsonValue {
-  if (Array.isArray(value)) return value.map(withoutRefreshToken);
-  if (typeof value !== 'object' || value === null) return value;
-  const kept = Object.entries(value).filter(([name]) => name !== 'refresh_token');
-  return Object.fromEntries(kept.map(([name, inner]) => [name, withoutRefreshToken(inner)]));
 }

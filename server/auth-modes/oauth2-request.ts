@@ -4,7 +4,7 @@
  */
 import * as oauth from 'oauth4webapi';
 import { type ProviderDefinition, templateFields } from '../providers/definition.ts';
-import { fillAddress } from '../providers/template.ts';
+import { fillAddress, fillHeader, isFillable } from '../providers/template.ts';
 import type { TemplateValues } from '../providers/template-grammar.ts';
 import { faultOfAnswer, faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
 import { type Fetch, type SeenAnswer, UnreadableAnswerError } from './token-response.ts';
@@ -32,13 +32,30 @@ export type Network = {
   readonly timeoutMs?: number;
 };
 
-/** The definition's authorization and token sections. Throws TypeError for a provider that has none. */
+/** The definition's authorization and token sections. Throws TypeError for a provider that lacks one. */
 export function protocolOf(definition: ProviderDefinition) {
-  const { authorization, token } = definition;
-  if (authorization === undefined || token === undefined) {
-    throw new TypeError(`the provider "${definition.name}" does not speak OAuth 2.0`);
-  }
+  const { authorization } = definition;
+  const token = tokenSection(definition);
+  if (authorization === undefined) throw new TypeError(`the provider "${definition.name}" asks nobody`);
   return { authorization, token };
+}
+
+/** The definition's token section. Throws TypeError for a provider that has none. */
+export function tokenSection({ name, token }: ProviderDefinition) {
+  if (token === undefined) throw new TypeError(`the provider "${name}" does not speak OAuth 2.0`);
+  return token;
+}
+
+/** Parameters of a token request, filled; one whose placeholders were left empty is not sent. */
+export function tokenParams(
+  { values = {} }: OAuthContext,
+  templates: Readonly<Record<string, string>>,
+): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(templates)
+      .filter(([, template]) => isFillable(template, values))
+      .map(([name, template]) => [name, fillHeader(template, { values })]),
+  );
 }
 
 /** An address of the definition, filled. Throws TemplateError. */
@@ -63,7 +80,7 @@ export function clientOf({ client, now }: OAuthContext & Partial<Network>): oaut
 
 /** How the client proves itself at the token endpoint (RFC 6749 §2.3.1). */
 export function clientAuth({ definition, client }: OAuthContext): oauth.ClientAuth {
-  const method = protocolOf(definition).token.auth_method;
+  const method = tokenSection(definition).auth_method;
   if (method === 'none') return oauth.None();
   return method === 'client_secret_basic'
     ? basicAuth(client.clientSecret)
@@ -85,11 +102,16 @@ function basicAuth(clientSecret: string): oauth.ClientAuth {
 /** The fault behind what oauth4webapi or the normalising fetch threw. Rethrows what is neither. */
 export function faultOf(
   error: unknown,
-  { definition, seen }: { definition: ProviderDefinition; seen: SeenAnswer | undefined },
+  {
+    definition,
+    client,
+    seen,
+  }: Pick<OAuthContext, 'definition' | 'client'> & { seen: SeenAnswer | undefined },
 ): TokenFault {
   if (error instanceof UnreadableAnswerError) return faultOfSilence(error);
   if (error instanceof oauth.ResponseBodyError && seen !== undefined) {
-    return faultOfAnswer(definition.token?.errors ?? {}, { ...seen, error: error.error });
+    const sent = [client.clientSecret, ...seen.sent];
+    return faultOfAnswer(definition.token?.errors ?? {}, { ...seen, sent, error: error.error });
   }
   if (error instanceof oauth.OperationProcessingError || error instanceof oauth.UnsupportedOperationError) {
     if (seen?.httpStatus === 429) return { ...protocolFault('too_many_requests', seen), kind: 'transient' };

@@ -4,7 +4,8 @@
  * Owns: the requests and their judgement, on top of oauth4webapi, whose types keep the order safe: a code can only be
  * exchanged out of a callback whose state and issuer have been checked. Does not own: sessions, attempts and cookies
  * (`connect/`), tables and refresh leases (`connections/`), who the account is (`account.ts`), ending a grant
- * (`revocation.ts`), what the provider's errors mean (`token-fault.ts`). All network goes through the `fetch` that is passed in.
+ * (`revocation.ts`), how a token request is sent and read (`token-request.ts`), what the provider's errors mean
+ * (`token-fault.ts`). All network goes through the `fetch` that is passed in.
  */
 import * as oauth from 'oauth4webapi';
 import type { ProviderDefinition } from '../providers/definition.ts';
@@ -12,38 +13,15 @@ import {
   address,
   clientAuth,
   clientOf,
-  faultOf,
-  isPlainHttp,
   type Network,
   type OAuthContext,
   protocolOf,
   serverOf,
+  tokenParams,
+  tokenSection,
 } from './oauth2-request.ts';
 import { faultOfCallback, protocolFault, type TokenFault } from './token-fault.ts';
-import { type JsonObject, normalizingFetch, type SeenAnswer } from './token-response.ts';
-
-export type Tokens = {
-  readonly accessToken: string;
-  /** Only when the answer holds one; a refresh answer without it means that the old one stays good. */
-  readonly refreshToken?: string;
-  readonly tokenType: 'Bearer';
-  /** Absent when the answer names no end and there is nothing to refresh with. */
-  readonly expiresAt?: Date;
-  readonly refreshExpiresAt?: Date;
-  /** What was granted; absent on a refresh answer that does not say, which changes nothing. */
-  readonly scopes?: readonly string[];
-  /** Claims of an id_token whose issuer, audience and times were checked; only from an exchange. */
-  readonly idTokenClaims?: JsonObject;
-  /** The provider's whole answer as decoded. Holds secrets. */
-  readonly raw: JsonObject;
-};
-/** RFC 6749 §3.3 has no control characters in a scope; PostgreSQL stores no NUL, and the tokens must not be lost for it. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
-const noScopeText = /[\u0000-\u001f\u007f]+/g;
-
-export type TokenOutcome =
-  | { readonly ok: true; readonly tokens: Tokens }
-  | { readonly ok: false; readonly fault: TokenFault };
+import { type TokenOutcome, tokenOutcome } from './token-request.ts';
 
 /**
  * Where to send the browser, with the secrets to keep until it returns. `extraParams` from the browser count only if
@@ -99,7 +77,7 @@ export async function exchangeCode(
     },
 ): Promise<TokenOutcome> {
   const { definition, callbackParams } = context;
-  const { token } = protocolOf(definition);
+  const token = tokenSection(definition);
   const server = serverOf(context, address(context, token.url));
   const client = clientOf(context);
   const checked = checkCallback(server, client, context);
@@ -113,14 +91,16 @@ export async function exchangeCode(
       checked,
       context.redirectUri,
       context.codeVerifier ?? oauth.nopkce,
-      { ...options, additionalParameters: token.params },
+      { ...options, additionalParameters: tokenParams(context, token.params) },
     );
   return tokenOutcome(context, {
     endpoint: server.token_endpoint,
     request,
     judge: (response) => oauth.processAuthorizationCodeResponse(server, client, response),
     keepIdToken: definition.issuer !== undefined,
-    isRefresh: false,
+    isRenewable: false,
+    // RFC 6749 §5.1: an answer to a code that names no scope grants what was asked for.
+    silentScopes: context.client.scopes,
   });
 }
 
@@ -133,8 +113,7 @@ export async function refreshToken(
   context: OAuthContext & Network & { refreshToken: string },
 ): Promise<TokenOutcome> {
   const { definition } = context;
-  const { token } = protocolOf(definition);
-  const server = serverOf(context, address(context, definition.refresh.url ?? token.url));
+  const server = serverOf(context, address(context, definition.refresh.url ?? tokenSection(definition).url));
   const client = clientOf(context);
   const request = (options: oauth.TokenEndpointRequestOptions) =>
     oauth.refreshTokenGrantRequest(server, client, clientAuth(context), context.refreshToken, {
@@ -146,78 +125,9 @@ export async function refreshToken(
     request,
     judge: (response) => oauth.processRefreshTokenResponse(server, client, response),
     keepIdToken: false,
-    isRefresh: true,
+    isRenewable: true,
+    silentScopes: undefined,
   });
-}
-
-type TokenRequest = {
-  endpoint: string;
-  request: (options: oauth.TokenEndpointRequestOptions) => Promise<Response>;
-  judge: (response: Response) => Promise<oauth.TokenEndpointResponse>;
-  keepIdToken: boolean;
-  isRefresh: boolean;
-};
-
-async function tokenOutcome(context: OAuthContext & Network, asked: TokenRequest): Promise<TokenOutcome> {
-  const { definition } = context;
-  const { token } = protocolOf(definition);
-  let seen: SeenAnswer | undefined;
-  const fetchAnswer = normalizingFetch({
-    fetch: context.fetch,
-    token: { ...token, timeout_ms: context.timeoutMs ?? token.timeout_ms },
-    keepIdToken: asked.keepIdToken,
-    signal: context.signal,
-    now: context.now,
-    seen: (answer) => {
-      seen = answer;
-    },
-  });
-  try {
-    const response = await asked.request({
-      [oauth.customFetch]: fetchAnswer,
-      [oauth.allowInsecureRequests]: isPlainHttp(asked.endpoint),
-    });
-    const judged = await asked.judge(response);
-    if (judged.token_type !== 'bearer')
-      return { ok: false, fault: protocolFault('token_type_unsupported', seen) };
-    return {
-      ok: true,
-      tokens: tokensOf(judged, { context, raw: seen?.raw ?? {}, isRefresh: asked.isRefresh }),
-    };
-  } catch (error) {
-    return { ok: false, fault: faultOf(error, { definition, seen }) };
-  }
-}
-
-function tokensOf(
-  judged: oauth.TokenEndpointResponse,
-  { context, raw, isRefresh }: { context: OAuthContext & Network; raw: JsonObject; isRefresh: boolean },
-): Tokens {
-  const { definition, client } = context;
-  const now = (context.now ?? new Date()).getTime();
-  const canRefresh = isRefresh || judged.refresh_token !== undefined;
-  const expiresInS = judged.expires_in ?? (canRefresh ? definition.refresh.default_expires_in_s : undefined);
-  const refreshExpiresInS = judged.refresh_token_expires_in;
-  const claims = oauth.getValidatedIdTokenClaims(judged);
-  const granted = judged.scope
-    ?.replace(noScopeText, '')
-    // Whatever divides them at a provider, none holds a space (RFC 6749 §3.3).
-    .split(definition.scopes.granted_separator ?? definition.scopes.separator)
-    .flatMap((part) => part.split(' '))
-    .filter((scope) => scope !== '');
-  // RFC 6749 §5.1: an answer to a code that names no scope grants what was asked for.
-  const scopes = granted ?? (isRefresh ? undefined : client.scopes);
-  return {
-    accessToken: judged.access_token,
-    tokenType: 'Bearer',
-    raw,
-    ...(judged.refresh_token !== undefined && { refreshToken: judged.refresh_token }),
-    ...(expiresInS !== undefined && { expiresAt: new Date(now + expiresInS * 1000) }),
-    ...(typeof refreshExpiresInS === 'number' &&
-      refreshExpiresInS > 0 && { refreshExpiresAt: new Date(now + refreshExpiresInS * 1000) }),
-    ...(scopes !== undefined && { scopes }),
-    ...(claims !== undefined && { idTokenClaims: claims as JsonObject }),
-  };
 }
 
 function checkCallback(

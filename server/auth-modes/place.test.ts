@@ -4,8 +4,8 @@ import { describe, test } from 'node:test';
 import { loadCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
-import { authModes, type Credentials } from './mode.ts';
-import { credentialsFrom, type OAuth2Credentials, toWireWithRefreshToken } from './oauth2-credentials.ts';
+import { authModes, type Credentials, renewalOf } from './mode.ts';
+import { credentialsFrom, type OAuth2Credentials } from './oauth2-credentials.ts';
 import { apiBase, placeCredentials, verificationRequest, withQuery } from './place.ts';
 
 const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
@@ -200,7 +200,7 @@ describe('OAuth credentials', () => {
       expires_at: '2026-11-21T09:00:00.000Z',
       raw: { access_token: 'a', nested: [{ scope: 's' }] },
     });
-    assert.deepEqual(toWireWithRefreshToken(stored), stored);
+    assert.deepEqual(renewalOf(stored).toWireWithSecret(stored), stored);
   });
 
   test('keep their refresh token until a refresh brings another', () => {

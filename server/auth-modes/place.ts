@@ -79,7 +79,7 @@ export function apiBase(connection: Connection): string {
 }
 
 /**
- * The call that tells whether the credentials work: any answer below 400 says yes, 401 and 403 say no. Undefined when
+ * The call that tells whether the credentials work; `connections/verify.ts` says what its answer means. Undefined when
  * the definition names none, or its path has a placeholder that was left empty. Throws TemplateError.
  */
 export function verificationRequest(connection: Connection): PlacedRequest | undefined {

@@ -28,7 +28,7 @@ export type RevocationAnswer = { ok: true; was: 'ended' | 'dead' } | { ok: false
 export async function revokeToken(
   context: OAuthContext & Network & { token: string },
 ): Promise<RevocationAnswer> {
-  const { definition } = context;
+  const { definition, client } = context;
   const { token } = protocolOf(definition);
   const { revocation } = definition;
   if (revocation === undefined) return { ok: false, fault: protocolFault('revocation_unsupported') };
@@ -61,7 +61,7 @@ export async function revokeToken(
     await oauth.processRevocationResponse(response);
     return { ok: true, was: revocation.done_errors.length > 0 ? 'ended' : 'dead' };
   } catch (error) {
-    const fault = faultOf(error, { definition, seen });
+    const fault = faultOf(error, { definition, client, seen });
     return fault.error !== undefined && revocation.done_errors.includes(fault.error)
       ? { ok: true, was: 'dead' }
       : { ok: false, fault };

@@ -16,13 +16,18 @@ import type { JsonObject, SeenAnswer, UnreadableAnswerError } from './token-resp
  */
 export type TokenFault = {
   readonly kind: FaultKind;
-  /** The provider's code, or one of ours: `state_mismatch`, `iss_mismatch`, `timeout`, `invalid_answer` ... */
+  /**
+   * The provider's code, or one of ours: `state_mismatch`, `iss_mismatch`, `timeout`, `invalid_answer` ...;
+   * `unknown_error` for what is no code, or holds a secret that was sent.
+   */
   readonly error?: string;
   /** The provider's text, shortened; for people, and untrusted. */
   readonly description?: string;
   readonly subtype?: string;
   readonly httpStatus?: number;
   readonly retryAfterMs?: number;
+  /** Of `client_misconfigured`: other connections of the integration may be told something else. */
+  readonly isOfOneGrant?: true;
 };
 
 /** RFC 6749 §4.1.2.1 and §5.2, OpenID Connect Core §3.1.2.6, RFC 8628 §3.5, RFC 9126, RFC 9449. */
@@ -48,8 +53,14 @@ const AT_AUTHORIZATION: Readonly<Record<string, FaultKind>> = {
 
 type Errors = NonNullable<ProviderDefinition['token']>['errors'];
 
-/** The fault of an error answer from the token endpoint. 429 is transient whatever the body says. */
-export function faultOfAnswer(errors: Errors, answer: SeenAnswer & { error: string }): TokenFault {
+/**
+ * The fault of an error answer from the token endpoint. 429 is transient whatever the body says. What repeats a secret
+ * that was `sent` is not told on.
+ */
+export function faultOfAnswer(
+  errors: Errors,
+  { sent, ...answer }: SeenAnswer & { error: string },
+): TokenFault {
   const subtype = text(answer.raw.error_subtype);
   const kind =
     answer.httpStatus === 429
@@ -60,9 +71,9 @@ export function faultOfAnswer(errors: Errors, answer: SeenAnswer & { error: stri
         'protocol');
   return {
     kind,
-    error: clean(answer.error, 100),
-    ...described(answer.raw.error_description),
-    ...(subtype !== undefined && { subtype: clean(subtype, 100) }),
+    error: codeOf(answer.error, { errors, sent }),
+    ...described(answer.raw.error_description, sent),
+    ...(subtype !== undefined && { subtype: codeOf(subtype, { errors, sent }) }),
     httpStatus: answer.httpStatus,
     ...(answer.retryAfterMs !== undefined && { retryAfterMs: answer.retryAfterMs }),
   };
@@ -73,11 +84,12 @@ export function faultOfCallback(errors: Errors, params: URLSearchParams): TokenF
   const error = params.get('error') ?? '';
   const subtype = params.get('error_subtype');
   const kind = own(AT_AUTHORIZATION, error) ?? own(errors, error) ?? own(STANDARD, error) ?? 'protocol';
+  const sent = params.getAll('state');
   return {
     kind,
-    error: clean(error, 100),
-    ...described(params.get('error_description')),
-    ...(subtype && { subtype: clean(subtype, 100) }),
+    error: codeOf(error, { errors, sent }),
+    ...described(params.get('error_description'), sent),
+    ...(subtype && { subtype: codeOf(subtype, { errors, sent }) }),
   };
 }
 
@@ -112,8 +124,25 @@ export function protocolFault(error: string, seen?: SeenAnswer): TokenFault {
   return { kind: 'protocol', error, ...(seen && { httpStatus: seen.httpStatus }) };
 }
 
-function described(value: JsonObject[string] | undefined) {
-  return typeof value === 'string' && value !== '' ? { description: clean(value, 500) } : {};
+/** A code that is known, or looks like one. It goes into events, logs and answers to callers. */
+function codeOf(text: string, { errors, sent }: { errors: Errors; sent: readonly string[] }): string {
+  const isKnown = [AT_AUTHORIZATION, STANDARD, errors].some((codes) => own(codes, text) !== undefined);
+  if (isKnown) return text;
+  return /^[\w.-]{1,64}$/.test(text) && !repeats(text, sent) ? text : 'unknown_error';
+}
+
+function described(value: JsonObject[string] | undefined, sent: readonly string[]) {
+  if (typeof value !== 'string' || value === '' || repeats(value, sent)) return {};
+  return { description: clean(value, 500) };
+}
+
+/** Shorter texts stand in words that mean something else. */
+const shortestSecret = 8;
+
+/** A provider may have changed the case of what it repeats. */
+function repeats(text: string, sent: readonly string[]): boolean {
+  const said = text.toLowerCase();
+  return sent.some((secret) => secret.length >= shortestSecret && said.includes(secret.toLowerCase()));
 }
 
 function clean(value: string, maxLength: number): string {

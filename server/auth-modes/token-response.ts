@@ -62,8 +62,18 @@ export class UnreadableAnswerError extends Error {
   }
 }
 
-/** What came back, before it was normalised. `raw` is the whole decoded answer. */
-export type SeenAnswer = { httpStatus: number; raw: JsonObject; retryAfterMs: number | undefined };
+/** What came back, before it was normalised. */
+export type SeenAnswer = {
+  httpStatus: number;
+  /** The whole decoded answer. */
+  raw: JsonObject;
+  retryAfterMs: number | undefined;
+  /** The secrets in the body that it answers: it may repeat them. */
+  sent: readonly string[];
+};
+
+/** RFC 6749 §2.3.1, §4.1.3 and §6, RFC 7009 §2.1, RFC 7636 §4.5. */
+const secretFields = ['client_secret', 'code', 'code_verifier', 'refresh_token', 'token'];
 
 /**
  * A `customFetch` for oauth4webapi. It answers with RFC 6749 JSON, whatever the provider sent, and hands the decoded
@@ -96,7 +106,8 @@ export function normalizingFetch(options: {
     if (status >= 500) throw unreadable('server_error');
     if (raw === undefined)
       throw unreadable(isHtml(text, contentType) ? 'html' : status === 429 ? 'server_error' : 'not_json');
-    options.seen({ httpStatus: status, raw, retryAfterMs });
+    const sent = secretFields.flatMap((name) => init.body?.get(name) ?? []);
+    options.seen({ httpStatus: status, raw, retryAfterMs, sent });
     const answer = conform(raw, { status, answer: options.token.answer, now: options.now ?? new Date() });
     if (options.keepIdToken !== true) delete answer.body.id_token;
     return new Response(JSON.stringify(answer.body), {

@@ -15,11 +15,15 @@ const usage = `Usage: trellis <command>
   key revoke <id> [--environment dev]
                                end a key and its tickets
   keys list                    master keys: what each wraps, which one seals
-  keys rotate [--dry-run]      wrap all data keys with the first master key, also while
-                               the service runs
+  keys rotate [--dry-run] [--back]
+                               wrap all data keys with the first master key, also while
+                               the service runs; --back: with one from before
   keys export FILE             write the wrapped data keys, to be kept beside backups
-  keys restore FILE [--dry-run] [--drop-newer]
-                               take the data keys of a restored database from there
+  keys restore FILE [--dry-run] [--drop-newer] [--back]
+                               take the data keys of a restored database from there, and
+                               end API keys that were revoked since
+  audit verify [--head POSITION:HASH]
+                               prove that the audit log is as it was written
 
 Settings are environment variables; docs/operations.md lists them.`;
 
@@ -39,6 +43,7 @@ async function main(args: string[]): Promise<number> {
   if (command === 'key' && rest[0] === 'revoke') {
     return (await import('./key.ts')).revokeKeyCommand(rest.slice(1));
   }
+  if (command === 'audit') return (await import('./audit.ts')).auditCommand(rest);
   if (command === 'keys') return (await import('./keys.ts')).keysCommand(rest);
   const isHelp = command === undefined || ['help', '--help', '-h'].includes(command);
   console[isHelp ? 'log' : 'error'](isHelp ? usage : `Unknown command: ${args.join(' ')}\n\n${usage}`);

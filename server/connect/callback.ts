@@ -3,20 +3,22 @@ import { exchangeCode } from '../auth-modes/oauth2.ts';
 import { credentialsFrom } from '../auth-modes/oauth2-credentials.ts';
 import type { OAuthContext } from '../auth-modes/oauth2-request.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
+import { noteClientVerdict } from '../connections/client-verdict.ts';
 import { noteIssuedToken } from '../connections/grants.ts';
 import { whileExchanging } from '../connections/revocation-unit.ts';
 import { templateValues } from '../connections/values.ts';
+import { testFailed, verify } from '../connections/verify.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
 import { type Attempt, endAttempt, takeAttempt } from './attempts.ts';
 import { beginAgain, redirectUriOf } from './begin.ts';
-import { noteClientVerdict } from './client-verdict.ts';
 import { failureOf, queueFailure } from './failures.ts';
 import { foreignBrowser, providerFault, unknownState } from './fault.ts';
 import { checkAccount, type Gain, isSameAccount, type Saved, saveConnection } from './save.ts';
 import { getSession, type SessionSettings } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, type Target } from './target.ts';
+import { tripEnded, tripFailed } from './trip-log.ts';
 
 /** A trip that made or renewed a connection, or one that has to be gone once more. */
 export type Finished =
@@ -49,6 +51,8 @@ export async function finish(
     const { attempt, browser } = taken;
     const finished = await complete(deps, { attempt, params, state, browser });
     await forget(deps, state);
+    const ended = tripEnded(finished, { attempt, at: now() });
+    if (ended !== undefined) deps.activity.log(ended);
     return finished;
   } catch (error) {
     await tellFailure(deps, { state, error });
@@ -90,7 +94,8 @@ async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Prom
       const next = { target, plan: { asked, requested }, connectionConfig, browser: trip.browser };
       return { kind: 'again', location: await beginAgain(deps, next, gain.grant.account) };
     }
-    const saved = await saveConnection(deps, { session, key: integration.key, gain });
+    await refuseRejected(deps, { attempt, integration, gain });
+    const saved = await saveConnection(deps, { session, tried: integration, gain });
     return { ...saved, kind: 'saved', integration };
   } catch (error) {
     if (gain.isRefreshable) await noteUnkept(deps, { target, gain });
@@ -109,6 +114,33 @@ function lacksRefreshToken(gain: Gain, { attempt, target: { integration, current
   const isGood = current?.status === 'active' && current.withheld === undefined;
   const kept = isSame && isGood ? current.credentials : undefined;
   return kept?.type !== 'OAUTH2' || kept.refresh_token === undefined;
+}
+
+/** A process that is told to stop ends soon after, and until it is saved the grant is nowhere but here. */
+const rejectionMs = 4_000;
+
+/**
+ * Throws `connection_test_failed` where the provider's API refuses the token that the provider has just given. What
+ * proves nothing stops nobody: the code is spent, and the grant is good by all that is known.
+ */
+async function refuseRejected(
+  { fetchFor, log }: ConnectDeps,
+  { attempt, integration, gain }: { attempt: Attempt; integration: Integration; gain: Gain },
+): Promise<void> {
+  const credentials = gain.credentials(undefined);
+  const { connectionConfig } = attempt;
+  const fetch = fetchFor(integration);
+  const verdict = await verify(
+    { integration, credentials, connectionConfig },
+    { fetch, timeoutMs: rejectionMs },
+  );
+  if (verdict.kind === 'accepted') return;
+  const facts = { integration: integration.key, step: 'verification', ...verdict };
+  if (verdict.kind === 'refused') {
+    log.warn(facts, 'connecting failed');
+    throw testFailed(integration, verdict);
+  }
+  log.info(facts, 'the credentials were not proven');
 }
 
 /** A token that nobody keeps is alive at the provider all the same. Never throws. */
@@ -133,17 +165,21 @@ async function forget({ db, log }: ConnectDeps, state: string): Promise<void> {
  * has made its connection by another trip, nothing is missing.
  */
 async function tellFailure(
-  { db, log, reading: { vault } }: ConnectDeps,
+  { db, log, now, activity, reading: { vault } }: ConnectDeps,
   { state, error }: { state: string; error: unknown },
 ): Promise<void> {
   const tell = db.transaction(async (tx) => {
     const ended = await endAttempt(tx, state);
-    if (ended === undefined || ended.isUsed) return;
+    if (ended === undefined || ended.isUsed) return undefined;
     const key = await environmentKey(tx, { environmentId: ended.environmentId, vault });
     const settings = key.openJson(ended.settings, 'connect session') as SessionSettings;
-    await queueFailure(tx, 'connection.connect_failed', { ...ended, settings, ...failureOf(error) });
+    const facts = { ...ended, settings, ...failureOf(error) };
+    await queueFailure(tx, 'connection.connect_failed', facts);
+    return tripFailed(facts, now());
   });
-  await tell.catch((err: unknown) => log.warn({ err }, 'a failed connect was not told'));
+  await tell
+    .then((failed) => failed && activity.log(failed))
+    .catch((err: unknown) => log.warn({ err }, 'a failed connect was not told'));
 }
 
 async function exchange(

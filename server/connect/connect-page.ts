@@ -1,3 +1,4 @@
+import { ownClientOf } from '../auth-modes/mode.ts';
 import type { Brand } from '../brand.ts';
 import { type Html, html } from '../http/html.ts';
 import { notice, type Page, page } from '../http/page.ts';
@@ -159,7 +160,7 @@ function asked(target: Target): Html | false {
 function wayIn(target: Target, settings: ConnectPageSettings): Html {
   const { integration } = target;
   const { provider } = integration;
-  const inputs = [...configInputs(target), ...credentialInputs(integration)];
+  const inputs = [...configInputs(target), ...credentialInputs(target)];
   const query = `connect_session_token=${encodeURIComponent(settings.token)}`;
   const key = encodeURIComponent(integration.key);
   if (provider.auth_mode === 'OAUTH2') {
@@ -169,7 +170,12 @@ function wayIn(target: Target, settings: ConnectPageSettings): Html {
     if (inputs.length === 0) return html`<a class="button" id="go" href="${url}">${label}</a>`;
     return html`<form data-go="${url}">${inputs}<button class="button">${label}</button></form>${needsScript}`;
   }
-  const route = { API_KEY: 'api-auth/api-key', BASIC: 'api-auth/basic', NONE: 'auth/unauthenticated' };
+  const route = {
+    API_KEY: 'api-auth/api-key',
+    BASIC: 'api-auth/basic',
+    OAUTH2_CC: 'oauth2/auth',
+    NONE: 'auth/unauthenticated',
+  };
   const url = `${pathOf(settings.baseUrl)}/${route[provider.auth_mode]}/${key}?${query}`;
   const unreachable = 'The service could not be reached. Check your connection and try again.';
   return html`<form data-post="${url}" data-unreachable="${unreachable}" autocomplete="off">${inputs}<button class="button">Connect</button></form>${needsScript}`;
@@ -178,7 +184,7 @@ function wayIn(target: Target, settings: ConnectPageSettings): Html {
 const needsScript = html`<noscript><p class="notice bad">This form needs JavaScript. Switch it on for this page and load it again.</p></noscript>`;
 
 const plainFields: Record<
-  'API_KEY' | 'BASIC',
+  'API_KEY' | 'BASIC' | 'OAUTH2_CC',
   Record<string, Pick<FormField, 'title' | 'description' | 'secret'>>
 > = {
   API_KEY: { apiKey: { title: 'API key', description: 'As the provider issued it.', secret: true } },
@@ -186,13 +192,21 @@ const plainFields: Record<
     username: { title: 'User name', description: '', secret: false },
     password: { title: 'Password', description: '', secret: true },
   },
+  OAUTH2_CC: {
+    client_id: { title: 'Client ID', description: '', secret: false },
+    client_secret: { title: 'Client secret', description: 'As the provider issued both.', secret: true },
+  },
 };
 
-function credentialInputs({ provider }: Integration): Html[] {
-  if (provider.auth_mode !== 'API_KEY' && provider.auth_mode !== 'BASIC') return [];
+function credentialInputs({ integration, current }: Target): Html[] {
+  const { provider } = integration;
+  if (provider.auth_mode === 'OAUTH2' || provider.auth_mode === 'NONE') return [];
+  // A connection that brought its own client is renewed by one of its own.
+  const hasOwnClient = current !== undefined && ownClientOf(current.credentials) !== undefined;
+  if (provider.auth_mode === 'OAUTH2_CC' && integration.client !== undefined && !hasOwnClient) return [];
   return Object.entries(plainFields[provider.auth_mode]).map(([name, plain]) =>
     input(name, {
-      required: provider.auth_mode === 'API_KEY' || undefined,
+      required: provider.auth_mode === 'BASIC' ? undefined : true,
       ...plain,
       ...provider.credentials[name],
     }),

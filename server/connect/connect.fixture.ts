@@ -12,6 +12,8 @@ import { startSandbox } from '../../sandbox/main.ts';
 import { openCookieJar } from '../../test/support/cookie-jar.ts';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch, type SecretWatch } from '../../test/support/secret-watch.ts';
+import { watchedVault } from '../../test/support/secret-watch-server.ts';
+import { noActivity } from '../activity/writer.ts';
 import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config.ts';
 import { createConnectionReader } from '../connections/reader.ts';
@@ -68,7 +70,9 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   const ownUrl = `http://localhost:${port}`;
   const baseUrl = publicUrl ?? ownUrl;
   const brand = brandNames('trellis');
-  const vault = openVault(readMasterKeys(`k1:${randomBytes(32).toString('base64')}`, []) ?? []);
+  const watch = openSecretWatch();
+  const ring = readMasterKeys(`k1:${randomBytes(32).toString('base64')}`, []) ?? [];
+  const vault = watchedVault(openVault(ring), watch);
   const definitions = join(dataDir, 'providers');
   await cp(providersDirectory, definitions, { recursive: true });
   await writeFile(join(definitions, 'own-host.yaml'), ownHost);
@@ -81,7 +85,6 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   let aheadMs = 0;
   const now = () => new Date(Date.now() + aheadMs);
   const logged: string[] = [];
-  const watch = openSecretWatch();
   watch.made('client_secret', sandbox.client.clientSecret);
   const log = pino(
     { level: 'trace' },
@@ -104,7 +107,10 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   const reader = createConnectionReader({ db, reading });
   const fetchFor = watch.watched(({ isTest }) => outbound.fetchFor({ isTest }));
   providerRoutes(app, { catalog, baseUrl, directory: definitions });
-  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, now });
+  await connectRoutes(app, {
+    ...{ db, reading, reader, fetchFor, brand, baseUrl, log, now },
+    activity: noActivity,
+  });
   await app.listen({ host: 'localhost', port });
 
   const { environment } = await ensureEnvironment(db, { name: 'dev', vault });

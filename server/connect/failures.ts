@@ -2,7 +2,8 @@ import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { type Evidence, evidenceOf } from '../connections/health.ts';
 import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { type EventType, queueEvent } from '../events/outbox.ts';
+import type { EventType } from '../events/catalogue.ts';
+import { queueEvent } from '../events/outbox.ts';
 import { ConnectFault, otherBrowserType } from './fault.ts';
 import type { SessionSettings } from './sessions.ts';
 
@@ -14,6 +15,7 @@ export type ConnectCause =
   | 'blocked_by_admin'
   | 'client_refused'
   | 'code_refused'
+  | 'credentials_refused'
   | 'provider_not_answering'
   | 'unexpected_answer'
   | 'another_account'
@@ -23,13 +25,15 @@ export type ConnectCause =
   | 'cut_off'
   | 'nothing_came_back';
 
-const nextSteps: Record<ConnectCause, string> = {
+export const nextSteps: Record<ConnectCause, string> = {
   access_denied: 'The user did not allow access. Say what it is needed for before you ask again.',
   blocked_by_admin:
     "An administrator of the user's account does not allow the application. The user has to ask for it.",
   client_refused:
     "The provider refuses the integration's client ID, its secret, its redirect address or its scopes. Compare them with the provider's console.",
   code_refused: 'The user took too long, or loaded the page twice. A new link helps.',
+  credentials_refused:
+    "The provider gave a token, and its API refused it. Look at `evidence.http_status` and at the account's state with the provider.",
   provider_not_answering:
     'The provider could not complete it at the moment. A new link helps a little later.',
   unexpected_answer:
@@ -68,6 +72,10 @@ export function failureOf(error: unknown): ConnectFailure {
   if (!(error instanceof AppError)) return { cause: 'not_completed', evidence: {} };
   if (error.code === 'another_account') return { cause: 'another_account', evidence: {} };
   if (error.code === 'connection_validation_failed') return { cause: 'account_unknown', evidence: {} };
+  if (error.code === 'connection_test_failed') {
+    const { status } = error.payload as { status: number };
+    return { cause: 'credentials_refused', evidence: { http_status: status } };
+  }
   return { cause: 'not_completed', evidence: { error: error.code } };
 }
 

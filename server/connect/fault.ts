@@ -138,6 +138,10 @@ const wordsFor: Partial<Record<ErrorCode, Words>> = {
     message: 'A part of it is missing. It may have been cut off when it was copied.',
     nextStep: 'Open it again exactly as the application gave it to you.',
   },
+  connection_test_failed: {
+    title: 'The provider does not accept this account here',
+    nextStep: `${startAgain} If it happens again, tell the people who run the application what this page says.`,
+  },
   connection_validation_failed: { title: 'The account was not accepted', nextStep: startAgain },
   unknown_connection: {
     title: 'This connection no longer exists',

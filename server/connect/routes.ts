@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
+import { logged } from '../activity/logged.ts';
 import { findConnection } from '../connections/store.ts';
 import { AppError, fieldError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
@@ -48,6 +49,13 @@ export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> 
     path: '/api-auth/basic/:key',
     mode: 'BASIC',
     body: z.strictObject({ username: z.string(), password: z.string() }),
+  });
+  formRoute(app, {
+    deps,
+    path: '/oauth2/auth/:key',
+    mode: 'OAUTH2_CC',
+    // Neither where the client is the integration's.
+    body: z.strictObject({ client_id: z.string().optional(), client_secret: z.string().optional() }),
   });
   formRoute(app, {
     deps,
@@ -136,7 +144,12 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     '/connect/session',
     { config: { access: { by: 'session' } }, schema: { summary: 'End the session' } },
     async ({ caller }, reply) => {
-      await deleteSession(db, placeOf(caller));
+      const { id, environmentId } = placeOf(caller);
+      await db.transaction(async (tx) => {
+        await deleteSession(tx, { id, environmentId });
+        const entry = { environmentId, actor: actorOf(caller), target: `session:${id}` };
+        await writeAudit(tx, { ...entry, action: 'connect_session.ended' });
+      });
       return reply.headers(privateHeaders).code(204).send();
     },
   );
@@ -184,13 +197,28 @@ function formRoute(
       },
     },
     async (request) => {
-      const { connection } = await submit(deps, {
-        session: placeSession(request.caller),
-        key: request.params.key,
-        mode,
-        url: request.originalUrl,
-        body: (request.body ?? {}) as Record<string, unknown>,
-      });
+      const session = placeSession(request.caller);
+      const { key } = request.params;
+      const { connection } = await logged(
+        deps.activity,
+        {
+          type: 'connect',
+          environmentId: session.environmentId,
+          requestId: request.id,
+          integration: key,
+          actor: actorOf(request.caller),
+          details: { mode },
+          of: (saved) => ({ connection: saved.connection.connectionId }),
+        },
+        () =>
+          submit(deps, {
+            session,
+            key,
+            mode,
+            url: request.originalUrl,
+            body: (request.body ?? {}) as Record<string, unknown>,
+          }),
+      );
       return { providerConfigKey: connection.integrationKey, connectionId: connection.connectionId };
     },
   );

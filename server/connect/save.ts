@@ -1,5 +1,6 @@
 import { writeAudit } from '../activity/audit.ts';
 import type { Credentials } from '../auth-modes/mode.ts';
+import { requireAsTried } from '../connections/as-tried.ts';
 import { connectionEvent } from '../connections/event.ts';
 import { warnOfExpiry } from '../connections/expiry.ts';
 import { noteIssuedToken } from '../connections/grants.ts';
@@ -10,6 +11,7 @@ import type { Connection } from '../connections/store.ts';
 import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
+import type { Integration } from '../integrations/store.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import { allowsOtherAccount } from './scopes.ts';
 import { type Session, useSession } from './sessions.ts';
@@ -39,18 +41,19 @@ export type Saved = {
  * session in one transaction. A renewed connection keeps its ID, metadata and tags, and its refresh token where none
  * came and the account is known to be the same.
  *
- * Throws `another_account` (nothing is changed), `connection_validation_failed` where the account cannot be told,
- * and `unknown_connect_session_token` where the session is used up.
+ * `tried` is the integration that the credentials were got from, or tried with. Throws `unknown_provider_config` where
+ * it is not that any more, `another_account` (nothing is changed), `connection_validation_failed` where the account
+ * cannot be told, and `unknown_connect_session_token` where the session is used up.
  */
 export async function saveConnection(
   deps: ConnectDeps,
-  { session, key, gain }: { session: Session; key: string; gain: Gain },
+  { session, tried, gain }: { session: Session; tried: Integration; gain: Gain },
 ): Promise<Saved> {
   const { db, reading, reader, now } = deps;
   const { vault } = reading;
   const at = now();
   const saved = await db.transaction(async (tx) => {
-    const integration = await getAllowed(tx, { reading, session, key });
+    const integration = await getAllowed(tx, { reading, session, key: tried.key });
     const missing = missingScopes(integration.provider, {
       wanted: gain.grant.scopesRequested ?? [],
       granted: gain.grant.scopesGranted ?? [],
@@ -78,6 +81,7 @@ export async function saveConnection(
     const connection = current
       ? await replaceCredentials(tx, { ...given, current })
       : await insertConnection(tx, { ...given, integration });
+    await requireAsTried(tx, { tried, reading });
     const before = current ? missingScopesOf(current, integration.provider) : [];
     const lost = missing.filter((scope) => !before.includes(scope));
     await note(tx, { connection, session, isReconnect: current !== undefined, missing, lost });

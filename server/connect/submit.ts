@@ -1,26 +1,25 @@
-import { authModes, type Credentials } from '../auth-modes/mode.ts';
-import { verificationRequest } from '../auth-modes/place.ts';
-import { templateValues } from '../connections/values.ts';
+import { authModes, type Credentials, ownClientOf } from '../auth-modes/mode.ts';
+import { noteClientVerdict } from '../connections/client-verdict.ts';
+import { firstToken, missingClient, noFirstToken } from '../connections/first-token.ts';
+import { type Tried, testFailed, verify } from '../connections/verify.ts';
 import { AppError, type FieldError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import { readFields } from '../providers/fields.ts';
 import { readWishes, sentenceOf } from './query.ts';
-import { type Saved, saveConnection } from './save.ts';
+import { type Gain, type Saved, saveConnection } from './save.ts';
 import { getSession } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, readConfig } from './target.ts';
 
-/** How long the provider may take to judge credentials. */
-const verificationTimeoutMs = 15_000;
-
 /** Modes whose credentials a person types in, or that have none. */
-export type FormMode = 'API_KEY' | 'BASIC' | 'NONE';
+export type FormMode = 'API_KEY' | 'BASIC' | 'OAUTH2_CC' | 'NONE';
 
 /**
- * Connects with what was filled in: the credentials are tried where the definition says how, then saved.
+ * Connects with what was filled in: the credentials are tried where the definition says how, a client by asking for its
+ * token, then saved.
  *
  * `url` is the request's own, with `params[x]` in its query. Throws `invalid_body` and `invalid_query_params` naming
- * the fields, `connection_test_failed` where the provider refuses the credentials or does not answer, and what
- * `saveConnection` throws.
+ * the fields, `connection_test_failed` where the provider refuses the credentials or does not answer,
+ * `integration_misconfigured` where it refuses the integration's client, and what `saveConnection` throws.
  */
 export async function submit(
   deps: ConnectDeps,
@@ -38,29 +37,26 @@ export async function submit(
   const target = await getTarget(db, { reading, session, key: request.key, mode: request.mode });
   const { integration } = target;
   const connectionConfig = readConfig(target, readWishes(request.url).config);
-  const credentials = readCredentials(integration, request);
-  try {
-    await verify(deps, { integration, credentials, connectionConfig });
-  } catch (error) {
+  const credentials = readForm(integration, request);
+  const gained = await gainFrom(deps, { integration, credentials, connectionConfig }).catch((error) => {
     throw asAppError(error);
-  }
-  return saveConnection(deps, {
-    session,
-    key: integration.key,
-    gain: { credentials: () => credentials, grant: {}, connectionConfig },
   });
+  return saveConnection(deps, { session, tried: integration, gain: { ...gained, connectionConfig } });
 }
 
-function readCredentials(
-  { provider }: Integration,
+function readForm(
+  integration: Integration,
   { mode, body }: { mode: FormMode; body: Record<string, unknown> },
 ): Credentials {
+  const { provider } = integration;
   const read = authModes[mode].importSchema.safeParse({ ...body, type: mode });
   const faults: FieldError[] = read.success
-    ? []
+    ? missingClient(read.data, integration)
     : read.error.issues.map(({ code, message, path }) => ({ code, message, path: path.map(String) }));
   const form = readFields(provider.credentials, body);
-  const isRefined = Object.keys(provider.credentials).length > 0;
+  const isIntegrations =
+    read.success && read.data.type === 'OAUTH2_CC' && ownClientOf(read.data) === undefined;
+  const isRefined = Object.keys(provider.credentials).length > 0 && !isIntegrations;
   for (const { field, message } of isRefined && !form.ok ? form.issues : []) {
     if (!faults.some(({ path }) => path[0] === field))
       faults.push({ code: 'custom', message, path: [field] });
@@ -69,50 +65,21 @@ function readCredentials(
   throw new AppError('invalid_body', sentenceOf(faults), { errors: faults });
 }
 
-/** Any answer below 400 says that the credentials work. */
-async function verify(
-  { fetchFor }: ConnectDeps,
-  {
-    integration,
-    credentials,
-    connectionConfig,
-  }: { integration: Integration; credentials: Credentials; connectionConfig: Record<string, string> },
-): Promise<void> {
-  const { provider: definition } = integration;
-  const values = templateValues({ connectionConfig, integration });
-  const request = verificationRequest({ definition, credentials, values });
-  if (request === undefined) return;
-  const status = await statusOf(fetchFor(integration), request);
-  if (status !== undefined && status < 400) return;
-  throw new AppError('connection_test_failed', sentenceFor(definition.display_name, status), {
-    payload: { status: status ?? null },
+/**
+ * What the provider gives for them, once it has accepted them; whoever typed them in is there to try again, so that
+ * what proves nothing is not taken either.
+ */
+async function gainFrom(deps: ConnectDeps, tried: Tried): Promise<Pick<Gain, 'credentials' | 'grant'>> {
+  const { integration } = tried;
+  const fetch = deps.fetchFor(integration);
+  const first = await firstToken(tried, {
+    fetch,
+    now: deps.now(),
+    noteClient: (fault) => noteClientVerdict(deps, { integration, fault }),
   });
-}
-
-function sentenceFor(provider: string, status: number | undefined): string {
-  if (status === 401 || status === 403) return `${provider} refused these credentials (status ${status}).`;
-  if (status === undefined) return `${provider} did not answer when the credentials were tried.`;
-  return `${provider} answered with status ${status} when the credentials were tried, which proves nothing.`;
-}
-
-/** Undefined where there was no answer. An address that may not be reached is the operator's to see: it throws. */
-async function statusOf(
-  fetch: ReturnType<ConnectDeps['fetchFor']>,
-  request: { method: string; url: string; headers: Readonly<Record<string, string>> },
-): Promise<number | undefined> {
-  try {
-    const response = await fetch(request.url, {
-      method: request.method,
-      headers: { ...request.headers },
-      redirect: 'manual',
-      signal: AbortSignal.timeout(verificationTimeoutMs),
-    });
-    for await (const _chunk of response.body ?? []) break;
-    return response.status;
-  } catch (error) {
-    for (let cause = error; cause instanceof Error; cause = cause.cause) {
-      if (cause instanceof AppError) throw cause;
-    }
-    return undefined;
-  }
+  if (!first.ok) throw noFirstToken(tried, first.fault);
+  const { credentials, grant } = first;
+  const verdict = await verify({ ...tried, credentials }, { fetch });
+  if (verdict.kind !== 'accepted') throw testFailed(integration, verdict);
+  return { credentials: () => credentials, grant };
 }

@@ -1,11 +1,14 @@
+import type { Operation } from '../activity/operations.ts';
+import { type Activity, noActivity } from '../activity/writer.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { eachInTurn } from '../jobs/each.ts';
 import type { Job } from '../jobs/jobs.ts';
 import type { Logger } from '../log.ts';
 import type { Vault } from '../vault.ts';
-import { queueFailure } from './failures.ts';
+import { type ConnectFailure, queueFailure, type TripFacts } from './failures.ts';
 import { type SessionSettings, sessionLifeMs } from './sessions.ts';
+import { tripFailed } from './trip-log.ts';
 
 /**
  * What is left of connect sessions that are over.
@@ -13,7 +16,7 @@ import { type SessionSettings, sessionLifeMs } from './sessions.ts';
  * Owns: that a trip which never came back, or was cut off, is told of once, and that expired rows go. A provider shows most of its
  * refusals on pages of its own and sends nobody back, so silence is the only sign there is.
  */
-type Deps = { db: Db; vault: Vault; log: Logger; now?: () => Date };
+type Deps = { db: Db; vault: Vault; log: Logger; activity?: Activity; now?: () => Date };
 type Abandoned = { id: number; environmentId: number };
 type Attempt = { begunAt: Date; isTaken: boolean; key: string; providerName: string; isTest: boolean };
 
@@ -26,7 +29,7 @@ const mostAtOnce = 200;
  * may still come back, and its page can say that it has expired.
  */
 export async function sweepConnect(
-  { db, vault, log, now = () => new Date() }: Deps,
+  { db, vault, log, activity = noActivity, now = () => new Date() }: Deps,
   signal: AbortSignal = AbortSignal.timeout(60_000),
 ): Promise<void> {
   const at = now();
@@ -42,8 +45,13 @@ export async function sweepConnect(
     [at, mostAtOnce],
   );
   await eachInTurn(found, {
-    ...{ job: sweepJobName, log, signal },
-    work: (session) => db.transaction((tx) => tellAbandoned(tx, { session, vault, log, at })),
+    job: sweepJobName,
+    log,
+    signal,
+    async work(session) {
+      const failed = await db.transaction((tx) => tellAbandoned(tx, { session, vault, log, at }));
+      if (failed !== undefined) activity.log(failed);
+    },
   });
   await db.query(
     `delete from auth_attempt
@@ -70,7 +78,7 @@ export function sweepJob(deps: Deps): Job<Record<string, never>> {
 async function tellAbandoned(
   tx: Queryable,
   { session, vault, log, at }: { session: Abandoned; vault: Vault; log: Logger; at: Date },
-): Promise<void> {
+): Promise<Operation | undefined> {
   const attempts = await tx.query<Attempt>(
     `delete from auth_attempt
      using integration
@@ -90,7 +98,7 @@ async function tellAbandoned(
     ),
   );
   const [latest] = attempts.toSorted((one, other) => other.begunAt.getTime() - one.begunAt.getTime());
-  if (latest === undefined || row === undefined) return;
+  if (latest === undefined || row === undefined) return undefined;
   let settings: SessionSettings;
   try {
     const key = await environmentKey(tx, { environmentId: session.environmentId, vault });
@@ -98,14 +106,16 @@ async function tellAbandoned(
   } catch (error) {
     // Nothing can be told of whom it was for, now or later: its attempts go all the same.
     log.warn({ err: error, session: session.id }, 'a connect session cannot be opened');
-    return;
+    return undefined;
   }
-  await queueFailure(tx, 'connection.connect_abandoned', {
+  const facts: TripFacts & ConnectFailure = {
     environmentId: session.environmentId,
     settings,
     integration: latest,
     begunAt: latest.begunAt,
     cause: latest.isTaken ? 'cut_off' : 'nothing_came_back',
     evidence: {},
-  });
+  };
+  await queueFailure(tx, 'connection.connect_abandoned', facts);
+  return tripFailed(facts, at);
 }

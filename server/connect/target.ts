@@ -1,3 +1,4 @@
+import type { Activity } from '../activity/writer.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
@@ -23,6 +24,7 @@ export type ConnectDeps = {
   brand: Brand;
   baseUrl: string;
   log: Logger;
+  activity: Activity;
   now: () => Date;
 };
 

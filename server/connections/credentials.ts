@@ -1,4 +1,4 @@
-import type { Credentials } from '../auth-modes/mode.ts';
+import { type Credentials, isRenewable, renewalOf } from '../auth-modes/mode.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { isRefusal, isWithheld, refusalOf } from './health.ts';
@@ -62,7 +62,7 @@ export function createCredentialSource({
 
   async function fresh(connection: LiveConnection): Promise<Credentials> {
     const { credentials } = connection;
-    if (credentials.type !== 'OAUTH2') return credentials;
+    if (!isRenewable(credentials)) return credentials;
     refuseDead(connection);
     if (!isDue(credentials, now())) return credentials;
     if (isUsable(credentials, now())) {
@@ -81,17 +81,17 @@ export function createCredentialSource({
 
   function current(connection: LiveConnection): Credentials | undefined {
     const { credentials, integration } = connection;
-    if (credentials.type !== 'OAUTH2') return credentials;
+    if (!isRenewable(credentials)) return credentials;
     const isDead = refusalOf(connection, integration.provider) !== undefined;
     return isDead || isDue(credentials, now()) ? undefined : credentials;
   }
 
   async function renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined> {
-    if (used.type !== 'OAUTH2') return undefined;
+    if (!isRenewable(used)) return undefined;
     try {
       const current = await reader.reread(connection);
       refuseDead(current);
-      if (accessTokenOf(current.credentials) !== used.access_token) return current.credentials;
+      if (accessTokenOf(current.credentials) !== accessTokenOf(used)) return current.credentials;
       refuseEarly(current);
       if (isRenewed(current, now())) return undefined;
       const isFirst = !running.has(current.id);
@@ -177,5 +177,5 @@ function remember(times: Map<number, number>, id: number, until: number): void {
 }
 
 function accessTokenOf(credentials: Credentials): string | undefined {
-  return credentials.type === 'OAUTH2' ? credentials.access_token : undefined;
+  return isRenewable(credentials) ? renewalOf(credentials).accessTokenOf(credentials) : undefined;
 }

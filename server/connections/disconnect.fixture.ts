@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch } from '../../test/support/secret-watch.ts';
+import { watchedVault } from '../../test/support/secret-watch-server.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import { readMasterKeys } from '../config.ts';
 import { ensureEnvironment } from '../environments/store.ts';
@@ -47,9 +48,8 @@ export async function openDisconnectBench() {
   const { db, drop } = await openTestDatabase();
   const watch = openSecretWatch();
   const masterKey = randomBytes(32).toString('base64');
-  watch.made('master_key', masterKey);
   watch.made('client_secret', clientSecret);
-  const vault = openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []);
+  const vault = watchedVault(openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []), watch);
   const reading = { vault, catalog, testClient: undefined };
   const environments = {
     dev: (await ensureEnvironment(db, { name: 'dev', vault })).environment,

@@ -125,7 +125,7 @@ async function destroy(
     const given = { connection, integration, tokens, isForced, vault, at: now() };
     plan = { revocationId: await queueRevocation(tx, given) };
   }
-  await destroyConnection(tx, connection.id);
+  await destroyConnection(tx, { id: connection.id, at: now() });
   await queueEvent(tx, {
     environmentId: connection.environmentId,
     type: 'connection.deleted',
@@ -154,7 +154,9 @@ async function endOthers(
     if (!(await endConnection(tx, change))) continue;
     // Where it is looked for: the caller may be of another environment.
     await writeAudit(tx, {
-      ...{ environmentId, actor: actorOf(caller), action: 'connection.ended' },
+      environmentId,
+      actor: actorOf(caller),
+      action: 'connection.ended',
       target: `${other.integrationKey}/${other.connectionId}`,
       details: { cause: 'revoked_by_disconnect' },
     });

@@ -1,7 +1,8 @@
+import type { ConnectionSubject } from '../events/event-type.ts';
 import type { ConnectionHead } from './store.ts';
 
 /** What every event about a connection says of it. */
-export function connectionEvent(connection: ConnectionHead): Record<string, unknown> {
+export function connectionEvent(connection: ConnectionHead): ConnectionSubject {
   return {
     connection_id: connection.connectionId,
     provider_config_key: connection.integrationKey,

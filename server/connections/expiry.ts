@@ -110,7 +110,9 @@ export async function warnOfExpiries(
   );
   let told = 0;
   await eachInTurn(due, {
-    ...{ job: expiryJobName, log, signal },
+    job: expiryJobName,
+    log,
+    signal,
     async work(found) {
       const isTold = await db.transaction(async (tx) => {
         const connection = await findHead(tx, found);

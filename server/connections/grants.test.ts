@@ -67,7 +67,8 @@ const connectMany = async (count: number) => {
   for (let turn = 0; turn < count; turn += 1) made.push(await connect());
   return made;
 };
-const destroy = ({ id }: Connection) => database.db.transaction((tx) => destroyConnection(tx, id));
+const destroy = ({ id }: Connection) =>
+  database.db.transaction((tx) => destroyConnection(tx, { id, at: new Date() }));
 const update = () => updateTokenSlots(database.db, { log, signal: new AbortController().signal });
 const slotsOf = async (connection: Connection) => (await findHead(database.db, connection))?.tokenSlots;
 const events = async () =>

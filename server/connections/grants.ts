@@ -118,7 +118,9 @@ export async function updateTokenSlots(
       [holder, isNear(slots) ? JSON.stringify(slots) : null],
     );
     await eachInTurn(stale, {
-      ...{ job: slotsJobName, log, signal },
+      job: slotsJobName,
+      log,
+      signal,
       async work({ id }) {
         await storeSlots(db, { id, slots });
         changed += 1;

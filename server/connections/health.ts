@@ -1,10 +1,11 @@
+import { ownClientOf } from '../auth-modes/mode.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { AppError } from '../errors.ts';
 import { type IntegrationFault, keepsFromRefresh } from '../integrations/fault.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import { expiryOf } from './expiry.ts';
-import type { ConnectionHead, ConnectionStatus } from './store.ts';
+import type { Connection, ConnectionHead, ConnectionStatus } from './store.ts';
 import { slotsNextStep } from './token-slots.ts';
 
 /**
@@ -16,6 +17,7 @@ import { slotsNextStep } from './token-slots.ts';
  */
 export type Cause =
   | 'grant_dead'
+  | 'credentials_refused'
   | 'testing_expired'
   | 'access_time_ended'
   | 'session_policy'
@@ -46,6 +48,8 @@ export type Outage = Omit<Fault, 'cause'> & { cause: 'provider_not_answering'; a
 const nextSteps: Record<Cause, string> = {
   grant_dead:
     'The user revoked the access, or the provider ended it (unused for long, password changed, too many grants). Ask the user to connect again.',
+  credentials_refused:
+    'The provider no longer accepts the client ID and secret of this connection. Ask the user to connect again with ones that work.',
   testing_expired:
     'The provider counts the application as under test, and such grants end after some days. Ask the user to connect again, and publish the application.',
   access_time_ended: 'The user gave access for a time only, and it is over. Ask the user to connect again.',
@@ -121,13 +125,14 @@ export function causeOf(
     provider,
     at,
   }: {
-    connection: Pick<ConnectionHead, 'refreshExpiresAt' | 'grantedAt'>;
+    connection: Pick<Connection, 'refreshExpiresAt' | 'grantedAt' | 'credentials'>;
     provider: HealthRules | undefined;
     at: Date;
   },
 ): Cause | undefined {
   switch (fault.kind) {
     case 'dead_grant': {
+      if (ownClientOf(connection.credentials) !== undefined) return 'credentials_refused';
       const expiry = expiryOf(connection, provider);
       if (expiry === undefined || expiry.at > at) return 'grant_dead';
       return expiry.cause === 'testing_expiry' ? 'testing_expired' : 'access_time_ended';

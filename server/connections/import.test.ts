@@ -14,7 +14,7 @@ async function importTokens(node: RefreshNode, credentials: OAuth2Credentials) {
     importConnection(tx, {
       caller: { kind: 'key', environmentId, environment: 'dev', keyId: 1, scopes: new Set(['*']) },
       ...{ integration, id: connectionId, reading: node.reading },
-      given: { credentials, metadata: { told: 'twice' }, tags: {}, at: t().now() },
+      given: { credentials, grant: {}, metadata: { told: 'twice' }, tags: {}, at: t().now() },
     }),
   );
 }

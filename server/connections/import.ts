@@ -1,14 +1,19 @@
-import { authModes, type Credentials } from '../auth-modes/mode.ts';
+import { authModes, type Credentials, isRenewable } from '../auth-modes/mode.ts';
 import type { Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
 import type { Caller } from '../http/caller.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
+import { TemplateError } from '../providers/template-grammar.ts';
+import { requireAsTried } from './as-tried.ts';
 import { auditConnection } from './audit.ts';
 import { isKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
-import { insertConnection, type NewConnection, replaceCredentials } from './save.ts';
+import { firstToken, isJudged, missingClient, noFirstToken, type Trial } from './first-token.ts';
+import { isExpired } from './refresh-due.ts';
+import { type GrantFacts, insertConnection, type NewConnection, replaceCredentials } from './save.ts';
 import { type Connection, findConnectionForUpdate } from './store.ts';
+import { type Tried, testFailed, verify } from './verify.ts';
 
 /**
  * Makes a connection out of tokens that the application holds already. An existing ID gets the new credentials, and
@@ -16,6 +21,8 @@ import { type Connection, findConnectionForUpdate } from './store.ts';
  *
  * A refresh token that was replaced by its successor is of the same grant, and used up: the stored tokens are the newer
  * ones, and stay.
+ *
+ * `integration` is the one that they were tried with. Throws `unknown_provider_config` where it is not that any more.
  */
 export async function importConnection(
   tx: Tx,
@@ -29,7 +36,7 @@ export async function importConnection(
     caller: Caller;
     integration: Integration;
     id: string | undefined;
-    given: Omit<NewConnection, 'integration' | 'grant' | 'connectionId'>;
+    given: Omit<NewConnection, 'integration' | 'connectionId'>;
     reading: IntegrationReading;
   },
 ): Promise<Connection> {
@@ -37,17 +44,21 @@ export async function importConnection(
   const place = { environmentId: caller.environmentId, integrationKey: integration.key };
   const current =
     id === undefined ? undefined : await findConnectionForUpdate(tx, { ...place, connectionId: id, vault });
-  const credentials =
-    current && (await isReplaced(tx, current, given.credentials)) ? current.credentials : given.credentials;
-  const expiry = credentials.type === 'OAUTH2' ? credentials.expires_at : undefined;
+  const kept = current && (await isReplaced(tx, current, given.credentials)) ? current : undefined;
+  const { credentials } = kept ?? given;
+  const expiry = isRenewable(credentials) ? credentials.expires_at : undefined;
   const content = {
     ...given,
     credentials,
-    grant: { accessExpiresAt: expiry === undefined ? undefined : new Date(expiry) },
+    grant: {
+      ...(kept === undefined && given.grant),
+      accessExpiresAt: expiry === undefined ? undefined : new Date(expiry),
+    },
   };
   const connection = current
     ? await replaceCredentials(tx, { vault, current, ...content })
     : await insertConnection(tx, { vault, integration, connectionId: id, ...content });
+  await requireAsTried(tx, { tried: integration, reading });
   await queueEvent(tx, {
     environmentId: caller.environmentId,
     type: current ? 'connection.reconnected' : 'connection.created',
@@ -67,8 +78,51 @@ async function isReplaced(tx: Tx, current: Connection, given: Credentials): Prom
   return isKept(tx, { connection: current, token: given.refresh_token });
 }
 
+/**
+ * The credentials as they are to be stored, with what the provider told of them: a client that came without a token has
+ * one. Throws `connection_test_failed`
+ * where the provider refuses them, `integration_misconfigured` where it refuses the integration's client, and
+ * `invalid_body` where the configuration of the connection does not fit the provider's addresses. What the provider
+ * does not judge is taken as it is: the application has reason to think that it works. So are tokens that have ended,
+ * whose refresh token is not spent on a trial. An access token that is refused beside a refresh token proves that it has
+ * ended, and no more: it is stored as one that is due.
+ */
+export async function tryImported(
+  given: Tried,
+  trial: Trial,
+): Promise<{ credentials: Credentials; grant: GrantFacts }> {
+  const { fetch, now } = trial;
+  const untried = { credentials: given.credentials, grant: {} };
+  try {
+    if (given.credentials.type === 'OAUTH2' && isExpired(given.credentials, now)) return untried;
+    const first = await firstToken(given, trial);
+    if (!first.ok) {
+      if (isJudged(first.fault)) throw noFirstToken(given, first.fault);
+      return untried;
+    }
+    const { credentials, grant } = first;
+    const verdict = await verify({ ...given, credentials }, { fetch });
+    if (verdict.kind !== 'refused') return { credentials, grant };
+    if (credentials.type === 'OAUTH2' && credentials.refresh_token !== undefined)
+      return { credentials: { ...credentials, expires_at: now.toISOString() }, grant };
+    throw testFailed(given.integration, verdict);
+  } catch (error) {
+    throw error instanceof TemplateError ? unfitting(error) : error;
+  }
+}
+
+function unfitting(error: TemplateError): AppError {
+  const [source, name] = error.field?.split('.') ?? [];
+  if (source === 'connectionConfig' && name !== undefined) {
+    const errors = [{ code: 'custom', message: error.message, path: ['connection_config', name] }];
+    return new AppError('invalid_body', undefined, { errors, cause: error });
+  }
+  const message = `A setting of the integration does not fit: ${error.message}.`;
+  return new AppError('integration_misconfigured', message, { status: 400, cause: error });
+}
+
 /** The credentials of a body as the provider's mode takes them; throws `invalid_body`, naming the field. */
-export function readCredentials(integration: Integration, given: Record<string, unknown>): Credentials {
+export function readImported(integration: Integration, given: Record<string, unknown>): Credentials {
   const mode = authModes[integration.provider.auth_mode];
   if (given.type !== undefined && given.type !== mode.name) {
     throw new AppError(
@@ -80,9 +134,10 @@ export function readCredentials(integration: Integration, given: Record<string, 
     );
   }
   const read = mode.importSchema.safeParse(given);
-  if (read.success) return read.data;
+  const faults = read.success ? missingClient(read.data, integration) : read.error.issues;
+  if (read.success && faults.length === 0) return read.data;
   throw new AppError('invalid_body', undefined, {
-    errors: read.error.issues.map(({ code, message, path }) => ({
+    errors: faults.map(({ code, message, path }) => ({
       code,
       message,
       path: ['credentials', ...path.map(String)],

@@ -57,7 +57,9 @@ export function keepaliveJob({
     const endsAt = performance.now() + turnMs;
     const turn = new AbortController();
     await eachInTurn(due, {
-      ...{ job: 'connections.keepalive', log, signal: AbortSignal.any([signal, turn.signal]) },
+      job: 'connections.keepalive',
+      log,
+      signal: AbortSignal.any([signal, turn.signal]),
       async work(place) {
         after.set(place.provider, place.id);
         try {

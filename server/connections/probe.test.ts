@@ -142,7 +142,7 @@ test('a connection that cannot be opened is passed over, and stops no other inte
 
 test('an integration without a connection to try waits as well', async () => {
   await refuse(one, 'invalid_client');
-  await database.db.transaction((tx) => destroyConnection(tx, one.id));
+  await database.db.transaction((tx) => destroyConnection(tx, { id: one.id, at: new Date() }));
   advance(60);
   await run();
   assert.equal((await probeOf(one)).probe_at.getTime(), time.getTime() + 120_000);

@@ -32,11 +32,12 @@ export type ConnectionReader = {
 export function createConnectionReader({
   db,
   reading,
-  now = Date.now,
+  clock = () => performance.now(),
 }: {
   db: Db;
   reading: IntegrationReading;
-  now?: () => number;
+  /** As `Beliefs` counts their second. */
+  clock?: () => number;
 }): ConnectionReader {
   async function load(at: Place): Promise<LiveConnection> {
     const [integration, connection] = await Promise.all([
@@ -53,7 +54,7 @@ export function createConnectionReader({
     return { ...connection, integration };
   }
 
-  const connections = new Beliefs({ load, keyOf: placeKey, now, most: mostBelieved });
+  const connections = new Beliefs({ load, keyOf: placeKey, clock, most: mostBelieved });
 
   return {
     async getIntegration({ environmentId, integrationKey }) {

@@ -46,3 +46,11 @@ test('a token without an end is never due, and one that nothing renews only when
   assert.equal(isDue(last, now), false);
   assert.equal(isDue({ ...last, expires_at: now.toISOString() }, now), true);
 });
+
+test('a client without a token needs one at once, and one whose token has an end another in time', () => {
+  const client = { type: 'OAUTH2_CC', client_id: 'i', client_secret: 's', raw: {} } as const;
+  assert.deepEqual([isDue(client, now), isUsable(client, now), isExpired(client, now)], [true, false, true]);
+  const { expires_at } = token(299);
+  assert.equal(isDue({ ...client, token: 't', expires_at: expires_at! }, now), true);
+  assert.equal(isDue({ ...client, token: 't' }, now), false);
+});

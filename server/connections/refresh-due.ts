@@ -1,5 +1,4 @@
-import type { Credentials } from '../auth-modes/mode.ts';
-import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
+import { type Credentials, isRenewable, type RenewableCredentials, renewalOf } from '../auth-modes/mode.ts';
 import { isObject, type JsonValue } from '../auth-modes/token-response.ts';
 import type { ConnectionHead } from './store.ts';
 
@@ -17,19 +16,20 @@ export const longestPauseMs = 2 * 3_600_000;
 const renewalMs = 30_000;
 
 /** Whether it is time for a refresh. A token without an end, or that nothing can renew, is due when it has ended. */
-export function isDue(credentials: Credentials, now: Date): credentials is OAuth2Credentials {
-  if (credentials.type !== 'OAUTH2') return false;
-  if (credentials.refresh_token === undefined) return isExpired(credentials, now);
+export function isDue(credentials: Credentials, now: Date): credentials is RenewableCredentials {
+  if (!isRenewable(credentials)) return false;
+  if (renewalOf(credentials).secretOf(credentials) === undefined) return isExpired(credentials, now);
   const left = leftMs(credentials, now);
   return left < longestMarginMs && left < marginMs(credentials);
 }
 
 /** Whether a call that begins now can still rely on it. */
-export function isUsable(credentials: OAuth2Credentials, now: Date): boolean {
+export function isUsable(credentials: RenewableCredentials, now: Date): boolean {
   return leftMs(credentials, now) > Math.min(longestSafetyMs, marginMs(credentials) / 2);
 }
 
-export function isExpired(credentials: OAuth2Credentials, now: Date): boolean {
+/** Also where there never was one. */
+export function isExpired(credentials: RenewableCredentials, now: Date): boolean {
   return leftMs(credentials, now) <= 0;
 }
 
@@ -51,11 +51,13 @@ export function isRenewed({ renewedAt }: Pick<ConnectionHead, 'renewedAt'>, now:
   return renewedAt !== undefined && Math.abs(now.getTime() - renewedAt.getTime()) < renewalMs;
 }
 
-function leftMs({ expires_at }: OAuth2Credentials, now: Date): number {
+function leftMs(credentials: RenewableCredentials, now: Date): number {
+  if (renewalOf(credentials).accessTokenOf(credentials) === undefined) return Number.NEGATIVE_INFINITY;
+  const { expires_at } = credentials;
   return expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at) - now.getTime();
 }
 
-function marginMs({ raw }: OAuth2Credentials): number {
+function marginMs({ raw }: RenewableCredentials): number {
   const lifeMs = Number(lifeIn(raw)) * 1000;
   return Math.min(longestMarginMs, (lifeMs > 0 ? lifeMs : defaultLifeMs) / 10);
 }

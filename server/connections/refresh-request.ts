@@ -1,4 +1,6 @@
-import { refreshToken, type TokenOutcome } from '../auth-modes/oauth2.ts';
+import { type RenewableCredentials, renewalOf } from '../auth-modes/mode.ts';
+import type { Network } from '../auth-modes/oauth2-request.ts';
+import type { TokenOutcome } from '../auth-modes/token-request.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Queryable } from '../db/pool.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
@@ -13,15 +15,43 @@ import { templateValues } from './values.ts';
  * (`auth-modes/`).
  */
 export type SendRefresh = (
-  connection: LiveConnection,
+  connection: Renewable,
   given: { token: string; lease: Lease; giveUpAt: number },
 ) => Promise<TokenOutcome | undefined>;
+
+/** A connection with a token that another may take the place of. */
+export type Renewable = LiveConnection & { credentials: RenewableCredentials };
+
+/**
+ * Asks for another token by `secret`, as the credentials' mode does: by the connection's own client where it has one.
+ * Throws TemplateError, and AppError when the address may not be reached or the integration has no client.
+ */
+export function askForToken(
+  {
+    integration,
+    connectionConfig,
+    credentials,
+  }: Pick<LiveConnection, 'integration' | 'connectionConfig'> & { credentials: RenewableCredentials },
+  { secret, ...network }: Network & { secret: string },
+): Promise<TokenOutcome> {
+  const { provider: definition, scopes = definition.scopes.default } = integration;
+  const renewal = renewalOf(credentials);
+  return renewal.request({
+    definition,
+    client: { ...(renewal.ownClientOf(credentials) ?? clientOf(integration)), scopes },
+    values: templateValues({ connectionConfig, integration }),
+    credentials,
+    secret,
+    ...network,
+  });
+}
 
 /**
  * Whether the grant's refresh tokens are replaced, as far as is known. To send such a token twice may end the grant
  * (RFC 9700 §4.14.2), and a lost answer loses the only token that is good.
  */
-export function replacesTokens({ integration }: LiveConnection, { keptTokens }: Lease): boolean {
+export function replacesTokens({ integration, credentials }: LiveConnection, { keptTokens }: Lease): boolean {
+  if (credentials.type !== 'OAUTH2') return false;
   return integration.provider.refresh.rotates || keptTokens !== undefined;
 }
 
@@ -82,11 +112,8 @@ export function createSendRefresh({
     const inMs = lease.endsAt - storeMs - earlyMs - performance.now();
     const second = isPatient ? setTimeout(stay, Math.max(inMs, 0)) : undefined;
     try {
-      const outcome = await refreshToken({
-        definition: integration.provider,
-        client: { ...clientOf(integration), scopes: connection.scopesRequested ?? [] },
-        values: templateValues(connection),
-        refreshToken: token,
+      const outcome = await askForToken(connection, {
+        secret: token,
         fetch,
         now: now(),
         timeoutMs: isPatient ? 2 * limitMs : limitMs,

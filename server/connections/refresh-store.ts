@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Tokens } from '../auth-modes/oauth2.ts';
-import { credentialsFrom, type OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
+import { renewalOf } from '../auth-modes/mode.ts';
+import type { Tokens } from '../auth-modes/token-request.ts';
 import { type Db, mayPass, type Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { missingScopes } from '../providers/scopes.ts';
@@ -10,6 +10,7 @@ import { connectionEvent } from './event.ts';
 import { refusalOf } from './health.ts';
 import { endLease, type Lease, settleLease } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
+import type { Renewable } from './refresh-request.ts';
 import { revokeLate } from './revocation-notes.ts';
 import { swapCredentials } from './save.ts';
 import type { States } from './states.ts';
@@ -41,7 +42,7 @@ export function createRefreshStore({
   states: Pick<States, 'recovered'>;
   vault: Vault;
   now: () => Date;
-}): (connection: LiveConnection, given: Given) => Promise<LiveConnection> {
+}): (connection: Renewable, given: Given) => Promise<LiveConnection> {
   return async function store(connection, given) {
     try {
       await persist(() => db.transaction((tx) => storeAll(tx, { connection, ...given })));
@@ -59,16 +60,16 @@ export function createRefreshStore({
 
   async function storeAll(
     tx: Tx,
-    { connection, ...given }: Given & { connection: LiveConnection },
+    { connection, ...given }: Given & { connection: Renewable },
   ): Promise<void> {
     const { lease, tokens, used } = given;
     const current = await lockGrant(tx, { connection, lease });
     if (current?.version !== connection.credentialsVersion) return storeToken(tx, { connection, ...given });
-    const previous = connection.credentials as OAuth2Credentials;
+    const previous = connection.credentials;
     const granted = tokens.scopes && [...tokens.scopes];
     await swapCredentials(tx, {
       current: connection,
-      credentials: credentialsFrom(tokens, { ...previous, refresh_token: used }),
+      credentials: renewalOf(previous).after(tokens, { previous, secret: used }),
       grant: {
         accessExpiresAt: tokens.expiresAt,
         refreshExpiresAt: tokens.refreshExpiresAt,

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { TokenOutcome } from '../auth-modes/oauth2.ts';
-import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
+import { type Activity, noActivity } from '../activity/writer.ts';
+import { isRenewable, renewalOf } from '../auth-modes/mode.ts';
 import { isOutcomeUnknown, type TokenFault } from '../auth-modes/token-fault.ts';
+import type { TokenOutcome } from '../auth-modes/token-request.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -13,8 +14,15 @@ import { delayOf, refusalOf } from './health.ts';
 import { endLease, extendLease, isLeased, type Lease, takeLease } from './lease.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { isExpired, pausedUntil } from './refresh-due.ts';
-import { createSendRefresh, leaseMsOf, limitMsOf, replacesTokens } from './refresh-request.ts';
+import {
+  createSendRefresh,
+  leaseMsOf,
+  limitMsOf,
+  type Renewable,
+  replacesTokens,
+} from './refresh-request.ts';
 import { createRefreshStore } from './refresh-store.ts';
+import { loggedRenewal, type TellFault } from './renewal-log.ts';
 import type { States } from './states.ts';
 
 /**
@@ -34,6 +42,7 @@ export type RefreshDeps = {
   fetchFor: (integration: Integration) => Fetch;
   states: States;
   vault: Vault;
+  activity?: Activity;
   now?: () => Date;
   timing?: RefreshTiming;
 };
@@ -69,6 +78,7 @@ export function createRefresh({
   fetchFor,
   states,
   vault,
+  activity = noActivity,
   now = () => new Date(),
   timing: { storeMs, patienceMs } = defaultTiming,
 }: RefreshDeps): Refresh {
@@ -80,7 +90,7 @@ export function createRefresh({
     for (let hasWaited = false; ; hasWaited = true) {
       const connection = await reader.reread(seen);
       const { credentials } = connection;
-      if (credentials.type !== 'OAUTH2') return connection;
+      if (!isRenewable(credentials)) return connection;
       // Another node, or the caller before this one, has refreshed already.
       if (connection.credentialsVersion !== seen.credentialsVersion && connection.status === 'active') {
         return connection;
@@ -93,7 +103,8 @@ export function createRefresh({
       if (until > at && (hasWaited || until > pausedUntil(seen, at))) {
         throw failed(connection, until.getTime() - at.getTime());
       }
-      if (credentials.refresh_token === undefined) {
+      const secret = renewalOf(credentials).secretOf(credentials);
+      if (secret === undefined) {
         if (!isExpired(credentials, now())) throw failed(connection);
         const ended = await states.lacksRefreshToken(connection);
         if (ended !== undefined) throw ended;
@@ -102,7 +113,12 @@ export function createRefresh({
       const held = await states.heldBack(connection);
       if (held !== undefined) throw held;
       const lease = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
-      const refreshed = lease && (await runUnder(lease, { connection, giveUpAt }));
+      const renewable = { ...connection, credentials };
+      const refreshed =
+        lease &&
+        (await loggedRenewal(activity, connection, (tell) =>
+          runUnder(lease, { connection: renewable, secret, giveUpAt, tell }),
+        ));
       if (refreshed !== undefined) return refreshed;
       await untilFree(connection, giveUpAt);
     }
@@ -118,12 +134,16 @@ export function createRefresh({
   /** Undefined where the lease has ended, or the credentials were replaced, before there was a verdict. */
   async function runUnder(
     first: Lease,
-    { connection, giveUpAt }: { connection: LiveConnection; giveUpAt: number },
+    {
+      connection,
+      secret,
+      giveUpAt,
+      tell,
+    }: { connection: Renewable; secret: string; giveUpAt: number; tell: TellFault },
   ): Promise<LiveConnection | undefined> {
-    const credentials = connection.credentials as OAuth2Credentials & { refresh_token: string };
     const refused = new Set<string>();
     let lease = first;
-    let token = credentials.refresh_token;
+    let token = secret;
     let verdict: TokenFault | undefined;
     let isOwed = first.isReplyOwed;
     for (let lost = 0; ; ) {
@@ -134,6 +154,7 @@ export function createRefresh({
       }
       if (outcome.ok) return store(connection, { lease, tokens: outcome.tokens, used: token });
       const { fault } = outcome;
+      tell(fault);
       isOwed ||= isOutcomeUnknown(fault);
       // Without the lease there is no verdict: another node has taken over, or other credentials came in between.
       const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
@@ -149,7 +170,7 @@ export function createRefresh({
         lost += 1;
         await pause(100 * lost * (0.5 + Math.random()));
       } else return fail(connection, { lease, fault, isOwed });
-      const left = [credentials.refresh_token, ...openKept(connection, lease.keptTokens)];
+      const left = [secret, ...openKept(connection, lease.keptTokens)];
       const next = left.find((other) => !refused.has(other));
       if (next === undefined) return fail(connection, { lease, fault: verdict ?? fault, isOwed });
       token = next;
@@ -157,7 +178,7 @@ export function createRefresh({
   }
 
   async function request(
-    connection: LiveConnection,
+    connection: Renewable,
     given: { token: string; lease: Lease; giveUpAt: number },
   ): Promise<TokenOutcome | undefined> {
     const { lease } = given;
@@ -194,7 +215,8 @@ export function createRefresh({
     const failures = lease.failures + 1;
     const waitMs = error && pauseAfter(error, { failures, fault });
     const isCurrent = await endLease(db, {
-      ...{ connection, lease },
+      connection,
+      lease,
       failures: error ? failures : lease.failures,
       isReplyOwed: isOwed && error?.code !== 'connection_needs_reauth',
       notBefore: waitMs === undefined ? undefined : new Date(now().getTime() + waitMs),

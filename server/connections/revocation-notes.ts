@@ -1,5 +1,6 @@
 import type { Queryable, Tx } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
+import type { ConnectionSubject } from '../events/event-type.ts';
 import { clientOf, type Integration, type OAuthClient } from '../integrations/store.ts';
 import type { TemplateValues } from '../providers/template-grammar.ts';
 import type { Vault } from '../vault.ts';
@@ -25,7 +26,7 @@ export type Sealed = {
   tokens: string[];
   client: OAuthClient;
   values: TemplateValues;
-  event: Record<string, unknown>;
+  event: ConnectionSubject;
 };
 /** What may stand in plain text: nothing of a person. */
 export type About = { connection_id: string; provider_config_key: string; provider: string; test: boolean };

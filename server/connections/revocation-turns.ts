@@ -3,6 +3,7 @@ import { type Db, first, type Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 import type { IntegrationReading } from '../integrations/store.ts';
 import type { Vault } from '../vault.ts';
+import type { Evidence } from './health.ts';
 import { type About, keepTokens, openNote, type Sealed } from './revocation-notes.ts';
 import { hasSharers, hasSharersSince, isExchanging, lockUnit, sendingMs } from './revocation-unit.ts';
 
@@ -31,7 +32,7 @@ type Row = {
   isForced: boolean;
   secrets: Buffer;
   attempts: number;
-  evidence: Record<string, unknown> | null;
+  evidence: Evidence | null;
   isUnderWay: boolean;
   createdAt: Date;
 };
@@ -127,7 +128,7 @@ export async function noteAttempt(
   }: {
     taken: Revocation;
     left: string[];
-    evidence: Record<string, unknown>;
+    evidence: Evidence;
     isUnderWay: boolean;
     nextAt: Date;
     vault: Vault;
@@ -163,22 +164,26 @@ export async function putOffUnreadable(db: Db, { id, now }: { id: number; now: D
       environmentId,
       type: 'connection.revoke_failed',
       data: {
-        ...{ ...about, account: null, tags: {}, end_user: null },
+        ...about,
+        account: null,
+        tags: {},
+        end_user: null,
         ...outcomeOf({ evidence: { error: 'secrets_unreadable' }, attempts }),
       },
     });
     await writeAudit(tx, {
-      ...{ environmentId, actor: 'service', action: 'connection.revoke_failed' },
+      environmentId,
+      actor: 'service',
+      action: 'connection.revoke_failed',
       target: `${about.provider_config_key}/${about.connection_id}`,
     });
   });
 }
 
+type Outcome = { evidence: Evidence; attempts: number };
+
 /** What the event of one that was given up tells. */
-export function outcomeOf({
-  evidence,
-  attempts,
-}: Pick<Row, 'evidence' | 'attempts'>): Record<string, unknown> {
+export function outcomeOf({ evidence, attempts }: Pick<Row, 'evidence' | 'attempts'>): Outcome {
   return { evidence: evidence ?? {}, attempts };
 }
 
@@ -191,11 +196,11 @@ export async function forgetRevocation(
   {
     taken: { id, environmentId, event, attempts, isForced },
     type,
-    more = {},
+    more,
   }: {
     taken: Revocation;
     type: 'connection.revoked' | 'connection.revoke_dropped' | 'connection.revoke_failed';
-    more?: Record<string, unknown>;
+    more?: Outcome;
   },
 ): Promise<boolean> {
   const gone = await tx.query('delete from revocation where id = $1 returning id', [id]);
@@ -204,7 +209,9 @@ export async function forgetRevocation(
     await queueEvent(tx, { environmentId, type, data: { ...event, ...more } });
   }
   await writeAudit(tx, {
-    ...{ environmentId, actor: 'service', action: type },
+    environmentId,
+    actor: 'service',
+    action: type,
     target: `${event.provider_config_key}/${event.connection_id}`,
     details: { attempts, forced: isForced },
   });

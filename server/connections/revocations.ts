@@ -75,7 +75,9 @@ export function revocationJob(deps: RevocationDeps): Job<Record<string, never>> 
         [now(), mostAtOnce],
       );
       await eachInTurn(due, {
-        ...{ job: 'connections.revocations', log, signal: stopping },
+        job: 'connections.revocations',
+        log,
+        signal: stopping,
         async work({ id }) {
           const signal = AbortSignal.any([stopping, AbortSignal.timeout(requestMs)]);
           try {
@@ -162,7 +164,11 @@ async function settle(
   const ownWaitMs = Math.min(firstWaitMs * 2 ** (attempts - 1), longestWaitMs);
   const waitMs = Math.max(ownWaitMs, Math.min(fault.retryAfterMs ?? 0, longestWaitMs));
   await noteAttempt(db, {
-    ...{ taken, left: sent.left, evidence, isUnderWay: isUnderWay(fault), vault: reading.vault },
+    taken,
+    left: sent.left,
+    evidence,
+    isUnderWay: isUnderWay(fault),
+    vault: reading.vault,
     nextAt: new Date(now().getTime() + waitMs),
   });
   return 'queued';

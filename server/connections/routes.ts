@@ -1,15 +1,18 @@
 import { z } from 'zod';
+import type { Fetch } from '../auth-modes/token-response.ts';
 import { type Db, retryOnViolation } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { type Caller, hasScope } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
 import { text, webAddress } from '../http/text.ts';
-import { getIntegration, type IntegrationReading } from '../integrations/store.ts';
+import { getIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
+import type { Logger } from '../log.ts';
 import { auditConnection } from './audit.ts';
+import { noteClientVerdict } from './client-verdict.ts';
 import type { CredentialSource } from './credentials.ts';
 import { healthToWire, isRefusal } from './health.ts';
-import { importConnection, readCredentials } from './import.ts';
+import { importConnection, readImported, tryImported } from './import.ts';
 import { metadataRoutes } from './metadata-routes.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { type Connection, findConnection, listConnections, noteFetched, updateConnection } from './store.ts';
@@ -30,6 +33,9 @@ type Deps = {
   reading: IntegrationReading;
   reader: ConnectionReader;
   credentials: CredentialSource;
+  /** The guarded way to the network; test integrations alone may reach the sandbox. */
+  fetchFor: (integration: Integration) => Fetch;
+  log: Logger;
   now: () => Date;
 };
 
@@ -45,7 +51,8 @@ const settings = {
 };
 
 /** Connections, but for their end (`disconnect-routes.ts`): list, read, change, import of tokens, metadata, health. */
-export function connectionRoutes(app: App, { db, reading, reader, credentials, now }: Deps): void {
+export function connectionRoutes(app: App, deps: Deps): void {
+  const { db, reading, reader, credentials: source, fetchFor, now } = deps;
   const { vault, catalog } = reading;
   metadataRoutes(app, { db, vault, reader });
   const at = (caller: Caller, id: string, key: string) => ({
@@ -106,7 +113,9 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, n
       schema: {
         summary: 'Import a connection',
         description:
-          'An existing ID gets the new credentials; its tags and metadata become what the body holds.',
+          'An existing ID gets the new credentials; its tags and metadata become what the body holds. Where the ' +
+          'provider has a call for it, the credentials are tried first. The answer shows those that were sent, and ' +
+          'those that are stored to keys that may read them.',
         body: z.strictObject({
           provider_config_key: integrationKey,
           connection_id: connectionId.optional(),
@@ -124,10 +133,23 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, n
         environmentId: caller.environmentId,
         key: body.provider_config_key,
       });
+      // What would be tried at the real provider must not be.
+      if (integration.isTest && reading.testClient === undefined)
+        throw new AppError('test_credentials_unavailable');
+      const connectionConfig = body.connection_config ?? {};
+      const credentials = readImported(integration, body.credentials);
+      const tried = await tryImported(
+        { integration, credentials, connectionConfig },
+        {
+          fetch: fetchFor(integration),
+          now: now(),
+          noteClient: (fault) => noteClientVerdict(deps, { integration, fault }),
+        },
+      );
       const given = {
-        credentials: readCredentials(integration, body.credentials),
+        ...tried,
         metadata: body.metadata ?? {},
-        connectionConfig: body.connection_config ?? {},
+        connectionConfig,
         tags: tagsOf({ endUser: body.end_user, tags: body.tags }),
         endUser: body.end_user,
         webhookUrlOverride: body.webhook_url_override,
@@ -146,7 +168,9 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, n
       });
       reader.forget(placeOf(saved));
       reply.code(201);
-      return { ...toWire(saved, { catalog }), credentials: credentialsToWire(saved) };
+      // What was fetched, or stands in place of what was sent, is for those who may read it.
+      const shown = hasScope(caller, 'connections:credentials') ? saved : { credentials };
+      return { ...toWire(saved, { catalog }), credentials: credentialsToWire(shown) };
     },
   );
 
@@ -227,7 +251,7 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, n
       const place = at(caller, id, query.provider_config_key);
       // As it is now: a dead connection is tried because somebody asks for it, not because it was believed to live.
       reader.forget(place);
-      const refreshed = await credentials.refreshed(await getLive(reader, place));
+      const refreshed = await source.refreshed(await getLive(reader, place));
       return healthToWire(refreshed, refreshed.integration.provider);
     },
   );
@@ -264,8 +288,8 @@ export function connectionRoutes(app: App, { db, reading, reader, credentials, n
 
   async function withFreshCredentials(live: LiveConnection, isForced: boolean): Promise<Connection> {
     try {
-      if (isForced) return await credentials.refreshedLiving(live);
-      return { ...live, credentials: await credentials.fresh(live) };
+      if (isForced) return await source.refreshedLiving(live);
+      return { ...live, credentials: await source.fresh(live) };
     } catch (error) {
       if (!isRefusal(error)) throw error;
       const dead = await reader.reread(live);

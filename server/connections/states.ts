@@ -1,3 +1,4 @@
+import { ownClientOf } from '../auth-modes/mode.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import type { AppError } from '../errors.ts';
@@ -82,7 +83,8 @@ export function createStates({
     { cause, fault }: { cause: Cause; fault: TokenFault },
   ): Promise<AppError | undefined> {
     const { integration } = connection;
-    const isProof = fault.kind !== 'client_misconfigured' && integration.fault !== undefined;
+    const isProof =
+      fault.kind !== 'client_misconfigured' && integration.fault !== undefined && !hasOwnClient(connection);
     const isProven =
       isProof && (await db.transaction((tx) => noteProven(tx, { integration, at: now(), proof: 'client' })));
     if (isProven) reader.forgetIntegration(connection);
@@ -191,14 +193,21 @@ export function createStates({
       await queueEvent(tx, {
         environmentId: connection.environmentId,
         type: 'connection.recovered',
-        data: { ...connectionEvent(connection), cause: cause ?? null, since, recovered_at: at.toISOString() },
+        data: {
+          ...connectionEvent(connection),
+          cause: cause ?? null,
+          since: since ?? null,
+          recovered_at: at.toISOString(),
+        },
       });
     }
     if (before?.isWithheld) await release(tx, { ...connection, at });
+    if (hasOwnClient(connection)) return;
     await noteProven(tx, { integration: connection.integration, at, proof: 'client' });
   }
 
   async function heldBack(connection: LiveConnection): Promise<AppError | undefined> {
+    if (hasOwnClient(connection)) return undefined;
     const { integration, integrationFault: fault } = connection;
     const mayGo = await mayTry(db, { integration, fault, at: now() });
     if (fault === undefined || mayGo) return undefined;
@@ -273,6 +282,11 @@ export async function endConnection(
     data: { ...connectionEvent(connection), ...fault, reconnect },
   });
   return true;
+}
+
+/** What the provider says of such a client says nothing of the integration's. */
+function hasOwnClient({ credentials }: LiveConnection): boolean {
+  return ownClientOf(credentials) !== undefined;
 }
 
 /** There are no credentials for now. */

@@ -75,7 +75,7 @@ test('a deletion waits for writers that hold the connection, and writers after i
   });
   await isHeld;
   const deletion = database.db
-    .transaction((tx) => destroyConnection(tx, connection.id))
+    .transaction((tx) => destroyConnection(tx, { id: connection.id, at: new Date() }))
     .then(() => order.push('deleted'));
   // The deletion is waiting in the database by the time that another statement has gone there and back.
   for (let waiting = 0; waiting === 0; ) {
@@ -214,7 +214,7 @@ test('an import sees what a refresh stores while it waits: the token that was re
           scopes: new Set(['*']),
         },
         ...{ integration, id: before.connectionId, reading: { vault, catalog, testClient: undefined } },
-        given: { credentials: token('imported'), metadata: {}, tags: {}, at: new Date() },
+        given: { credentials: token('imported'), grant: {}, metadata: {}, tags: {}, at: new Date() },
       }),
     );
     const waiting =

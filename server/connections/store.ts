@@ -245,7 +245,7 @@ export async function changeMetadata(
  * The row stays, so that its datasets can be removed in the background. Throws `unknown_connection` where another
  * call was first.
  */
-export async function destroyConnection(tx: Queryable, id: number): Promise<void> {
+export async function destroyConnection(tx: Queryable, { id, at }: { id: number; at: Date }): Promise<void> {
   // Waits for the writers that hold the row, which an update that touches no key would not.
   const [before] = await tx.query<{ integrationId: number; environmentId: number; isWithheld: boolean }>(
     `select integration_id as "integrationId", environment_id as "environmentId", withheld is not null as "isWithheld"
@@ -275,14 +275,14 @@ export async function destroyConnection(tx: Queryable, id: number): Promise<void
         withheld: null,
         withheld_until: null,
         webhook_url_override: null,
-        deleted_at: new Date(),
+        deleted_at: at,
       })
       .where('id', '=', id)
       .where('deleted_at', 'is', null)
       .returning('id'),
   );
   if (destroyed.length === 0) throw new AppError('unknown_connection', 'The connection was deleted already.');
-  if (before?.isWithheld) await release(tx, { ...before, at: new Date() });
+  if (before?.isWithheld) await release(tx, { ...before, at });
 }
 
 /**

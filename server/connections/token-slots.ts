@@ -1,4 +1,6 @@
 import type { Queryable } from '../db/pool.ts';
+import type { EventData } from '../events/catalogue.ts';
+import type { ConnectionSubject } from '../events/event-type.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { connectionEvent } from './event.ts';
 import { type ConnectionHead, findHead } from './store.ts';
@@ -57,7 +59,7 @@ export async function tellNext(
 /** In the environment of the connection it is about: whoever caused it may be of another. */
 async function tell(
   tx: Queryable,
-  { place, more }: { place: Place; more: Record<string, unknown> },
+  { place, more }: { place: Place; more: Omit<EventData['connection.token_slots'], keyof ConnectionSubject> },
 ): Promise<void> {
   const connection = await findHead(tx, place);
   if (connection === undefined) return;

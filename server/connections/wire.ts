@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { modeOf } from '../auth-modes/mode.ts';
-import { toWireWithRefreshToken } from '../auth-modes/oauth2-credentials.ts';
+import { isRenewable, modeOf, renewalOf } from '../auth-modes/mode.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import { healthToWire } from './health.ts';
 import type { Connection, EndUser, ListedConnection } from './store.ts';
@@ -93,14 +92,14 @@ export function toWire(
 }
 
 /** The credentials without what renews them. */
-export function credentialsToWire({ credentials }: Connection): Record<string, unknown> {
+export function credentialsToWire({ credentials }: Pick<Connection, 'credentials'>): Record<string, unknown> {
   return modeOf(credentials).toWire(credentials);
 }
 
-/** The credentials with the refresh token, for a caller who asked for it and may have it. */
+/** The credentials with what renews them, for a caller who asked for it and may have it. */
 export function renewableCredentialsToWire({ credentials }: Connection): Record<string, unknown> {
-  return credentials.type === 'OAUTH2'
-    ? toWireWithRefreshToken(credentials)
+  return isRenewable(credentials)
+    ? renewalOf(credentials).toWireWithSecret(credentials)
     : modeOf(credentials).toWire(credentials);
 }
 

@@ -223,7 +223,7 @@ describe('the fault of an integration that some connections show', () => {
     'connected anew': () => connect(name),
     deleted: async () => {
       const { id } = await one.live(name);
-      await t().bench.db.transaction((tx) => destroyConnection(tx, id));
+      await t().bench.db.transaction((tx) => destroyConnection(tx, { id, at: new Date() }));
     },
     'dead for itself': async () => {
       foreign.clear();
@@ -322,9 +322,9 @@ describe('the fault of an integration that some connections show', () => {
     const ids = [(await one.live(name)).id, (await one.live('b')).id];
     const { db } = t().bench;
     await db.transaction(async (first) => {
-      await destroyConnection(first, ids[0]!);
+      await destroyConnection(first, { id: ids[0]!, at: new Date() });
       // Sees the other one still held, and does not wait for it.
-      await db.transaction((second) => destroyConnection(second, ids[1]!));
+      await db.transaction((second) => destroyConnection(second, { id: ids[1]!, at: new Date() }));
     });
     assert.deepEqual(await told(), [misconfigured]);
     await sweep();
@@ -343,7 +343,7 @@ describe('the fault of an integration that some connections show', () => {
       assert.equal(await withhold(first, { connection, fault, at: t().now() }), 'withheld');
       await db.transaction(async (second) => {
         await second.query("set local lock_timeout = '2s'");
-        await destroyConnection(second, gone.id);
+        await destroyConnection(second, { id: gone.id, at: new Date() });
       });
     });
     await sweep();
@@ -353,7 +353,12 @@ describe('the fault of an integration that some connections show', () => {
 
   test('does not wait for who writes records of the connection', async () => {
     const connection = await one.live(name);
-    const fault = { cause: 'client_not_allowed', evidence: {}, since: '', next_step: '' } as const;
+    const fault = {
+      cause: 'client_not_allowed',
+      evidence: {},
+      since: t().now().toISOString(),
+      next_step: '',
+    } as const;
     const { db } = t().bench;
     await db.transaction(async (writer) => {
       await holdConnection(writer, connection.id);

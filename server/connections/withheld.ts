@@ -5,7 +5,8 @@ import type { LiveConnection } from './reader.ts';
 
 /**
  * Connections whose token the provider does not let the integration's client use (RFC 6749 §5.2,
- * `unauthorized_client`): it was given to another client, or the client may not refresh. That is a fault of the
+ * `unauthorized_client`): it was given to another client, or the client may not refresh. Or it refuses a client that asks
+ * for one in a way that is this connection's alone (`auth-modes/client-credentials.ts`). That is a fault of the
  * integration, shown by these connections alone, so that only they are held back and all others go on.
  *
  * Owns: the columns `withheld` and `withheld_until` of a connection, `partial_fault` of an integration, and its events.

@@ -2,9 +2,16 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { openVault } from '../vault.ts';
 import { masterKey, openKeyBench } from './data-keys.fixture.ts';
-import { listMasterKeys, proveForRotation, proveKeyRing, retireMasterKey } from './master-keys.ts';
+import {
+  listMasterKeys,
+  proveForRotation,
+  proveKeyRing,
+  proveOrder,
+  proveStarted,
+  retireMasterKey,
+} from './master-keys.ts';
 import { rotateDataKeys } from './rotate.ts';
-import { insertDataKey } from './store.ts';
+import { insertDataKey, registerMasterKey } from './store.ts';
 
 let bench: Awaited<ReturnType<typeof openKeyBench>>;
 beforeEach(async () => {
@@ -17,7 +24,7 @@ const retire = (id: string) => bench.db.transaction((tx) => retireMasterKey(tx, 
 test('a start with a missing or different master key is refused by its id', async () => {
   const { db } = bench;
   const [one, two] = [masterKey('one'), masterKey('two')];
-  await proveKeyRing(db, [one, two]);
+  for (const key of [one, two]) await registerMasterKey(db, key);
   await proveKeyRing(db, [two, one]);
   await assert.rejects(proveKeyRing(db, [one]), /"two" is missing/);
   await assert.rejects(proveKeyRing(db, [one, masterKey('two')]), /"two" is not the one/);
@@ -35,7 +42,6 @@ test('a master key that was dropped while it wraps stops a start and a rotation'
 test('a retired master key may be dropped; other bytes under its id stay refused', async () => {
   const { db, old, young, both } = bench;
   await bench.make(3);
-  await proveKeyRing(db, [young, old]);
   await rotateDataKeys(db, { vault: both });
   assert.equal(await retire('old'), true);
   assert.equal(await retire('old'), false);
@@ -44,6 +50,35 @@ test('a retired master key may be dropped; other bytes under its id stay refused
   await assert.rejects(proveKeyRing(db, [old]), /"young" is missing/);
   await assert.rejects(proveKeyRing(db, [young, masterKey('old')]), /"old" is not the one/);
   await assert.rejects(proveForRotation(db, [old, young]), /"old" is retired for good/);
+});
+
+test('a ring in the order from before a rotation is noticed, until one of its keys is retired', async () => {
+  const { db, old, young, both } = bench;
+  await proveOrder(db, [old, young]);
+  await bench.make(1);
+  await proveOrder(db, [young, old]);
+  await proveOrder(db, [old, young]);
+  await registerMasterKey(db, young);
+  await proveOrder(db, [young, old]);
+  await assert.rejects(proveOrder(db, [old, young]), /"young" came into use after "old"/);
+  await rotateDataKeys(db, { vault: openVault([old, young]) });
+  await retire('young');
+  await proveOrder(db, both.masterKeys);
+  await proveOrder(db, [old, young]);
+});
+
+test('to prove a ring notes nothing: a start that fails afterwards is none that a rotation may go by', async () => {
+  const { db, young, old } = bench;
+  await bench.make(1);
+  await proveKeyRing(db, [young, old]);
+  await proveForRotation(db, [young, old]);
+  await assert.rejects(proveStarted(db, [young, old]), /No service has started with the master key "young"/);
+  assert.deepEqual(
+    (await listMasterKeys(db)).map(({ id }) => id),
+    ['old'],
+  );
+  await registerMasterKey(db, young);
+  await proveStarted(db, [young, old]);
 });
 
 test('a node that was not told of a rotation wraps with the key that came out of it', async () => {
@@ -61,7 +96,7 @@ test('a node that was not told of a rotation wraps with the key that came out of
 test('twenty that wrap at the moment a master key is retired leave nothing under it, or keep it', async () => {
   const { db, old, young } = bench;
   const late = openVault([old, young]);
-  await proveKeyRing(db, [old]);
+  await registerMasterKey(db, old);
   const [isRetired] = await Promise.all([
     retire('old'),
     ...Array.from({ length: 20 }, () => db.transaction((tx) => insertDataKey(tx, late))),
@@ -73,7 +108,7 @@ test('twenty that wrap at the moment a master key is retired leave nothing under
 
 test('who wraps under a master key is waited for before it is retired', async () => {
   const { db, before } = bench;
-  await proveKeyRing(db, before.masterKeys);
+  await registerMasterKey(db, before.masterKeys[0]);
   let asked: Promise<boolean> | undefined;
   await db.transaction(async (tx) => {
     await insertDataKey(tx, before);

@@ -2,7 +2,6 @@ import { timingSafeEqual } from 'node:crypto';
 import type { MasterKey } from '../config.ts';
 import type { Queryable, Tx } from '../db/pool.ts';
 import { proofOf } from '../vault.ts';
-import { registerMasterKey } from './store.ts';
 
 /** Which master keys a database knows, and which may wrap. */
 
@@ -13,6 +12,8 @@ export async function isSealed(db: Queryable): Promise<boolean> {
 
 export type KnownMasterKey = {
   id: string;
+  /** As `proofOf` gives it. */
+  proof: Buffer;
   dataKeys: number;
   createdAt: Date;
   retiredAt: Date | undefined;
@@ -22,7 +23,7 @@ export type KnownMasterKey = {
 export async function listMasterKeys(db: Queryable): Promise<KnownMasterKey[]> {
   const rows = await db.query<Omit<KnownMasterKey, 'retiredAt'> & { retiredAt: Date | null }>(
     `select
-       id, created_at as "createdAt", retired_at as "retiredAt",
+       id, proof, created_at as "createdAt", retired_at as "retiredAt",
        (select count(*) from data_key where data_key.master_key = master_key.id) as "dataKeys"
      from master_key
      order by created_at, id`,
@@ -30,25 +31,19 @@ export async function listMasterKeys(db: Queryable): Promise<KnownMasterKey[]> {
   return rows.map((row) => ({ ...row, retiredAt: row.retiredAt ?? undefined }));
 }
 
+/** Whether these are the bytes that the database knows under the id. */
+export function isSameKey({ proof }: Pick<KnownMasterKey, 'proof'>, given: MasterKey): boolean {
+  return timingSafeEqual(proofOf(given), proof);
+}
+
 /**
- * Compares the ring with the keys that this database knows, and notes the one that wraps now. Throws, naming the id,
- * where one that may have wrapped something is missing, or where one differs: a service that cannot read its own data
- * must not start.
+ * Compares the ring with the keys that this database knows. Throws, naming the id, where one that may have wrapped
+ * something is missing, or where one differs: a service that cannot read its own data must not start. Notes nothing: the
+ * first key counts as used when it wraps, or when the service has started (`registerMasterKey`).
  */
 export async function proveKeyRing(db: Queryable, masterKeys: readonly MasterKey[]): Promise<void> {
-  const known = await db.query<{ id: string; proof: Buffer; retiredAt: Date | null }>(
-    'select id, proof, retired_at as "retiredAt" from master_key order by id',
-  );
-  proveBytes(known, masterKeys);
-  for (const { id, retiredAt } of known) {
-    if (retiredAt === null && !masterKeys.some((key) => key.id === id))
-      throw new Error(
-        `The master key "${id}" is missing: this database holds data it wrapped. Put it back behind the first ` +
-          'one; "trellis keys rotate" says when it may be dropped.',
-      );
-  }
-  const [sealing] = masterKeys;
-  if (sealing) await registerMasterKey(db, sealing);
+  const known = await listMasterKeys(db);
+  proveRing(known, { masterKeys, isNeeded: ({ retiredAt }) => retiredAt === undefined });
 }
 
 /**
@@ -58,29 +53,65 @@ export async function proveForRotation(
   db: Queryable,
   masterKeys: readonly [MasterKey, ...MasterKey[]],
 ): Promise<void> {
-  const known = await db.query<{ id: string; proof: Buffer; isRetired: boolean; isUsed: boolean }>(
-    `select
-       id, proof, retired_at is not null as "isRetired",
-       exists (select from data_key where data_key.master_key = master_key.id) as "isUsed"
-     from master_key
-     order by id`,
-  );
-  proveBytes(known, masterKeys);
+  const known = await listMasterKeys(db);
+  proveRing(known, { masterKeys, isNeeded: ({ dataKeys }) => dataKeys > 0 });
   const [sealing] = masterKeys;
-  for (const { id, isRetired, isUsed } of known) {
-    if (isUsed && !masterKeys.some((key) => key.id === id))
-      throw new Error(`The master key "${id}" is missing: this database holds data it wrapped.`);
-    if (isRetired && id === sealing.id)
-      throw new Error(`The master key "${id}" is retired for good. Put another one first.`);
-  }
-  await registerMasterKey(db, sealing);
+  if (known.some(({ id, retiredAt }) => id === sealing.id && retiredAt !== undefined))
+    throw new Error(`The master key "${sealing.id}" is retired for good. Put another one first.`);
 }
 
-function proveBytes(known: readonly { id: string; proof: Buffer }[], masterKeys: readonly MasterKey[]): void {
-  for (const { id, proof } of known) {
-    const key = masterKeys.find((candidate) => candidate.id === id);
-    if (key && !timingSafeEqual(proofOf(key), proof))
-      throw new Error(`The master key "${id}" is not the one used before.`);
+/**
+ * Throws where a key that came into use after the first one of the ring is not retired: the list is in the order from
+ * before a rotation, and to go by it would retire the new key for good.
+ */
+export async function proveOrder(
+  db: Queryable,
+  masterKeys: readonly [MasterKey, ...MasterKey[]],
+): Promise<void> {
+  const known = await listMasterKeys(db);
+  const [sealing] = masterKeys;
+  const since = known.find(({ id }) => id === sealing.id)?.createdAt;
+  const younger = known.find(
+    ({ createdAt, retiredAt }) => since !== undefined && createdAt > since && retiredAt === undefined,
+  );
+  if (younger === undefined) return;
+  throw new Error(
+    `The master key "${younger.id}" came into use after "${sealing.id}". Put it first; or, to go back to ` +
+      `"${sealing.id}" and retire "${younger.id}" for good, say --back.`,
+  );
+}
+
+/**
+ * Throws where the first key of the ring was never used: no service has started with it in front, and nothing was wrapped
+ * with it. Those that run may not have it then, and could read nothing that it wraps. It is proof of one node at most,
+ * not of all.
+ */
+export async function proveStarted(
+  db: Queryable,
+  masterKeys: readonly [MasterKey, ...MasterKey[]],
+): Promise<void> {
+  const known = await listMasterKeys(db);
+  const [sealing] = masterKeys;
+  if (known.length === 0 || known.some(({ id }) => id === sealing.id)) return;
+  throw new Error(
+    `No service has started with the master key "${sealing.id}" in front yet: one that runs without it could read ` +
+      'nothing any more. Restart every node with these keys first.',
+  );
+}
+
+function proveRing(
+  known: readonly KnownMasterKey[],
+  { masterKeys, isNeeded }: { masterKeys: readonly MasterKey[]; isNeeded: (key: KnownMasterKey) => boolean },
+): void {
+  for (const key of known) {
+    const given = masterKeys.find(({ id }) => id === key.id);
+    if (given && !isSameKey(key, given))
+      throw new Error(`The master key "${key.id}" is not the one used before.`);
+    if (!given && isNeeded(key))
+      throw new Error(
+        `The master key "${key.id}" is missing: this database holds data it wrapped. Put it back behind the first ` +
+          'one; "trellis keys rotate" says when it may be dropped.',
+      );
   }
 }
 

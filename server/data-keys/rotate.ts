@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Db, Queryable } from '../db/pool.ts';
 import type { Vault } from '../vault.ts';
 import { listMasterKeys, proveForRotation } from './master-keys.ts';
+import { pagesOfDataKeys, registerMasterKey } from './store.ts';
 
 /** Keys rewrapped in one statement: some milliseconds, for which a deletion may have to wait. */
 const batch = 200;
 const pauseMs = 100;
-const noId = '00000000-0000-0000-0000-000000000000';
 
 export type Progress = { rewrapped: number; total: number };
 
@@ -34,6 +34,7 @@ export async function rotateDataKeys(
   }: { vault: Vault; patienceMs?: number; onProgress?: (progress: Progress) => void },
 ): Promise<number> {
   await proveForRotation(db, vault.masterKeys);
+  await registerMasterKey(db, vault.masterKeys[0]);
   let rewrapped = 0;
   let giveUpAt = performance.now() + patienceMs;
   for (;;) {
@@ -43,39 +44,15 @@ export async function rotateDataKeys(
     const total = rewrapped + left;
     onProgress({ rewrapped, total });
     for (const id of others.keys()) {
-      await rewrapAll(db, {
-        vault,
-        from: id,
-        onBatch(count) {
-          rewrapped += count;
-          if (count > 0) giveUpAt = performance.now() + patienceMs;
-          onProgress({ rewrapped, total: Math.max(total, rewrapped) });
-        },
-      });
+      for await (const rows of pagesOfDataKeys(db, { size: batch, masterKey: id })) {
+        const count = await swap(db, { vault, rows });
+        rewrapped += count;
+        if (count > 0) giveUpAt = performance.now() + patienceMs;
+        onProgress({ rewrapped, total: Math.max(total, rewrapped) });
+      }
     }
     if (performance.now() >= giveUpAt) return rewrapped;
     await sleep(pauseMs);
-  }
-}
-
-/** One pass over the data keys of one master key. */
-async function rewrapAll(
-  db: Db,
-  { vault, from, onBatch }: { vault: Vault; from: string; onBatch: (count: number) => void },
-): Promise<void> {
-  for (let after = noId; ; ) {
-    const rows = await db.query<{ id: string; wrapped: Buffer }>(
-      `select id, wrapped
-       from data_key
-       where master_key = $1 and id > $2
-       order by id
-       limit $3`,
-      [from, after, batch],
-    );
-    const last = rows.at(-1);
-    if (last === undefined) return;
-    after = last.id;
-    onBatch(await swap(db, { vault, rows }));
   }
 }
 

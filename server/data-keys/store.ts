@@ -6,8 +6,8 @@ import { type DataKey, proofOf, type Vault } from '../vault.ts';
  * Wrapped data keys.
  *
  * Owns: the tables `data_key` and `master_key`, which master key may wrap (`master-keys.ts`), rewrapping
- * (`rotate.ts`), the file of keys that goes with a backup (`key-file.ts`). Does not own: cryptography (`vault.ts`), what
- * a key belongs to (`connections/`, `environments/`).
+ * (`rotate.ts`). Does not own: cryptography (`vault.ts`), what a key belongs to (`connections/`, `environments/`), the
+ * file of keys that goes with a backup (`cli/key-file.ts`).
  *
  * A key goes when what it belongs to goes, in the same transaction: triggers see to it.
  */
@@ -60,4 +60,45 @@ export async function registerMasterKey(db: Queryable, master: MasterKey): Promi
 /** For a key that was stored and came to belong to nothing. */
 export async function destroyDataKey(db: Queryable, id: string): Promise<void> {
   await db.query('delete from data_key where id = $1', [id]);
+}
+
+export type WrappedKey = { id: string; masterKey: string; wrapped: Buffer };
+
+/** All data keys in pages, or those that one master key wraps. Each page is read when it is asked for. */
+export async function* pagesOfDataKeys(
+  db: Queryable,
+  { size, masterKey }: { size: number; masterKey?: string },
+): AsyncGenerator<WrappedKey[]> {
+  for (let after = '00000000-0000-0000-0000-000000000000'; ; ) {
+    const rows = await db.query<WrappedKey>(
+      `select id, master_key as "masterKey", wrapped
+       from data_key
+       where id > $1 ${masterKey === undefined ? '' : 'and master_key = $3'}
+       order by id
+       limit $2`,
+      [after, size, ...(masterKey === undefined ? [] : [masterKey])],
+    );
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    after = last.id;
+    yield rows;
+  }
+}
+
+/** Stores these keys in the place of all that the database holds, wrapped by the first master key of the ring. */
+export async function replaceDataKeys(
+  tx: Queryable,
+  { keys, vault }: { keys: readonly Pick<WrappedKey, 'id' | 'wrapped'>[]; vault: Vault },
+): Promise<void> {
+  const page = 5_000;
+  await tx.query('delete from data_key');
+  for (let from = 0; from < keys.length; from += page) {
+    const some = keys.slice(from, from + page);
+    await tx.query(
+      `insert into data_key (id, master_key, wrapped)
+       select id, $1, wrapped
+       from unnest($2::uuid[], $3::bytea[]) as given (id, wrapped)`,
+      [vault.masterKeys[0].id, some.map(({ id }) => id), some.map(({ wrapped }) => vault.rewrap(wrapped))],
+    );
+  }
 }

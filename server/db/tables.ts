@@ -36,6 +36,7 @@ export interface ApiKey {
   hash: Buffer;
   hint: string;
   id: Generated<number>;
+  is_setting: Generated<boolean>;
   last_used_at: Timestamp | null;
   name: string;
   proxy_rules: Generated<Json>;
@@ -53,6 +54,7 @@ export interface Audit {
   id: Generated<number>;
   position: number | null;
   target: string;
+  written_in: Generated<string>;
 }
 
 export interface AuthAttempt {
@@ -165,9 +167,55 @@ export interface Dataset {
   variant: string;
 }
 
+export interface Delivery {
+  attempts: Generated<number>;
+  endpoint_id: number;
+  environment_id: number;
+  event_id: string;
+  id: Generated<number>;
+  lane: number;
+  last_attempt: Json | null;
+  last_attempt_at: Timestamp | null;
+  position: number;
+  queued_at: Timestamp;
+  settled_at: Timestamp | null;
+  status: Generated<string>;
+}
+
+export interface DeliveryLane {
+  due_at: Timestamp;
+  endpoint_id: number;
+  failures: Generated<number>;
+  lane: number;
+  lease_until: Timestamp | null;
+  owner: string | null;
+}
+
+export interface Endpoint {
+  created_at: Generated<Timestamp>;
+  deleted_at: Timestamp | null;
+  description: Generated<string>;
+  disabled_at: Timestamp | null;
+  disabled_cause: string | null;
+  environment_id: number;
+  failing_since: Timestamp | null;
+  failures: Generated<number>;
+  id: Generated<number>;
+  kind: string;
+  last_failure: Json | null;
+  last_failure_at: Timestamp | null;
+  last_success_at: Timestamp | null;
+  open_until: Timestamp | null;
+  openings: Generated<number>;
+  paused_until: Timestamp | null;
+  types: Generated<string[]>;
+  url: string;
+}
+
 export interface Environment {
   created_at: Generated<Timestamp>;
   data_key: string;
+  events_removed_to: Generated<number>;
   id: Generated<number>;
   name: string;
 }
@@ -177,8 +225,21 @@ export interface Event {
   data: Json;
   environment_id: number;
   id: string;
+  ordinal: Generated<number>;
+  override: string | null;
   position: number | null;
   type: string;
+  written_in: Generated<string>;
+}
+
+export interface EventSettings {
+  environment_id: number;
+  on_async_action_completion: Generated<boolean>;
+  on_auth_creation: Generated<boolean>;
+  on_auth_refresh_error: Generated<boolean>;
+  on_sync_completion_always: Generated<boolean>;
+  on_sync_error: Generated<boolean>;
+  signing_key_overlap_hours: Generated<number>;
 }
 
 export interface Exchange {
@@ -218,6 +279,10 @@ export interface IssuedToken {
   superseded_at: Timestamp | null;
   told_at: Timestamp | null;
   unit_holder: Buffer | null;
+}
+
+export interface KeyFile {
+  made_at: Timestamp;
 }
 
 export interface MasterKey {
@@ -344,8 +409,20 @@ export interface SecurityEvent {
 }
 
 export interface Sequencer {
+  /**
+   * Of the audit log: the chain of the entry at last_position.
+   */
+  chain: Buffer | null;
   last_position: Generated<number>;
   name: string;
+}
+
+export interface SigningKey {
+  created_at: Timestamp;
+  environment_id: number;
+  id: string;
+  retires_at: Timestamp | null;
+  secret: Buffer;
 }
 
 export interface Tracked {
@@ -363,11 +440,16 @@ export interface DB {
   consumer: Consumer;
   data_key: DataKey;
   dataset: Dataset;
+  delivery: Delivery;
+  delivery_lane: DeliveryLane;
+  endpoint: Endpoint;
   environment: Environment;
   event: Event;
+  event_settings: EventSettings;
   exchange: Exchange;
   integration: Integration;
   issued_token: IssuedToken;
+  key_file: KeyFile;
   master_key: MasterKey;
   migration: Migration;
   operation: Operation;
@@ -381,5 +463,6 @@ export interface DB {
   revocation: Revocation;
   security_event: SecurityEvent;
   sequencer: Sequencer;
+  signing_key: SigningKey;
   tracked: Tracked;
 }

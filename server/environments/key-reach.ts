@@ -3,12 +3,15 @@ import { holdsScope, type KeyCaller, type Scope } from '../http/caller.ts';
 import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
 import type { Key } from './keys.ts';
 
+/** What a key may do, and until when. */
+export type Reach = Pick<Key, 'scopes' | 'proxyRules' | 'expiresAt'>;
+
 /**
  * Throws `forbidden`, saying what exceeds it, unless all that this key may do, its maker may do too: by its scopes, by
  * its rules of the proxy, and by its time. So no key makes, or makes of another, one that could do more than itself.
  */
 export function requireWithin(
-  key: Pick<Key, 'scopes' | 'proxyRules' | 'expiresAt'>,
+  key: Reach,
   maker: Pick<KeyCaller, 'scopes' | 'proxyRules' | 'expiresAt'>,
 ): void {
   const beyond = key.scopes.filter((scope) => !holdsScope(maker.scopes, scope as Scope));
@@ -31,6 +34,38 @@ function areRulesWithin(rules: readonly ProxyRule[], others: readonly ProxyRule[
   const allowable = new Set(textsOf(others, 'allow'));
   const allowed = textsOf(rules, 'allow');
   return allowable.size === 0 || (allowed.length > 0 && allowed.every((text) => allowable.has(text)));
+}
+
+/** The most that both let do, by the rules' texts: `one` itself where the other one lets do all that it does. */
+export function commonReach(one: Reach, other: Reach): Reach {
+  const ends = [one.expiresAt, other.expiresAt].filter((at) => at !== undefined);
+  return {
+    scopes: commonScopes(one.scopes, other.scopes),
+    proxyRules: commonRules(one.proxyRules, other.proxyRules),
+    expiresAt: ends.sort((a, b) => a.getTime() - b.getTime())[0],
+  };
+}
+
+function commonScopes(one: readonly string[], other: readonly string[]): readonly string[] {
+  if (other.includes('*')) return one;
+  return one.includes('*') ? other : one.filter((scope) => other.includes(scope));
+}
+
+function commonRules(one: readonly ProxyRule[], other: readonly ProxyRule[]): readonly ProxyRule[] {
+  const isAllowing = ({ effect }: ProxyRule) => effect === 'allow';
+  const lacking = (rules: readonly ProxyRule[]) => {
+    const texts = new Set(rules.map(proxyRuleText));
+    return (rule: ProxyRule) => !texts.has(proxyRuleText(rule));
+  };
+  const added = other.filter(lacking(one));
+  if (!one.some(isAllowing) || !other.some(isAllowing)) return [...one, ...added];
+  const isForeign = lacking(other);
+  const kept = one.filter((rule) => !isAllowing(rule) || !isForeign(rule));
+  const denied = added.filter((rule) => !isAllowing(rule));
+  if (kept.some(isAllowing)) return [...kept, ...denied];
+  // Without one that allows, rules let all pass.
+  const nothing: ProxyRule = { effect: 'deny', path: '/**' };
+  return [...one, ...[...denied, nothing].filter(lacking(one))];
 }
 
 function wider(reason: string): AppError {

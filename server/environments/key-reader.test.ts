@@ -8,7 +8,7 @@ import { openVault } from '../vault.ts';
 import { createKeyReader, type KeyReader } from './key-reader.ts';
 import { createKey, findKeyForUpdate, listKeys, revokeKey, updateKey } from './keys.ts';
 import { type Environment, ensureEnvironment, environmentKey } from './store.ts';
-import { makeTicket, signingKeyOf } from './tickets.ts';
+import { getSigningKey, makeTicket, signingKeyOf } from './tickets.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 let database: TestDatabase;
@@ -22,16 +22,18 @@ before(async () => {
 });
 after(() => database.drop());
 
-const openReader = () => createKeyReader({ db: database.db, vault, now: () => now });
+const openReader = () => createKeyReader({ db: database.db, vault, now: () => now, clock: () => now });
 const newKey = async (given: { expiresAt?: Date; environment?: Environment } = {}) =>
   createKey(database.db, { environment: dev, name: 'k', scopes: ['proxy:read'], ...given });
 const grant = {
-  ...{ integrationKey: 'i', connectionId: 'c', connectionRow: 1, mostBytes: undefined },
+  ...{ integrationKey: 'i', connectionId: 'c', connectionRow: 1, connectionMadeAt: 1, mostBytes: undefined },
   ...{ methods: ['GET'], paths: ['/a'] },
 };
 async function ticketOf(keyId: number, { lifeMs = 600_000, environment = dev } = {}): Promise<string> {
   const key = await environmentKey(database.db, { environmentId: environment.id, vault });
-  return makeTicket(signingKeyOf(key), { keyId, grant, expiresAt: new Date(now + lifeMs) }).token;
+  const [row] = await database.db.query<{ hash: Buffer }>('select hash from api_key where id = $1', [keyId]);
+  const signing = signingKeyOf(key, row!.hash);
+  return makeTicket(signing, { keyId, grant, expiresAt: new Date(now + lifeMs) }).token;
 }
 const codeOf = async (asked: () => ProxyCaller | Promise<ProxyCaller>): Promise<string> => {
   try {
@@ -67,7 +69,12 @@ test('a second is counted from the question, however long the database takes', a
     });
     return rows;
   };
-  const reader = createKeyReader({ db: { ...database.db, run: slow }, vault, now: () => now });
+  const reader = createKeyReader({
+    db: { ...database.db, run: slow },
+    vault,
+    now: () => now,
+    clock: () => now,
+  });
   const { secret } = await newKey();
   const asked = reader.key(secret);
   const again = reader.key(secret);
@@ -176,6 +183,72 @@ test('the last use is noted once a minute, of a ticket as of its key, and no cal
     assert.equal((await reader.key(secret)).keyId, key.id);
   });
   assert.equal(await usedAt(), now);
+});
+
+test('a ticket that is forged, or has ended, is no use of the key it names', async () => {
+  const reader = openReader();
+  const { key } = await newKey();
+  const ticket = await ticketOf(key.id, { lifeMs: 1 });
+  const ended = await ticketOf(key.id, { lifeMs: 0 });
+  for (const text of [`trt_${key.id}_AAAA.BBBB`, ended])
+    assert.equal(await codeOf(() => reader.ticket(text)), 'invalid_ticket');
+  const isUsed = async () => {
+    await reader.settled();
+    const keys = await listKeys(database.db, dev.id);
+    return keys.find(({ id }) => id === key.id)?.lastUsedAt !== undefined;
+  };
+  assert.equal(await isUsed(), false);
+  assert.equal(await codeOf(() => reader.ticket(ticket)), 'passes');
+  assert.equal(await isUsed(), true);
+});
+
+test('a ticket lives as long as it says, to the millisecond', async () => {
+  const reader = openReader();
+  const { key } = await newKey();
+  now += 999 - (now % 1000);
+  const ticket = await ticketOf(key.id, { lifeMs: 1_000 });
+  now += 999;
+  assert.equal(await codeOf(() => reader.ticket(ticket)), 'passes');
+  now += 1;
+  assert.equal(await codeOf(() => reader.ticket(ticket)), 'invalid_ticket');
+});
+
+test('a key that gets the number of another one has not made its tickets', async () => {
+  const before = await newKey();
+  const ticket = await ticketOf(before.key.id);
+  const again = await newKey();
+  await database.db.query('delete from api_key where id = $1', [before.key.id]);
+  const { id } = before.key;
+  await database.db.query(
+    `insert into api_key (id, environment_id, name, hash, hint, scopes)
+     overriding system value
+     select $1, environment_id, name, decode('00', 'hex'), hint, scopes
+     from api_key
+     where id = $2`,
+    [id, again.key.id],
+  );
+  const reader = openReader();
+  assert.equal(await codeOf(() => reader.ticket(ticket)), 'invalid_ticket');
+  assert.equal(await codeOf(async () => reader.ticket(await ticketOf(id))), 'passes');
+});
+
+test('whoever holds a key that has expired is told so', async () => {
+  const reader = openReader();
+  const { secret } = await newKey({ expiresAt: new Date(now + 500) });
+  await reader.key(secret);
+  now += 500;
+  await assert.rejects(async () => reader.key(secret), /has expired/);
+});
+
+test('a key signs tickets for as long as it is not revoked, and in its environment alone', async () => {
+  const { key } = await newKey();
+  const at = { keyId: key.id, environmentId: dev.id, vault };
+  await getSigningKey(database.db, at);
+  await assert.rejects(getSigningKey(database.db, { ...at, environmentId: prod.id }), {
+    code: 'unknown_account',
+  });
+  await revokeKey(database.db, { id: key.id, environmentId: dev.id, at: new Date(now) });
+  await assert.rejects(getSigningKey(database.db, at), { code: 'unknown_account' });
 });
 
 test('keys of another environment are out of reach', async () => {

@@ -15,6 +15,8 @@ const useNotedEveryMs = 60_000;
 const mostTicketsOfKey = 1_000;
 
 export type KeyReader = AuthenticateCall & {
+  /** As `key`, by what is stored at this moment. */
+  reread(secret: string): Promise<KeyCaller>;
   /** To be called when a key was changed or revoked here: this node goes by it at once. */
   forget(keyId: number): void;
   /** Resolves when no last use is being noted any more. */
@@ -24,6 +26,7 @@ export type KeyReader = AuthenticateCall & {
 /** A key as the maker of tickets, and those that were read since its row was. */
 type Maker = {
   readonly key: KeyCaller;
+  readonly row: Row;
   readonly signing: TicketKey;
   readonly tickets: Map<string, { caller: TicketCaller; expiresAt: number }>;
 };
@@ -39,18 +42,23 @@ export function createKeyReader({
   db,
   vault,
   now = Date.now,
+  clock = () => performance.now(),
 }: {
   db: Queryable;
   vault: Vault;
   now?: () => number;
+  /** As `Beliefs` counts their second. */
+  clock?: () => number;
 }): KeyReader {
   const noting = new Set<Promise<unknown>>();
 
   /** A call never waits for it, and one that is lost is noted again by the next. */
-  function noteUse({ id, last_used_at }: Pick<Row, 'id' | 'last_used_at'>): void {
-    const at = now();
-    if (last_used_at !== null && at - last_used_at.getTime() < useNotedEveryMs) return;
-    const noted = storeUse(db, { id, at: new Date(at) })
+  function noteUse(key: Pick<Row, 'id' | 'last_used_at'>): void {
+    const { id, last_used_at: last } = key;
+    const at = new Date(now());
+    if (last !== null && at.getTime() - last.getTime() < useNotedEveryMs) return;
+    key.last_used_at = at;
+    const noted = storeUse(db, { id, at })
       .catch(() => {})
       .finally(() => noting.delete(noted));
     noting.add(noted);
@@ -58,8 +66,9 @@ export function createKeyReader({
 
   async function loadCaller(secret: string): Promise<KeyCaller> {
     const hash = hashOf(secret);
-    const row = first(await db.run(selectLive(now()).where('api_key.hash', '=', hash)));
+    const row = first(await db.run(selectKeys().where('api_key.hash', '=', hash)));
     if (row === undefined || !timingSafeEqual(row.hash, hash)) throw new AppError('unknown_account');
+    if (!isLive(row)) throw new AppError('unknown_account', 'This secret key has expired.');
     noteUse(row);
     return callerOf(row);
   }
@@ -67,25 +76,27 @@ export function createKeyReader({
   async function loadMaker(keyId: number): Promise<Maker> {
     const row = first(
       await db.run(
-        selectLive(now())
+        selectKeys()
           .innerJoin('data_key', 'data_key.id', 'environment.data_key')
           .select('data_key.wrapped')
           .where('api_key.id', '=', keyId),
       ),
     );
-    if (row === undefined) throw new AppError('invalid_ticket');
-    noteUse(row);
-    return { key: callerOf(row), signing: signingKeyOf(vault.unwrap(row.wrapped)), tickets: new Map() };
+    if (row === undefined || !isLive(row)) throw new AppError('invalid_ticket');
+    const signing = signingKeyOf(vault.unwrap(row.wrapped), row.hash);
+    return { key: callerOf(row), row, signing, tickets: new Map() };
   }
 
+  const isLive = ({ expires_at: ends }: Row) => ends === null || ends.getTime() > now();
   const endOf = ({ expiresAt }: KeyCaller) => expiresAt?.getTime() ?? Number.POSITIVE_INFINITY;
   const itself = <K>(key: K) => key;
-  const callers = new Beliefs({ load: loadCaller, keyOf: itself<string>, endOf, now, most: 10_000 });
+  const callers = new Beliefs({ load: loadCaller, keyOf: itself<string>, endOf, now, clock, most: 10_000 });
   const makers = new Beliefs({
     load: loadMaker,
     keyOf: itself<number>,
     endOf: ({ key }) => endOf(key),
     now,
+    clock,
     most: 1_000,
   });
 
@@ -97,6 +108,7 @@ export function createKeyReader({
       if (maker.tickets.size >= mostTicketsOfKey) maker.tickets.clear();
       maker.tickets.set(token, { caller, expiresAt });
     }
+    noteUse(maker.row);
     return caller;
   }
 
@@ -107,6 +119,7 @@ export function createKeyReader({
       if (!isSecretKey(secret)) throw new AppError('invalid_secret_key_format');
       return callers.get(secret);
     },
+    reread: (secret) => callers.reread(secret),
     ticket(token) {
       const maker = makers.get(keyIdIn(token));
       return maker instanceof Promise ? maker.then((read) => callerBy(token, read)) : callerBy(token, maker);
@@ -132,7 +145,7 @@ type Row = {
   name: string;
 };
 
-const selectLive = (now: number) =>
+const selectKeys = () =>
   tables
     .selectFrom('api_key')
     .innerJoin('environment', 'environment.id', 'api_key.environment_id')
@@ -146,10 +159,7 @@ const selectLive = (now: number) =>
       'environment.id as environment_id',
       'environment.name',
     ])
-    .where('api_key.revoked_at', 'is', null)
-    .where((either) =>
-      either.or([either('expires_at', 'is', null), either('expires_at', '>', new Date(now))]),
-    );
+    .where('api_key.revoked_at', 'is', null);
 
 function callerOf(row: Row): KeyCaller {
   return {

@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
-import type { Db } from '../db/pool.ts';
+import { actorOf } from '../activity/audit.ts';
+import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { type Caller, type KeyCaller, scopes } from '../http/caller.ts';
+import type { Caller, KeyCaller } from '../http/caller.ts';
 import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
-import { text } from '../http/text.ts';
+import { expiry, keyName, newKey, readExpiry, scopeList } from './key-input.ts';
 import { requireWithin } from './key-reach.ts';
-import { createKey, findKeyForUpdate, type Key, keyDetails, listKeys, revokeKey, updateKey } from './keys.ts';
+import { createKey, findKeyForUpdate, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
 
 type Deps = {
   db: Db;
@@ -16,13 +16,6 @@ type Deps = {
   afterChange: (keyId: number) => void;
 };
 
-// That of the setting's key: at a start all others of this name are revoked.
-const isFree = (given: string) => given !== 'TRELLIS_SECRET_KEY';
-const name = text({ min: 1, max: 255 }).refine(isFree, 'stands for the key of the setting');
-const scopeList = z
-  .array(z.enum(['*', ...scopes]))
-  .min(1)
-  .refine((list) => new Set(list).size === list.length, 'names a scope twice');
 const keyWire = z.object({
   id: z.number().int(),
   name: z.string(),
@@ -34,7 +27,6 @@ const keyWire = z.object({
   last_used_at: z.string().nullable(),
 });
 const params = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
-const expiry = z.iso.datetime({ offset: true });
 
 /** Keys of the caller's environment; what changes is in the audit log. */
 export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
@@ -62,12 +54,7 @@ export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
         description:
           'The secret is told this once. The new key may do no more than the one that makes it: rules and expiry are ' +
           'taken over from it where none are given.',
-        body: z.strictObject({
-          name,
-          scopes: scopeList,
-          proxy_rules: proxyRules.optional(),
-          expires_at: expiry.optional(),
-        }),
+        body: newKey,
         response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
       },
     },
@@ -76,7 +63,7 @@ export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
       const wanted = {
         scopes: body.scopes,
         proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
-        expiresAt: body.expires_at === undefined ? maker.expiresAt : readExpiry(body.expires_at, now()),
+        expiresAt: body.expires_at === undefined ? maker.expiresAt : expiryOf(body.expires_at, now()),
       };
       requireWithin(wanted, maker);
       const { key, secret } = await db.transaction(async (tx) => {
@@ -99,10 +86,12 @@ export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
       config,
       schema: {
         summary: 'Change a key',
-        description: 'What is left out stays. Nodes follow within a second.',
+        description:
+          'What is left out stays. Nodes follow within a second. The key of TRELLIS_SECRET_KEY is as the setting has it: ' +
+          'it cannot be changed, only revoked until the next start.',
         params,
         body: z.strictObject({
-          name: name.optional(),
+          name: keyName.optional(),
           scopes: scopeList.optional(),
           proxy_rules: proxyRules.optional(),
           expires_at: expiry.nullable().optional(),
@@ -115,13 +104,14 @@ export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
       const changed = await db.transaction(async (tx) => {
         const before = await findKeyForUpdate(tx, { id, environmentId });
         if (before === undefined) throw unknown(id);
+        if (before.isSetting) throw ofSetting();
         const key: Key = {
           ...before,
           ...(body.name !== undefined && { name: body.name }),
           ...(body.scopes !== undefined && { scopes: body.scopes }),
           ...(body.proxy_rules !== undefined && { proxyRules: body.proxy_rules }),
           ...(body.expires_at !== undefined && {
-            expiresAt: body.expires_at === null ? undefined : readExpiry(body.expires_at, now()),
+            expiresAt: body.expires_at === null ? undefined : expiryOf(body.expires_at, now()),
           }),
         };
         requireWithin(key, keyOf(caller));
@@ -175,9 +165,9 @@ function keyOf(caller: Caller): KeyCaller {
   return caller;
 }
 
-function readExpiry(given: string, now: Date): Date {
-  const at = new Date(given);
-  if (at > now) return at;
+function expiryOf(given: string, now: Date): Date {
+  const at = readExpiry(given, now);
+  if (at !== undefined) return at;
   throw fieldError('invalid_body', ['expires_at'], 'must be a time to come');
 }
 
@@ -185,17 +175,18 @@ function unknown(id: number): AppError {
   return new AppError('not_found', `This environment has no key ${id}.`);
 }
 
+function ofSetting(): AppError {
+  return new AppError(
+    'forbidden',
+    'This key stands for the setting TRELLIS_SECRET_KEY, which makes it whole again at each start. Make another key.',
+  );
+}
+
 async function note(
-  tx: Parameters<typeof writeAudit>[0],
+  tx: Tx,
   caller: Caller,
   action: 'key.created' | 'key.changed' | 'key.revoked',
   key: Key,
 ): Promise<void> {
-  await writeAudit(tx, {
-    environmentId: caller.environmentId,
-    actor: actorOf(caller),
-    action,
-    target: key.name,
-    details: keyDetails(key),
-  });
+  await noteKey(tx, { environmentId: caller.environmentId, actor: actorOf(caller), action, key });
 }

@@ -2,11 +2,10 @@
  * Secret keys of an environment: making, listing, changing and revoking them.
  *
  * Owns: the table `api_key`. Does not own: who a secret belongs to on hot paths (`key-reader.ts`), what one key may do
- * to another (`key-reach.ts`), tickets (`tickets.ts`).
+ * to another (`key-reach.ts`), the key of the setting (`setting-key.ts`), tickets (`tickets.ts`).
  */
 import { hash as digest, randomBytes } from 'node:crypto';
-import { sql } from 'kysely';
-import { ConfigError } from '../config.ts';
+import { writeAudit } from '../activity/audit.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
 
@@ -22,12 +21,11 @@ export type Key = {
   expiresAt: Date | undefined;
   /** By the key itself or by a ticket made with it; behind by a minute at most. */
   lastUsedAt: Date | undefined;
+  /** It stands, or stood once, in TRELLIS_SECRET_KEY. */
+  isSetting: boolean;
 };
 
-/**
- * Creates a secret key with 256 random bits. It is returned once; the database holds its sha-256 alone. A chosen
- * secret that is a key of another environment is a ConfigError.
- */
+/** Creates a secret key with 256 random bits. It is returned once; the database holds its sha-256 alone. */
 export async function createKey(
   db: Queryable,
   given: {
@@ -36,11 +34,10 @@ export async function createKey(
     scopes: readonly string[];
     proxyRules?: readonly ProxyRule[] | undefined;
     expiresAt?: Date | undefined;
-    secret?: string;
   },
-): Promise<{ key: Key; secret: string; isNew: boolean }> {
-  const secret = given.secret ?? `trs_${given.environment.name}_${randomBytes(32).toString('base64url')}`;
-  const inserted = await db.run(
+): Promise<{ key: Key; secret: string }> {
+  const secret = `trs_${given.environment.name}_${randomBytes(32).toString('base64url')}`;
+  const [row] = await db.run(
     tables
       .insertInto('api_key')
       .values({
@@ -52,19 +49,9 @@ export async function createKey(
         proxy_rules: JSON.stringify(given.proxyRules ?? []),
         expires_at: given.expiresAt ?? null,
       })
-      // A key that the operator chose is the same key at every start, also after another was chosen in between.
-      .onConflict((conflict) =>
-        conflict
-          .column('hash')
-          .doUpdateSet({ revoked_at: null, expires_at: null })
-          .where('api_key.environment_id', '=', given.environment.id),
-      )
-      .returning([...columns, sql<boolean>`xmax = 0`.as('is_new')]),
+      .returning(keyColumns),
   );
-  const [row] = inserted;
-  if (row === undefined)
-    throw new ConfigError([`the key chosen for ${given.environment.name} is a key of another environment`]);
-  return { key: fromRow(row), secret, isNew: row.is_new };
+  return { key: readKeyRow(row!), secret };
 }
 
 /** Those that were not revoked, expired ones too, oldest first. */
@@ -72,12 +59,12 @@ export async function listKeys(db: Queryable, environmentId: number): Promise<Ke
   const rows = await db.run(
     tables
       .selectFrom('api_key')
-      .select(columns)
+      .select(keyColumns)
       .where('environment_id', '=', environmentId)
       .where('revoked_at', 'is', null)
       .orderBy('id'),
   );
-  return rows.map(fromRow);
+  return rows.map(readKeyRow);
 }
 
 /** Undefined where the environment has no such key any more. Nobody changes it until the transaction ends. */
@@ -89,14 +76,14 @@ export async function findKeyForUpdate(
     await tx.run(
       tables
         .selectFrom('api_key')
-        .select(columns)
+        .select(keyColumns)
         .where('id', '=', id)
         .where('environment_id', '=', environmentId)
         .where('revoked_at', 'is', null)
         .forUpdate(),
     ),
   );
-  return row && fromRow(row);
+  return row && readKeyRow(row);
 }
 
 /** Stores what may be changed of a key. Other nodes go by what was before for a second yet. */
@@ -134,32 +121,29 @@ export async function revokeKey(
         .where('id', '=', id)
         .where('environment_id', '=', environmentId)
         .where('revoked_at', 'is', null)
-        .returning(columns),
+        .returning(keyColumns),
     ),
   );
-  return row && fromRow(row);
+  return row && readKeyRow(row);
 }
 
-/** Revokes all keys of this name but one; tells how many. Other nodes believe them for a second yet. */
-export async function revokeOthers(
-  db: Queryable,
-  { environmentId, name, keep }: { environmentId: number; name: string; keep: string },
-): Promise<number> {
-  const revoked = await db.run(
-    tables
-      .updateTable('api_key')
-      .set({ revoked_at: new Date() })
-      .where('environment_id', '=', environmentId)
-      .where('name', '=', name)
-      .where('hash', '<>', hashOf(keep))
-      .where('revoked_at', 'is', null)
-      .returning('id'),
-  );
-  return revoked.length;
+/** Writes a change of a key into the audit log; call it inside the transaction of the change. */
+export async function noteKey(
+  tx: Queryable,
+  {
+    key,
+    ...entry
+  }: {
+    action: 'key.created' | 'key.changed' | 'key.revoked';
+    key: Key;
+    environmentId: number;
+    actor: string;
+  },
+): Promise<void> {
+  await writeAudit(tx, { ...entry, target: key.name, details: detailsOf(key) });
 }
 
-/** What the audit log keeps of a key. */
-export function keyDetails(key: Key): Record<string, string | number> {
+function detailsOf(key: Key): Record<string, string | number> {
   return {
     id: key.id,
     scopes: key.scopes.join(','),
@@ -173,7 +157,8 @@ export function hashOf(secret: string): Buffer {
   return digest('sha256', secret, 'buffer');
 }
 
-const columns = [
+/** What `readKeyRow` reads. */
+export const keyColumns = [
   'id',
   'name',
   'hint',
@@ -182,9 +167,11 @@ const columns = [
   'created_at',
   'expires_at',
   'last_used_at',
+  'is_setting',
 ] as const;
 
-function fromRow(row: {
+/** A key out of its row. */
+export function readKeyRow(row: {
   id: number;
   name: string;
   hint: string;
@@ -193,6 +180,7 @@ function fromRow(row: {
   created_at: Date;
   expires_at: Date | null;
   last_used_at: Date | null;
+  is_setting: boolean;
 }): Key {
   return {
     id: row.id,
@@ -203,5 +191,6 @@ function fromRow(row: {
     createdAt: row.created_at,
     expiresAt: row.expires_at ?? undefined,
     lastUsedAt: row.last_used_at ?? undefined,
+    isSetting: row.is_setting,
   };
 }

@@ -40,20 +40,26 @@ async function findEnvironment(db: Queryable, name: string): Promise<Environment
   );
 }
 
-/**
- * Throws where an environment has lost its data key, as in a database that was restored without its keys: a service
- * that cannot read its own data must not start.
- */
-export async function proveEnvironmentKeys(db: Queryable): Promise<void> {
+/** Environments that have lost their data key, as in a database that was restored without its keys. */
+export async function listKeyless(db: Queryable): Promise<string[]> {
   const lost = await db.query<{ name: string }>(
     `select name
      from environment
      where not exists (select from data_key where data_key.id = environment.data_key)
      order by id`,
   );
+  return lost.map(({ name }) => name);
+}
+
+/**
+ * Throws where an environment has lost its data key: a service that cannot read its own data must not start, and no
+ * file of its keys must be written.
+ */
+export async function proveEnvironmentKeys(db: Queryable): Promise<void> {
+  const lost = await listKeyless(db);
   if (lost.length === 0) return;
   throw new Error(
-    `The data key of ${lost.map(({ name }) => `"${name}"`).join(', ')} is missing. A database that was restored ` +
+    `The data key of ${lost.map((name) => `"${name}"`).join(', ')} is missing. A database that was restored ` +
       'without its data keys needs "trellis keys restore FILE" first.',
   );
 }

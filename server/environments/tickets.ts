@@ -8,18 +8,43 @@
  *
  * `trt_<key id>_<claims>.<HMAC-SHA-256 of all before the dot>`, claims and signature in base64url.
  */
-import { createHmac, type KeyObject, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHmac, createSecretKey, type KeyObject, randomBytes, timingSafeEqual } from 'node:crypto';
+import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { ticketPrefix } from '../http/authorize.ts';
 import type { KeyCaller, TicketCaller, TicketRights } from '../http/caller.ts';
-import type { DataKey } from '../vault.ts';
+import type { DataKey, Vault } from '../vault.ts';
 
-/** Signs the tickets of one environment. */
+/** Signs the tickets of one secret key. */
 export type TicketKey = KeyObject;
 
-/** One for each environment, derived from its data key. */
-export function signingKeyOf(environment: DataKey): TicketKey {
-  return environment.subkey('tickets');
+/**
+ * One for each secret key, by its hash and the environment's data key. A key that gets the number of another one, as
+ * after a restored backup, has not made that one's tickets.
+ */
+export function signingKeyOf(environment: DataKey, keyHash: Buffer): TicketKey {
+  return createSecretKey(createHmac('sha256', environment.subkey('tickets')).update(keyHash).digest());
+}
+
+/** What signs the tickets of a stored key. Throws `unknown_account` where it was revoked. */
+export async function getSigningKey(
+  db: Queryable,
+  { keyId, environmentId, vault }: { keyId: number; environmentId: number; vault: Vault },
+): Promise<TicketKey> {
+  const row = first(
+    await db.run(
+      tables
+        .selectFrom('api_key')
+        .innerJoin('environment', 'environment.id', 'api_key.environment_id')
+        .innerJoin('data_key', 'data_key.id', 'environment.data_key')
+        .select(['api_key.hash', 'data_key.wrapped'])
+        .where('api_key.id', '=', keyId)
+        .where('api_key.environment_id', '=', environmentId)
+        .where('api_key.revoked_at', 'is', null),
+    ),
+  );
+  if (row === undefined) throw new AppError('unknown_account');
+  return signingKeyOf(vault.unwrap(row.wrapped), row.hash);
 }
 
 /** What a ticket allows, as it is asked for. */
@@ -32,35 +57,30 @@ export type TicketGrant = Omit<TicketRights, 'id' | 'rules'> & {
 /** Short names, since the text travels in a header. */
 type Claims = {
   i: string;
-  c: [integrationKey: string, connectionId: string, connectionRow: number];
+  c: [integrationKey: string, connectionId: string, connectionRow: number, connectionMadeAt: number];
   m: readonly string[];
   p: readonly string[];
   b?: number;
-  /** Seconds since 1970. */
+  /** Milliseconds since 1970. */
   x: number;
 };
 
-/** The text of a new ticket; it ends with the second that `expiresAt` is in. */
+/** The text of a new ticket. */
 export function makeTicket(
   signing: TicketKey,
   { keyId, grant, expiresAt }: { keyId: number; grant: TicketGrant; expiresAt: Date },
-): { id: string; token: string; expiresAt: Date } {
+): { id: string; token: string } {
   const id = randomBytes(9).toString('base64url');
-  const endsAt = Math.floor(expiresAt.getTime() / 1000);
   const claims: Claims = {
     i: id,
-    c: [grant.integrationKey, grant.connectionId, grant.connectionRow],
+    c: [grant.integrationKey, grant.connectionId, grant.connectionRow, grant.connectionMadeAt],
     m: grant.methods,
     p: grant.paths,
     ...(grant.mostBytes !== undefined && { b: grant.mostBytes }),
-    x: endsAt,
+    x: expiresAt.getTime(),
   };
   const signed = `${ticketPrefix}${keyId}_${Buffer.from(JSON.stringify(claims)).toString('base64url')}`;
-  return {
-    id,
-    token: `${signed}.${signatureOf(signing, signed).toString('base64url')}`,
-    expiresAt: new Date(endsAt * 1000),
-  };
+  return { id, token: `${signed}.${signatureOf(signing, signed).toString('base64url')}` };
 }
 
 /** The key that a ticket says it was made with; nothing of it is proved yet. Throws `invalid_ticket`. */
@@ -85,14 +105,17 @@ export function openTicket(
   if (given.length !== right.length || !timingSafeEqual(given, right)) throw new AppError('invalid_ticket');
   const encoded = signed.slice(`${ticketPrefix}${key.keyId}_`.length);
   const claims = JSON.parse(Buffer.from(encoded, 'base64url').toString('utf8')) as Claims;
-  const [integrationKey, connectionId, connectionRow] = claims.c;
+  const [integrationKey, connectionId, connectionRow, connectionMadeAt] = claims.c;
   const ticket = {
     id: claims.i,
-    ...{ integrationKey, connectionId, connectionRow },
+    integrationKey,
+    connectionId,
+    connectionRow,
+    connectionMadeAt,
     rules: claims.p.map((path) => ({ effect: 'allow' as const, methods: [...claims.m], path })),
     mostBytes: claims.b,
   };
-  return { caller: { ...key, kind: 'ticket', ticket }, expiresAt: claims.x * 1000 };
+  return { caller: { ...key, kind: 'ticket', ticket }, expiresAt: claims.x };
 }
 
 function signatureOf(signing: TicketKey, signed: string): Buffer {

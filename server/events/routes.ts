@@ -1,63 +1,111 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { type Db, tables } from '../db/pool.ts';
+import type { Db } from '../db/pool.ts';
+import { placeAll } from '../db/sequencer.ts';
 import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
-import { sequenceAllEvents } from './sequence.ts';
+import { type EventType, eventWire, typesNamed, typesToWire, typeWire } from './catalogue.ts';
+import { readFeed } from './feed.ts';
+import { eventSequence } from './sequence.ts';
+import { createFeedWatch } from './watch.ts';
 
-const event = z.object({
-  id: z.string(),
-  type: z.string(),
-  environment: z.string(),
-  created_at: z.string(),
-  data: z.record(z.string(), z.unknown()),
+const access = { by: 'key', scope: 'events:read' } as const;
+const longestWaitS = 30;
+const patienceMs = 2_000;
+
+const query = z.strictObject({
+  after: z.string().optional(),
+  limit: z.coerce.number().int().min(1).max(1000).default(100),
+  /** Comma-separated: names, or all of a kind as `connection.*`. */
+  types: z.string().optional(),
+  /** Seconds to wait for an event where there is none. */
+  wait: z.coerce.number().int().min(0).max(longestWaitS).default(0),
 });
 
-/** The event feed: what happened, in commit order, to be followed by `after`. */
+/** The event feed: what happened, in commit order, to be followed by `after`; and what can happen. */
 export function eventRoutes(app: App, { db }: { db: Db }): void {
+  const watch = createFeedWatch(db);
+  // Whoever waits for an event is answered at once when the service stops, and goes on at another node.
+  app.addHook('preClose', async () => watch.stop());
+
   app.get(
     '/events',
     {
-      config: { access: { by: 'key', scope: 'events:read' } },
+      config: { access },
       schema: {
-        summary: 'Events after a position, oldest first',
-        querystring: z.strictObject({
-          after: z.string().max(32).optional(),
-          limit: z.coerce.number().int().min(1).max(1000).default(100),
-        }),
-        response: { 200: z.object({ events: z.array(event), next_after: z.string().nullable() }) },
+        summary: 'Events after a position, oldest first; waits for the next one where asked to',
+        querystring: query,
+        response: { 200: z.object({ events: z.array(eventWire), next_after: z.string() }) },
       },
     },
-    async ({ query: { after, limit }, caller }) => {
-      const position = after === undefined ? 0 : readPosition(after);
-      // What was committed before this call is in its answer.
-      await sequenceAllEvents(db);
-      const rows = await db.run(
-        tables
-          .selectFrom('event')
-          .select(['id', 'position', 'type', 'data', 'created_at'])
-          .where('environment_id', '=', caller.environmentId)
-          .where('position', '>', position)
-          .orderBy('position')
-          .limit(limit),
-      );
-      const last = rows.at(-1);
-      return {
-        events: rows.map((row) => ({
-          id: row.id,
-          type: row.type,
-          environment: caller.environment,
-          created_at: row.created_at.toISOString(),
-          data: row.data as Record<string, unknown>,
-        })),
-        next_after: last ? String(last.position) : (after ?? null),
+    async (request, reply) => {
+      const { after, limit, types, wait } = request.query;
+      const asked = {
+        of: request.caller,
+        limit,
+        types: types === undefined ? undefined : readTypes(types),
       };
+      await placeSoon(db);
+      let page = await readFeed(db, {
+        ...asked,
+        after: after === undefined ? undefined : readPosition(after),
+      });
+      if (page.events.length === 0 && wait > 0) {
+        const isGone = new AbortController();
+        reply.raw.once('close', () => isGone.abort());
+        const signal = AbortSignal.any([isGone.signal, AbortSignal.timeout(wait * 1000)]);
+        while (page.events.length === 0 && (await watch.past(page.last, signal))) {
+          page = await readFeed(db, { ...asked, after: page.next });
+        }
+        // The key may have been revoked meanwhile.
+        await request.callerNow();
+      }
+      return { events: page.events, next_after: String(page.next) };
     },
+  );
+
+  app.get(
+    '/events/types',
+    {
+      config: { access },
+      schema: {
+        summary: 'Every type of event, with its meaning, the JSON Schema of its data, and an example',
+        response: { 200: z.object({ types: z.array(typeWire) }) },
+      },
+    },
+    async () => ({ types: typesToWire() }),
   );
 }
 
+/**
+ * What was committed before the call is in the feed, unless that takes longer than `patienceMs`: after a flood, or where a
+ * node that froze holds it up. Then the reader gets what stands there, and the rest with a later answer.
+ */
+async function placeSoon(db: Db): Promise<void> {
+  const isOver = new AbortController();
+  const patience = sleep(patienceMs, undefined, { signal: isOver.signal }).catch(() => {});
+  await Promise.race([placeAll(db, eventSequence), patience]).finally(() => isOver.abort());
+}
+
+/** A number as `next_after` spells it. */
 function readPosition(after: string): number {
-  const position = /^\d{1,15}$/.test(after) ? Number(after) : undefined;
-  if (position === undefined)
+  const position = /^(0|[1-9]\d{0,15})$/.test(after) ? Number(after) : Number.NaN;
+  if (!Number.isSafeInteger(position))
     throw fieldError('invalid_query_params', ['after'], 'Use next_after of an earlier answer.');
   return position;
+}
+
+function readTypes(text: string): EventType[] {
+  const wanted = text.split(',').flatMap((part) => {
+    const named = typesNamed(part.trim());
+    if (named.length === 0) {
+      throw fieldError(
+        'invalid_query_params',
+        ['types'],
+        `There is no type ${JSON.stringify(part.trim().slice(0, 64))}: see GET /events/types.`,
+      );
+    }
+    return named;
+  });
+  return [...new Set(wanted)];
 }

@@ -21,6 +21,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Present on every route that is not open to anyone. */
     caller: Caller;
+    /** Who is calling, asked anew: for an answer that had to wait. Rejects with the 401 or 403 that fits by now. */
+    callerNow(): Promise<Caller>;
   }
 }
 
@@ -45,6 +47,7 @@ export function authorizeRoutes(
   by: { authenticate: Authenticate; brand: Brand },
 ): void {
   app.decorateRequest<Caller | null>('caller', null);
+  app.decorateRequest<(() => Promise<Caller>) | null>('callerNow', null);
   const routes: RouteOptions[] = [];
   const establishers = new WeakSet<object>();
   app.addHook('onRoute', (route) => {
@@ -75,7 +78,8 @@ function establishing(
   return (request, reply, done) => {
     // The address itself holds a right: neither it nor the answer is anybody else's to keep, a refusal included.
     if (access.by === 'session in query') reply.headers(privateHeaders);
-    callerOf(request, { ...by, access }).then((caller) => {
+    request.callerNow = () => callerOf(request, { ...by, access });
+    request.callerNow().then((caller) => {
       request.caller = caller;
       done();
     }, done);

@@ -13,8 +13,7 @@ const wantedMs = 30_000;
 
 /** Whether a body follows the head (RFC 9112 §6.3). */
 export function hasBody({ headers }: IncomingMessage): boolean {
-  const length = headers['content-length'];
-  return (length !== undefined && length !== '0') || headers['transfer-encoding'] !== undefined;
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
 /** Calls `expire` where the body is not there after so long (ms), and nobody has answered meanwhile. */

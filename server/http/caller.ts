@@ -26,7 +26,6 @@ export const scopes = [
   'environment:write',
   'activity:read',
   'activity:write',
-  'audit:read',
   'metrics:read',
   'keys',
 ] as const;
@@ -55,8 +54,12 @@ export type TicketRights = {
   id: string;
   integrationKey: string;
   connectionId: string;
-  /** The row of the connection: another one that gets the same ID is not meant. */
+  /**
+   * The row of the connection, and when it was made, in ms since 1970: another one that gets the same ID is not meant,
+   * nor one that gets the same row, as after a restored backup.
+   */
   connectionRow: number;
+  connectionMadeAt: number;
   rules: readonly ProxyRule[];
   /** Of a call's body, and again of its answer's; undefined: no limit. */
   mostBytes: number | undefined;

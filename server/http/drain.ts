@@ -3,6 +3,7 @@
  * connection ends with it; what still runs when the time is over is broken off.
  */
 import type { Socket } from 'node:net';
+import { AppError } from '../errors.ts';
 import type { App } from './server.ts';
 
 /** How often it is looked for connections whose last answer is out. */
@@ -42,4 +43,11 @@ export function createDrain(app: App): (limitMs: number) => Promise<void> {
       clearTimeout(limit);
     });
   };
+}
+
+/** What a caller is told whose call was not sent because the service stops: another node, or the next start, answers. */
+export function serviceStops(): AppError {
+  return new AppError('unavailable', 'The service is about to stop, and the call was not sent. Try again.', {
+    retryAfterS: 1,
+  });
 }

@@ -69,6 +69,12 @@ export async function describeRoutes(app: FastifyInstance, config: Pick<Config, 
 function areaOf(url: string): string {
   const [, area = ''] = url.split('/');
   return (
-    { connection: 'connections', oauth: 'connect', 'api-auth': 'connect', auth: 'connect' }[area] ?? area
+    {
+      connection: 'connections',
+      oauth: 'connect',
+      oauth2: 'connect',
+      'api-auth': 'connect',
+      auth: 'connect',
+    }[area] ?? area
   );
 }

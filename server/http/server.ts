@@ -25,6 +25,7 @@ import { type Authenticate, authorizeRoutes } from './authorize.ts';
 import { continueWhenRead, hasBody, limitBody, lingerBehind } from './bodies.ts';
 import { answerAnyOrigin } from './cors.ts';
 import { sendError, ValidationFault, writeErrors } from './error-writer.ts';
+import { inTurn } from './in-turn.ts';
 import { allowedMethods } from './methods.ts';
 import { describeRoutes } from './openapi.ts';
 import { createRefusal, type Refuse, refuseUnreadable } from './refuse.ts';
@@ -114,22 +115,19 @@ export async function createHttp({
 const keepAliveMs = 72_000;
 /** How long the body of a request to a route may take: what Node allows a request unless told otherwise. */
 const bodyMs = 300_000;
+/** As Node has it unless told otherwise; together they may have 16 KB. */
+const mostHeaders = 1_000;
 
 function serverOf(
   routes: RequestListener,
   { refuse, front }: { refuse: Refuse; front: Front | undefined },
 ): Server {
-  const listener: RequestListener = (request, response) => {
-    // Requests of one connection are done one after the other, as an unsafe one demands (RFC 9112 §9.3.2): without a
-    // socket the answer waits for the one before.
-    if (response.socket === null) {
-      response.once('socket', () => listener(request, response));
-      return;
-    }
-    const { url = '', headers } = request;
+  const listener = inTurn((request, response) => {
+    const { url = '' } = request;
     if (url.charCodeAt(0) !== slash) request.url = pathOf(url);
-    if (headers.host === undefined && request.httpVersion === '1.1') {
-      refuse(request.socket, new AppError('malformed_request', 'The header Host is missing.'));
+    const fault = faultOf(request);
+    if (fault !== undefined) {
+      refuse(request.socket, new AppError('malformed_request', fault));
       return;
     }
     const isSent = hasBody(request);
@@ -141,7 +139,7 @@ function serverOf(
     const expire = () => refuse(request.socket, new AppError('request_timeout'));
     if (isSent) limitBody(request, { response, limitMs: bodyMs, expire });
     routes(request, response);
-  };
+  });
   // Whoever vanishes without a word is found out by the kernel.
   const server = createServer({ keepAlive: true, keepAliveInitialDelay: 60_000, requireHostHeader: false });
   server.on('request', listener);
@@ -154,6 +152,7 @@ function serverOf(
   server.keepAliveTimeout = keepAliveMs;
   // What the front takes may take as long as it keeps coming, which the front sees to.
   server.requestTimeout = 0;
+  server.maxHeadersCount = mostHeaders;
   // Node hands CONNECT to nobody unless asked, and then the bare socket.
   server.on('connect', (_request, socket: Socket) => {
     socket.on('error', () => {});
@@ -164,6 +163,22 @@ function serverOf(
 }
 
 const slash = 0x2f;
+
+/** Why a request that Node has read is none; undefined: it is one. */
+function faultOf({ headers, httpVersion, rawHeaders }: IncomingMessage): string | undefined {
+  // Whoever is in front of us and knows no chunks would find another request in them (RFC 9112 §6.1).
+  if (httpVersion === '1.0' && headers['transfer-encoding'] !== undefined) {
+    return 'A request of HTTP/1.0 has no Transfer-Encoding.';
+  }
+  let hosts = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] as string;
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1;
+  }
+  // RFC 9112 §3.2
+  if (hosts > 1) return 'There is more than one header Host.';
+  return hosts === 0 && httpVersion === '1.1' ? 'The header Host is missing.' : undefined;
+}
 
 /** Of an absolute-form target, which names a host too (RFC 9112 §3.2.2); another form stays. */
 function pathOf(target: string): string {

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import type { RequestListener } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
@@ -72,7 +73,10 @@ test('what is no request is refused in our words, marked, and the connection clo
   const cases = [
     ['nonsense\n\n', '400', 'malformed_request'],
     ['GET /now HTTP/1.1\n\n', '400', 'malformed_request'],
+    ['GET /now HTTP/1.1\nHost: a\nHost: a\n\n', '400', 'malformed_request'],
+    ['POST /echo HTTP/1.0\nConnection: keep-alive\nTransfer-Encoding: chunked\n\n0\n\nGET /now HTTP/1.0\n\n', '400', 'malformed_request'],
     [`GET /now HTTP/1.1\nHost: a\nX: ${'a'.repeat(20_000)}\n\n`, '431', 'headers_too_large'],
+    [`GET /now HTTP/1.1\nHost: a\n${'a:\n'.repeat(1_000)}\n`, '431', 'headers_too_large'],
     ['POST /echo HTTP/1.1\nHost: a\nContent-Type: application/json\nTransfer-Encoding: chunked\n\nzz\n', '400', 'malformed_request'],
     ['CONNECT a:1 HTTP/1.1\nHost: a:1\n\n', '405', 'method_not_allowed'],
   ] as const; // biome-ignore format: a table
@@ -199,6 +203,40 @@ test('requests of one connection are done one after the other', async (t) => {
     'answered',
   ]);
   assert.match(caller.text, /for PUT[\s\S]*for DELETE[\s\S]*for POST$/);
+});
+
+test('who sends requests ahead and reads no answers is not read on, and gets every answer once it reads', async (t) => {
+  let answered = 0;
+  let arrived = 0;
+  let most = 0;
+  const first = Promise.withResolvers<void>();
+  const { server, client } = await serve(t, async (_request, response) => {
+    if (answered === 0) await first.promise;
+    answered += 1;
+    response.end('.');
+  });
+  server.on('request', () => {
+    arrived += 1;
+    most = Math.max(most, arrived - answered);
+  });
+  const pair =
+    'GET /proxy/x HTTP/1.1\r\nHost:a\r\n\r\nPOST /proxy/x HTTP/1.1\r\nHost:a\r\nContent-Length:1\r\n\r\nx';
+  const count = 10_000;
+  const caller = client();
+  await new Promise((resolve) => caller.socket.write(pair.repeat(count / 2), resolve));
+  // By then all that the kernel holds could have been read.
+  for (let turn = 0; turn < 100; turn += 1) await setImmediate();
+  first.resolve();
+  while (answered < count) await setImmediate();
+  // What one part of 64 KB holds, and the sixteen.
+  assert.ok(most < 65_536 / (pair.length / 2) + 20, `${most} requests waited`);
+});
+
+test('a thousand headers are read', async (t) => {
+  const { client } = await serve(t, ({ rawHeaders }, response) => response.end(`${rawHeaders.length / 2}.`));
+  await client()
+    .send(`GET /proxy/x HTTP/1.1\nHost: a\n${'a:\n'.repeat(999)}\n`)
+    .until('1000.');
 });
 
 test('a caller that waits for 100 is told to send once its body is read, and not where it is refused', async (t) => {

@@ -1,5 +1,6 @@
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Queryable } from '../db/pool.ts';
+import type { IntegrationSubject } from '../events/event-type.ts';
 import { queueEvent } from '../events/outbox.ts';
 import type { Integration } from './store.ts';
 
@@ -34,7 +35,7 @@ const nextSteps: Record<IntegrationCause, string> = {
   client_misconfigured:
     "The provider refuses a setting of the integration. Compare its settings with those in the provider's console.",
   client_not_allowed:
-    "The provider does not let the client use a connection's token: it was given to another client, or the client may not refresh. Check the client; a connection that was imported, or made with another client, must connect again. It is tried again every hour.",
+    "The provider does not let the client use a connection's token, or ask for one: it was given to another client, the client may not refresh, or the account does not admit it. Check the client and the connection's settings; a connection that was imported, or made with another client, must connect again. It is tried again every hour.",
   api_disabled:
     "The API is not enabled in the client's project. Enable it in the provider's console, then wait a few minutes.",
 };
@@ -42,7 +43,6 @@ const nextSteps: Record<IntegrationCause, string> = {
 const causeOfCode: Readonly<Record<string, IntegrationCause>> = {
   invalid_client: 'client_refused',
   deleted_client: 'client_deleted',
-  unauthorized_client: 'client_not_allowed',
 };
 
 /** How long after a fault is found the first probe may go. */
@@ -58,17 +58,19 @@ export function keepsFromRefresh({ cause }: Pick<IntegrationFault, 'cause'>): bo
   return cause !== 'api_disabled';
 }
 
-/** Whether a token request was refused for its one grant, which the client may not use; RFC 6749 §5.2. */
-export function isOfOneGrant({ kind, error }: TokenFault): boolean {
-  return kind === 'client_misconfigured' && error === 'unauthorized_client';
+/** Whether a token request was refused for one connection, which the client may not use or act for; RFC 6749 §5.2. */
+export function isOfOneGrant({ kind, error, isOfOneGrant: isOfOne }: TokenFault): boolean {
+  return kind === 'client_misconfigured' && (isOfOne === true || error === 'unauthorized_client');
 }
 
 /** The fault that a refused token request shows. `connectionId` says whose refresh it was, where it was one. */
 export function clientFault(
-  { error = '', httpStatus }: TokenFault,
+  fault: TokenFault,
   { connectionId, at }: { connectionId?: string; at: Date },
 ): IntegrationFault {
-  const cause = Object.hasOwn(causeOfCode, error) ? causeOfCode[error]! : 'client_misconfigured';
+  const { error = '', httpStatus } = fault;
+  const ofAll = Object.hasOwn(causeOfCode, error) ? causeOfCode[error]! : 'client_misconfigured';
+  const cause = isOfOneGrant(fault) ? 'client_not_allowed' : ofAll;
   return {
     cause,
     evidence: {
@@ -171,7 +173,7 @@ export async function noteProven(
 }
 
 /** What every event about an integration says of it. */
-export function integrationEvent(integration: IntegrationRef): Record<string, unknown> {
+export function integrationEvent(integration: IntegrationRef): IntegrationSubject {
   return {
     provider_config_key: integration.key,
     provider: integration.provider.name,

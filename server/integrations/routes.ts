@@ -8,6 +8,7 @@ import type { App } from '../http/server.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
 import { quotaWith } from '../providers/quota-setting.ts';
+import { requireMayMove } from './destinations.ts';
 import {
   asTaken,
   createIntegration,
@@ -141,7 +142,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
     async ({ body, caller }) => {
       const provider = providerOf(reading, body.provider);
       const change = readSettings(
-        { ...body, ...(provider.auth_mode === 'OAUTH2' && { credentials: { type: 'TEST' } }) },
+        { ...body, ...(hasTestClient(provider) && { credentials: { type: 'TEST' } }) },
         { provider, reading, before: {} },
       );
       const at = { ...reading, environmentId: caller.environmentId, key: body.unique_key };
@@ -193,6 +194,8 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
       config: { access: { by: 'key', scope: 'integrations:write' } },
       schema: {
         summary: 'Change an integration',
+        description:
+          'Where its secrets are sent only keys change that may read them: see "Keys and tickets".',
         params,
         body: z.strictObject({
           unique_key: integrationKey.optional(),
@@ -212,6 +215,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
           });
           const provider = reading.catalog.get(current.provider.name);
           const change = readSettings(body, { provider, reading, before: current.integrationConfig });
+          await requireMayMove(tx, caller, { current, provider, after: change.integrationConfig ?? {} });
           const integration = await updateIntegration(tx, {
             ...reading,
             current,
@@ -303,6 +307,11 @@ function providerOf({ catalog }: IntegrationReading, name: string): ProviderDefi
   return provider;
 }
 
+/** Whether an integration that is only to be tried out gets the sandbox's client. */
+function hasTestClient({ auth_mode, sandbox }: ProviderDefinition): boolean {
+  return auth_mode === 'OAUTH2' || (auth_mode === 'OAUTH2_CC' && sandbox !== undefined);
+}
+
 /** Judges what the body says against what the provider's definition allows. */
 function readSettings(
   body: Settings,
@@ -313,7 +322,7 @@ function readSettings(
   }: { provider: ProviderDefinition; reading: IntegrationReading; before: Record<string, string> },
 ): IntegrationChange {
   const { credentials } = body;
-  if (credentials && provider.auth_mode !== 'OAUTH2') {
+  if (credentials && provider.auth_mode !== 'OAUTH2' && provider.auth_mode !== 'OAUTH2_CC') {
     throw fieldError(
       'invalid_body',
       ['credentials'],
@@ -361,7 +370,7 @@ function readIntegrationConfig(
       })),
     });
   }
-  for (const origin of allowed?.split(',') ?? []) {
+  for (const origin of allowed ? allowed.split(',') : []) {
     const url = URL.parse(origin.trim());
     if (url === null || !/^https?:$/.test(url.protocol)) {
       const message = 'must be a comma-separated list of origins such as https://api.example.com';

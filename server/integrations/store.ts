@@ -293,6 +293,11 @@ export function clientOf(integration: Integration): OAuthClient {
   throw new AppError('integration_misconfigured', 'The integration has no client ID and client secret.');
 }
 
+/** Whether there is a client secret or a connection, so that something secret could be sent to its addresses. */
+export async function hasSecrets(tx: Queryable, { id, client }: Integration): Promise<boolean> {
+  return client !== undefined || hasConnections(tx, id);
+}
+
 async function hasConnections(tx: Queryable, integrationId: number): Promise<boolean> {
   const found = await tx.run(
     tables

@@ -11,10 +11,27 @@ export const FAULT_KINDS = [
   'protocol',
 ] as const;
 
+/** Parameters of a token request that only we may set (RFC 6749 §4.1.3, §4.4.2, §2.3.1, RFC 7636). */
+const RESERVED_TOKEN_PARAMS: ReadonlySet<string> = new Set([
+  'client_id',
+  'client_secret',
+  'code',
+  'code_verifier',
+  'grant_type',
+  'redirect_uri',
+  'refresh_token',
+]);
+
 /** The token endpoint of a definition: how it is asked, and how its answers depart from RFC 6749 §5.1. */
 export const tokenSchema = z.strictObject({
   url: z.string(),
-  params: z.record(z.string(), z.string()).default({}),
+  /** Sent with each request for a first token; one whose placeholders were left empty is not. */
+  params: z
+    .record(
+      z.string().refine((name) => !RESERVED_TOKEN_PARAMS.has(name), 'belongs to the protocol'),
+      z.string(),
+    )
+    .default({}),
   /** RFC 6749 §2.3.1, as named by RFC 7591. */
   auth_method: z.enum(['client_secret_post', 'client_secret_basic', 'none']).default('client_secret_post'),
   /** How a request is written; `form` where this is absent (RFC 6749 §4.1.3). */

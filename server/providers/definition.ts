@@ -80,7 +80,7 @@ const fields = z.strictObject({
     .default('unverified'),
   /** File in `providers/logos/`; one that is not there is drawn by `monogram.ts`. Named after the provider if absent. */
   logo: z.string().regex(/^[a-z0-9-]+\.svg$/),
-  auth_mode: z.enum(['OAUTH2', 'API_KEY', 'BASIC', 'NONE']),
+  auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'NONE']),
 
   /** The provider's identity: `iss` of its authorization answers (RFC 9207) and its id_tokens (OpenID Connect). */
   issuer: z
@@ -202,7 +202,7 @@ const fields = z.strictObject({
   /** Paths of the same endpoints at the sandbox. A definition without them cannot be used with test credentials. */
   sandbox: z
     .strictObject({
-      authorization: z.string().startsWith('/'),
+      authorization: z.string().startsWith('/').optional(),
       token: z.string().startsWith('/'),
       revocation: z.string().startsWith('/').optional(),
       userinfo: z.string().startsWith('/').optional(),
@@ -227,6 +227,19 @@ export const definitionSchema = fields.superRefine((definition, context) => {
   if (definition.auth_mode === 'OAUTH2') {
     if (definition.authorization === undefined) report(['authorization'], 'an OAUTH2 provider needs it');
     if (definition.token === undefined) report(['token'], 'an OAUTH2 provider needs it');
+    if (definition.sandbox !== undefined && definition.sandbox.authorization === undefined)
+      report(['sandbox', 'authorization'], 'an OAUTH2 provider needs it');
+  }
+  if (definition.auth_mode === 'OAUTH2_CC') {
+    if (definition.token === undefined) report(['token'], 'an OAUTH2_CC provider needs it');
+    if (definition.authorization !== undefined)
+      report(['authorization'], 'an OAUTH2_CC provider sends nobody there');
+    if (definition.token?.auth_method === 'none')
+      report(['token', 'auth_method'], 'an OAUTH2_CC client proves itself by its secret');
+  }
+  for (const [name, template] of Object.entries(definition.token?.params ?? {})) {
+    if (template.includes('${credentials.'))
+      report(['token', 'params', name], 'a credential goes where the protocol puts it');
   }
   if (definition.auth_mode === 'API_KEY' && definition.placement.length === 0) {
     report(['placement'], 'an API_KEY provider says where the key goes');
@@ -260,9 +273,12 @@ export function templateFields(
 }
 
 /** What the credentials of each mode hold, whether or not a definition dresses them up as form fields. */
-const CREDENTIAL_FIELDS = { accessToken: {}, apiKey: {}, basic: {}, username: {}, password: {} };
+const CREDENTIAL_FIELDS = Object.fromEntries(
+  ['accessToken', 'apiKey', 'basic', 'clientId', 'username', 'password'].map((name) => [name, {}]),
+);
 
-function addressesOf(definition: DefinitionFields): [string[], string][] {
+/** Its addresses that are templates, and where in the definition they stand. */
+export function addressesOf(definition: DefinitionFields): [string[], string][] {
   const found: [string[], string | undefined][] = [
     [['issuer', 'jwks_url'], definition.issuer?.jwks_url],
     [['authorization', 'url'], definition.authorization?.url],
@@ -282,6 +298,9 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
   );
   for (const [index, { name, value }] of definition.placement.entries()) {
     texts.push([['placement', index, 'name'], name], [['placement', index, 'value'], value]);
+  }
+  for (const [name, value] of Object.entries(definition.token?.params ?? {})) {
+    texts.push([['token', 'params', name], value]);
   }
   if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
   return texts;

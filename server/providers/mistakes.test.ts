@@ -208,6 +208,30 @@ const mistakes: [string, string, string, RegExp][] = [
   ],
   ['a field without a title', '    title: Shop\n', '', /connection_config\.shop\.title: /],
   [
+    'a token parameter that belongs to the protocol',
+    '  answer: {',
+    '  params: { grant_type: password }\n  answer: {',
+    /token\.params\.grant_type: belongs to the protocol/,
+  ],
+  [
+    'a credential among the parameters of a token request',
+    '  answer: {',
+    "  params: { key: '${credentials.apiKey}' }\n  answer: {",
+    /token\.params\.key: a credential goes where the protocol puts it/,
+  ],
+  [
+    'a token parameter out of a field that is not declared',
+    '  answer: {',
+    "  params: { audience: '${integrationConfig.audience}' }\n  answer: {",
+    /token\.params\.audience: integrationConfig\.audience is not a declared field/,
+  ],
+  [
+    'a sandbox without the page to consent on',
+    'placement:',
+    'sandbox: { token: /token }\nplacement:',
+    /sandbox.*: an OAUTH2 provider needs it/,
+  ],
+  [
     'a key that stands there twice',
     'categories: [other]',
     'display_name: Twice',
@@ -220,6 +244,13 @@ const mistakes: [string, string, string, RegExp][] = [
 describe('a definition is refused, with file and line, for', () => {
   test('nothing where it is sound', (t) => {
     assert.deepEqual(faultsOf(t, { 'one.yaml': SOUND }), []);
+  });
+
+  test('a page to consent on where a client asks for itself', (t) => {
+    const definition = SOUND.replace('auth_mode: OAUTH2', 'auth_mode: OAUTH2_CC');
+    assert.deepEqual(faultsOf(t, { 'one.yaml': definition }), [
+      'one.yaml:18: authorization: an OAUTH2_CC provider sends nobody there',
+    ]);
   });
 
   for (const [what, from, to, message] of mistakes) {

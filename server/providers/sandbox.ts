@@ -39,7 +39,10 @@ export function withSandbox(definition: ProviderDefinition, sandboxUrl: string):
         ...(sandbox.jwks !== undefined && { jwks_url: origin + sandbox.jwks }),
       },
     }),
-    ...(authorization && { authorization: { ...authorization, url: origin + sandbox.authorization } }),
+    ...(authorization &&
+      sandbox.authorization !== undefined && {
+        authorization: { ...authorization, url: origin + sandbox.authorization },
+      }),
     ...(token && { token: { ...token, url: origin + sandbox.token } }),
     ...(revocation &&
       sandbox.revocation !== undefined && {

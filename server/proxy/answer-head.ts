@@ -1,7 +1,7 @@
 /** The head of an answer as the caller gets it, and what it says of the body. Pure. */
 import { STATUS_CODES } from 'node:http';
+import { firstValue, without } from '../http/raw-headers.ts';
 import { withoutEncoding } from './decompress.ts';
-import { firstValue, without } from './headers.ts';
 import type { Head } from './relay.ts';
 
 /** Where an answer has no body, whatever it says (RFC 9110 §8.6). */

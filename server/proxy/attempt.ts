@@ -10,10 +10,9 @@ import { templateValues } from '../connections/values.ts';
 import { AppError } from '../errors.ts';
 import type { OutboundCall } from '../outbound.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
-import { RequestRules, requestHeaders } from './headers.ts';
-import type { Overrides } from './overrides.ts';
-import { isPermitted, type RuleList, requirePermission } from './rules.ts';
-import { type Base, baseOf, originsOf, overrideOf, safePath, targetAt } from './target.ts';
+import { RequestRules, requestHeaders } from './request-headers.ts';
+import { isPermitted, type JudgedCall, type RuleList, requirePermission } from './rules.ts';
+import { type Base, baseOf, namesToCut, originsOf, overrideOf, safePath, targetAt } from './target.ts';
 
 /** What a caller of the proxy asked for. */
 export type Ask = {
@@ -43,10 +42,10 @@ export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
  */
 export function attemptWith(credentials: Credentials, ask: Ask): Attempt {
   const address = addressOf(ask, credentials);
-  const base = ask.override ? overrideOf(ask.override, address.allowedOrigins) : address.base();
+  const base = chosenBase(ask, address) ?? address.base();
   const { origin, path } = targetAt(base, { rawUrl: ask.rawUrl, forbidQuery: address.forbidQuery });
   const headers = requestHeaders(ask.rawHeaders, address.rules);
-  requirePermission(ask.rules, { method: ask.method, target: path, headers, overrides: overridesOf(ask) });
+  requirePermission(ask.rules, judgedCall(ask, address, { origin, path, headers }));
   const { placed } = address;
   return { origin, path: withQuery(path, placed.query), headers, placed };
 }
@@ -63,17 +62,32 @@ export function attemptAfterRedirect(
   if (url === null || url.origin !== before.origin || url.username !== '' || url.password !== '') {
     return undefined;
   }
-  const { placed, forbidQuery } = addressOf(ask, credentials);
-  const path = safePath(url.pathname + url.search, forbidQuery);
+  const address = addressOf(ask, credentials);
+  const path = safePath(url.pathname + url.search, address.forbidQuery);
   if (path === undefined) return undefined;
-  const { method, rules } = ask;
-  const call = { method, target: path, headers: before.headers, overrides: overridesOf(ask) };
-  if (!isPermitted(rules, call)) return undefined;
-  return { ...before, path: withQuery(path, placed.query) };
+  if (!isPermitted(ask.rules, judgedCall(ask, address, { ...before, path }))) return undefined;
+  return { ...before, path: withQuery(path, address.placed.query) };
 }
 
-function overridesOf({ connection }: Ask): Overrides {
-  return connection.integration.provider.api.overrides;
+/** What its rules see of a request. */
+function judgedCall(
+  ask: Ask,
+  address: Address,
+  { origin, path, headers }: Pick<Attempt, 'origin' | 'path' | 'headers'>,
+): JudgedCall {
+  const { connection, method, rules } = ask;
+  const { overrides } = connection.integration.provider.api;
+  const call = { method, target: path, headers, overrides };
+  if (rules.length === 0) return call;
+  // Rules are meant behind the API's own address, so it must be known, an override or not.
+  const base = address.base();
+  const overridePath = chosenBase(ask, address)?.prefix;
+  return { ...call, basePath: base.prefix, isElsewhere: origin !== base.origin, overridePath };
+}
+
+/** The address that the caller chose in place of the API's; undefined: none. */
+function chosenBase({ override }: Ask, { allowedOrigins }: Address): Base | undefined {
+  return override ? overrideOf(override, allowedOrigins) : undefined;
 }
 
 type Address = {
@@ -83,7 +97,7 @@ type Address = {
   /** The provider's base address. Throws where a setting that it needs is missing, which an override does not. */
   base: () => Base;
   /** Query parameters that the credentials take up, and those that compete with them. */
-  forbidQuery: string[];
+  forbidQuery: ReadonlySet<string>;
   allowedOrigins: Set<string>;
 };
 
@@ -101,7 +115,7 @@ function addressOf({ connection, brand }: Ask, credentials: Credentials): Addres
     placed,
     rules: new RequestRules({ brand, definition, placed: placed.headers }),
     base: () => (base ??= baseOf(filled(() => apiBase(subject)))),
-    forbidQuery: [...definition.api.forbid.query, ...new URLSearchParams(placed.query).keys()],
+    forbidQuery: namesToCut([...definition.api.forbid.query, ...new URLSearchParams(placed.query).keys()]),
     allowedOrigins: originsOf(integrationConfig.allowed_base_urls),
   };
   addresses.set(connection, address);

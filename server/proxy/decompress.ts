@@ -1,28 +1,20 @@
 /** Decodes an answer's body for a caller who asks for it with `Decompress: true`. */
 import type { Transform } from 'node:stream';
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
-import { firstValue, without } from './headers.ts';
+import { firstValue, without } from '../http/raw-headers.ts';
+import { codingOf } from './codings.ts';
+import { ofTheBytes } from './header-names.ts';
 import type { Head } from './relay.ts';
 
-/** Content codings (RFC 9110 §8.4.1, RFC 7932, RFC 9659), by the names they have in Content-Encoding. */
-const decoders: Readonly<Record<string, () => Transform>> = {
-  gzip: createGunzip,
-  'x-gzip': createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-  zstd: createZstdDecompress,
-};
-
 /**
- * A stream that decodes this answer's body; undefined where there is nothing to decode: no body, one that is not
- * encoded, in several or unknown ways, or a part of one (206), which cannot be decoded alone.
+ * Makes the stream that decodes this answer's body, to be called at its first byte: what is empty is no encoded text.
+ * Undefined where there is nothing to decode: no body, one that is not encoded, in several or unknown ways, or a part
+ * of one (206), which cannot be decoded alone.
  */
-export function decoderOf(head: Head, method: string): Transform | undefined {
-  if (method === 'HEAD' || head.status === 204 || head.status === 206 || head.status === 304)
-    return undefined;
-  const names = head.rawHeaders.filter((_, at) => at % 2 === 0 && isCoding(head.rawHeaders[at]));
-  const coding = firstValue(head.rawHeaders, 'content-encoding')?.trim().toLowerCase() ?? '';
-  return names.length === 1 && Object.hasOwn(decoders, coding) ? decoders[coding]?.() : undefined;
+export function decoderOf(head: Head, method: string): (() => Transform) | undefined {
+  const { status, rawHeaders } = head;
+  if (method === 'HEAD' || status === 204 || status === 206 || status === 304) return undefined;
+  if (Number(firstValue(rawHeaders, 'content-length') ?? Number.NaN) === 0) return undefined;
+  return codingOf(rawHeaders)?.stream;
 }
 
 /**
@@ -38,14 +30,4 @@ export function withoutEncoding(rawHeaders: readonly string[]): string[] {
   return kept;
 }
 
-const gone = new Set([
-  'content-encoding',
-  'content-length',
-  'content-md5',
-  'content-digest',
-  'accept-ranges',
-]);
-
-function isCoding(name: string | undefined): boolean {
-  return name?.toLowerCase() === 'content-encoding';
-}
+const gone = new Set([...ofTheBytes, 'content-encoding', 'accept-ranges']);

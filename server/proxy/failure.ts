@@ -7,8 +7,8 @@ export class PhaseTimeout extends Error {
 
 /**
  * What a caller is told of a call that got no answer, with what is known of its outcome: `upstream_unreachable` where
- * nothing was sent or the request may be repeated, `upstream_unknown_outcome`, `upstream_timeout`. An AppError stays
- * what it is.
+ * nothing was sent or the request may be repeated, `upstream_unknown_outcome`, `upstream_timeout`,
+ * `upstream_unreadable`. An AppError stays what it is.
  */
 export function failureOf(
   error: Error,
@@ -16,6 +16,7 @@ export function failureOf(
 ): AppError {
   if (error instanceof AppError) return error;
   const cause = error;
+  if (isUnreadable(error)) return unreadable(error);
   if (isTimeout(error)) {
     if (!isSent || isRepeatable) return new AppError('upstream_timeout', undefined, { cause });
     return new AppError(
@@ -35,6 +36,26 @@ export function failureOf(
     'The connection to the provider broke before it answered. The request can be sent again safely.',
     { cause },
   );
+}
+
+/** Whether the provider answered, but in no HTTP that can be read or written: it would do so again. */
+export function isUnreadable(error: Error): boolean {
+  const { code = '' } = error as NodeJS.ErrnoException;
+  // An answer that was read, but not asked for. A socket that broke has the same code.
+  if (code === 'UND_ERR_SOCKET') return /^bad (response|upgrade)$/.test(error.message);
+  return error.name === 'HTTPParserError' || unreadableCodes.has(code);
+}
+
+/** Heads that undici reads and refuses: too long, of two lengths, of a status below 100. */
+const unreadableCodes: ReadonlySet<string> = new Set([
+  'UND_ERR_HEADERS_OVERFLOW',
+  'UND_ERR_RES_CONTENT_LENGTH_MISMATCH',
+  'ERR_ASSERTION',
+]);
+
+/** `upstream_unreadable`, because of this. */
+export function unreadable(cause: Error): AppError {
+  return new AppError('upstream_unreadable', undefined, { cause });
 }
 
 function isTimeout(error: Error): boolean {

@@ -1,30 +1,28 @@
 /**
  * Carries one call to the provider and its answer back.
  *
- * Owns: the attempts that a call takes (a replay after a 401, retries, redirects), their time limits, what happens when
- * one side breaks off. Does not own: where a request goes (`attempt.ts`), which headers go along (`headers.ts`), how an
- * answer's bytes are written (`relay.ts`), how an error is told (`error-dialect.ts`). Nothing is buffered but a small
- * body's copy for another attempt (`upload.ts`).
+ * Owns: the order of things, which answer is the caller's, what happens when one side breaks off. Does not own: which
+ * attempt follows another (`next-attempt.ts`), time limits (`clocks.ts`), where a request goes and what goes along
+ * (`attempt.ts`), how an answer's bytes are written (`relay.ts`, `outflow.ts`), how an error is told
+ * (`error-dialect.ts`). Nothing is buffered but a small body's copy for another attempt (`outgoing-body.ts`).
  */
 import type { ServerResponse } from 'node:http';
 import { AppError } from '../errors.ts';
+import { hasBody } from '../http/bodies.ts';
+import { firstValue, without } from '../http/raw-headers.ts';
 import type { OutboundCall } from '../outbound.ts';
 import { announcedBytes, headersOf, lengthAlone, reasonOf } from './answer-head.ts';
 import type { Attempt } from './attempt.ts';
-import { ConnectWait } from './connect-wait.ts';
+import { Clocks } from './clocks.ts';
 import { decoderOf } from './decompress.ts';
 import type { Admission, Exchange, Outcome } from './exchange.ts';
-import { failureOf, PhaseTimeout } from './failure.ts';
-import { firstValue, without } from './headers.ts';
-import { Hints } from './hints.ts';
-import { tooLongForField, withField } from './placed-body.ts';
+import { failureOf, PhaseTimeout, unreadable } from './failure.ts';
+import { type Judged, NextAttempt } from './next-attempt.ts';
+import { messageWith, OutgoingBody } from './outgoing-body.ts';
 import { type Head, Relay, type RelayEnds } from './relay.ts';
-import { isIdempotent, isRetried, retryWaitMs } from './retry.ts';
+import { isIdempotent } from './retry.ts';
 import { answerBeyond } from './ticket-limits.ts';
-import { faultOfBody, hasBody, isBrokenOff, isShort, readWhole, Upload } from './upload.ts';
-
-const redirects = new Set([301, 302, 303, 307, 308]);
-const mostRedirects = 5;
+import { faultOfBody, isBrokenOff, isShort } from './upload.ts';
 
 /**
  * Carries it, and tells once how it went: `ended` or `failed`. A caller who hangs up ends the call to the provider; a
@@ -37,30 +35,32 @@ export function forward(exchange: Exchange): void {
 class Forwarding implements RelayEnds {
   readonly response: ServerResponse;
   readonly #exchange: Exchange;
+  readonly #clocks = new Clocks();
+  #madeNext: NextAttempt | undefined;
   #attempt: Attempt;
   /** As the caller sends it. */
-  #body: Buffer | Upload | null = null;
+  #body: OutgoingBody | undefined;
   /** As the provider is sent it, where that differs. */
   #message: ReturnType<typeof messageWith>;
   #relay: Relay | undefined;
+  /** Of the attempt before: what of its answer is still being read. */
+  #discarded: Relay | undefined;
   #admission: Admission | undefined;
-  #retried = 0;
-  #redirected = 0;
-  #isRenewed = false;
   /** Whether the provider has said that it did not do what the last request asked for. */
   #isRefused = false;
   #brokenOff: Outcome | undefined;
   #isOver = false;
-  #connectWait: ConnectWait | undefined;
-  #totalTimer: NodeJS.Timeout | undefined;
-  #waitTimer: NodeJS.Timeout | undefined;
-  #endWait: (() => void) | undefined;
-  #hints: Hints | undefined;
 
   constructor(exchange: Exchange) {
     this.response = exchange.response;
     this.#exchange = exchange;
     this.#attempt = exchange.first;
+  }
+
+  /** Most calls take one attempt, and never ask. */
+  get #next(): NextAttempt {
+    this.#madeNext ??= new NextAttempt(this.#exchange);
+    return this.#madeNext;
   }
 
   get mostBytes(): number {
@@ -72,51 +72,54 @@ class Forwarding implements RelayEnds {
   }
 
   start(): void {
-    const { first, request, timeouts, retry, isRepeatable } = this.#exchange;
+    const { request, timeouts } = this.#exchange;
     // Who hung up while credentials were fetched is not announced any more.
     if (this.response.destroyed) {
       this.#onClose();
       return;
     }
     this.response.on('close', this.#onClose);
-    if (timeouts.totalMs !== undefined && !this.#startTotal(timeouts.totalMs)) return;
-    if (!hasBody(request)) {
-      this.#send();
-      return;
-    }
-    const fault = faultOfBody(request, this.mostBytes);
-    if (fault !== undefined) {
-      this.#fail(fault);
-    } else if (first.placed.body !== undefined || (retry.times > 0 && isRepeatable && isShort(request))) {
-      // What is given the credentials, or may have to be sent again, must be known whole.
-      this.#sendWhole();
-    } else {
-      this.#body = new Upload(request, this);
-      this.#send();
-    }
+    if (timeouts.totalMs !== undefined && !this.#limitCall(timeouts.totalMs)) return;
+    if (hasBody(request)) this.#startWithBody();
+    else this.#send();
   }
 
   /** What is left of the time for the whole call, which began when it arrived. */
-  #startTotal(totalMs: number): boolean {
+  #limitCall(totalMs: number): boolean {
     const leftMs = totalMs - this.#exchange.trace.ageMs;
-    if (leftMs > 0) this.#totalTimer = setTimeout(() => this.#expire(), leftMs);
+    if (leftMs > 0) this.#clocks.limitCall(leftMs, () => this.#expire());
     else this.#expire();
     return leftMs > 0;
   }
 
-  #sendWhole(): void {
-    readWhole(new Upload(this.#exchange.request, this)).then(
-      (body) => {
-        if (this.#isOver) return;
-        if (body === undefined) {
-          this.#fail(tooLongForField());
-          return;
-        }
-        this.#body = body;
-        this.#send();
-      },
-      (error: Error) => (error instanceof AppError ? this.#fail(error) : this.#onClose()),
-    );
+  #startWithBody(): void {
+    const { canRenew, first, isRepeatable, method, request, retry } = this.#exchange;
+    const fault = faultOfBody(request, this.mostBytes);
+    const mayRetry = retry.times > 0 && isRepeatable;
+    if (fault !== undefined) {
+      this.#fail(fault);
+    } else if (first.placed.body !== undefined || (mayRetry && isShort(request))) {
+      // What is given the credentials, or may have to be sent again, must be known whole.
+      OutgoingBody.whole(request, this).then(
+        (body) => {
+          if (this.#isOver) return;
+          this.#body = body;
+          this.#send();
+        },
+        (error: Error) => this.#failOfBody(error),
+      );
+    } else {
+      this.#body = OutgoingBody.streamed(request, this);
+      const mayFollow = method === 'GET' || method === 'HEAD';
+      if (!canRenew && !mayRetry && !mayFollow) this.#body.forget();
+      this.#send();
+    }
+  }
+
+  /** An end of the caller's connection is no failure, but the end of the call. */
+  #failOfBody(error: Error): void {
+    if (error instanceof AppError) this.#fail(error);
+    else this.#onClose();
   }
 
   #send(): void {
@@ -133,7 +136,17 @@ class Forwarding implements RelayEnds {
       return;
     }
     this.#exchange.trace.queued();
-    admission.ready.then(() => this.#isOver || this.#dispatch(), this.#fail);
+    this.#sendAdmitted(admission.ready).catch(this.#fail);
+  }
+
+  async #sendAdmitted(ready: Promise<void>): Promise<void> {
+    await ready;
+    if (this.#isOver) return;
+    const attempt = await this.#next.asOfNow(this.#attempt);
+    if (this.#isOver) return;
+    this.#attempt = attempt;
+    this.#message = messageWith(attempt, this.#body);
+    this.#dispatch();
   }
 
   #dispatch(): void {
@@ -143,13 +156,13 @@ class Forwarding implements RelayEnds {
     trace.sent();
     const relay = new Relay(this);
     this.#relay = relay;
-    this.#connectWait = new ConnectWait(this, timeouts.connectMs);
+    this.#clocks.limitConnect(this, timeouts.connectMs);
     const call: OutboundCall = {
       origin: this.#attempt.origin,
       path: this.#attempt.path,
       headers: this.#message?.headers ?? this.#attempt.headers,
       method,
-      body: this.#message?.body ?? this.#body,
+      body: this.#message?.body ?? this.#body?.content ?? null,
       isTest,
       headersTimeoutMs: timeouts.headersMs,
       bodyIdleTimeoutMs: timeouts.bodyIdleMs,
@@ -158,154 +171,146 @@ class Forwarding implements RelayEnds {
   }
 
   onStart(): void {
-    this.#connectWait?.end();
+    this.#clocks.connected();
     this.#exchange.trace.connected();
   }
 
   onInformation(relay: Relay, { status, rawHeaders }: { status: number; rawHeaders: string[] }): void {
     const { request, response, timeouts, trace } = this.#exchange;
-    this.#hints ??= new Hints(timeouts.headersMs - trace.phaseMs, {
-      isAwaited: () => !(this.#body instanceof Upload) || this.#body.isWhole,
+    this.#clocks.limitHints(timeouts.headersMs - trace.phaseMs, {
+      isAwaited: () => this.#body?.isWhole !== false,
       expire: () => this.#expireRelay(relay, 'no answer in time'),
     });
     // A caller of HTTP/1.0 knows no interim answers (RFC 9110 §15.2); 100 and 102 are between us and the provider.
     if (status !== 103 || response.headersSent || request.httpVersion === '1.0') return;
-    this.#hints.send(response, () =>
+    this.#clocks.hint(response, () =>
       this.#exchange.answerHeaders(without(rawHeaders, lengthAlone), this.#attempt),
     );
   }
 
   onHead(relay: Relay, head: Head): void {
     this.#admission?.end();
-    this.#endHints();
-    if (head.status === 401 && !this.#isRenewed && this.#canRepeatBody()) {
-      relay.hold();
-      this.#renew(relay, head);
-      return;
-    }
-    if (head.status >= 300 && this.#follows(relay, head)) return;
-    const judge = this.#canRetry() ? this.#exchange.judge(head) : undefined;
-    if (judge === undefined) this.#settleHead(relay, head);
-    else relay.peek((parts) => this.#settleHead(relay, { ...head, amountsTo: judge(parts) }));
+    this.#clocks.endAttempt();
+    if (head.status < 300 || !this.#answersOtherwise(relay, head)) this.#begin(relay, head);
   }
 
-  /** Whether the answer is the caller's, or another try is made. */
-  #settleHead(relay: Relay, head: Head & { amountsTo?: number }): void {
-    if (this.#retriesAfter(head, relay)) return;
-    if (relay.failure !== undefined) this.onFailure(relay, relay.failure);
-    else this.#begin(relay, head);
+  /** Whether the answer is not the caller's, or it is not known yet. */
+  #answersOtherwise(relay: Relay, head: Head): boolean {
+    if (head.status === 401 && this.#renewsAfter(relay, head)) return true;
+    const isRepeatable = this.#body?.isRepeatable !== false;
+    const next = isRepeatable ? this.#next.redirected(head, this.#attempt) : undefined;
+    if (next !== undefined) {
+      this.#attempt = next;
+      this.#discard(relay);
+      this.#sendAnew();
+      return true;
+    }
+    const judge = isRepeatable && this.#next.mayRetry ? this.#exchange.judge(head) : undefined;
+    if (judge === undefined) return this.#retriesAfter(head, relay);
+    relay.peek((parts) => {
+      const judged = { ...head, amountsTo: judge(parts) };
+      if (!this.#retriesAfter(judged, relay)) this.#settle(relay, head);
+    });
+    return true;
   }
 
   onFailure(relay: Relay, error: Error): void {
     if (this.#isOver || relay !== this.#relay) return;
-    this.#connectWait?.end();
     this.#admission?.end();
-    this.#endHints();
+    this.#clocks.endAttempt();
     const { response, request } = this.#exchange;
     if (response.headersSent) this.#breakOff();
     else if (response.destroyed || isBrokenOff(request)) this.#onClose();
-    else if (error instanceof AppError || !this.#retriesAfter(undefined, relay)) this.#failWith(error);
+    else if (error instanceof AppError || !this.#retriesAfter(error, relay)) this.#failWith(error);
   }
 
-  /** Asks once for other credentials, while the 401 waits: it may be the answer after all. */
-  #renew(relay: Relay, head: Head): void {
-    this.#isRenewed = true;
+  /** Whether other credentials are asked for while the 401 waits: it may be the answer after all. */
+  #renewsAfter(relay: Relay, head: Head): boolean {
+    const { request } = this.#exchange;
+    const renewal = this.#next.renewal(this.#body, request);
+    if (renewal === undefined) return false;
+    relay.hold();
     this.#isRefused = true;
-    this.#exchange.renew().then(
-      (renewed) => {
+    renewal.then(
+      (attempt) => {
         if (this.#isOver) return;
-        if (renewed !== undefined) this.#again(relay, renewed);
-        else if (relay.failure !== undefined) this.onFailure(relay, relay.failure);
-        else this.#begin(relay, head);
+        if (attempt === undefined) {
+          this.#settle(relay, head);
+          return;
+        }
+        this.#discard(relay);
+        this.#attempt = attempt;
+        this.#send();
       },
       (error: Error) => {
-        relay.discard();
-        this.#fail(error);
+        this.#discard(relay);
+        if (isBrokenOff(request)) this.#onClose();
+        else this.#fail(error);
       },
     );
-  }
-
-  #follows(relay: Relay, { status, rawHeaders }: Head): boolean {
-    const { method } = this.#exchange;
-    if (!redirects.has(status) || (method !== 'GET' && method !== 'HEAD')) return false;
-    const location = firstValue(rawHeaders, 'location');
-    if (location === undefined || this.#redirected >= mostRedirects || !this.#canRepeatBody()) return false;
-    const next = this.#exchange.follow(location, this.#attempt);
-    if (next === undefined) return false;
-    this.#redirected += 1;
-    this.#again(relay, next);
     return true;
   }
 
-  /** Sends what was sent before, to there. */
-  #again(relay: Relay, attempt: Attempt): void {
+  /** Hands over an answer that was held back, or tells how it has ended meanwhile. */
+  #settle(relay: Relay, head: Head): void {
+    if (relay.failure === undefined) this.#begin(relay, head);
+    else this.onFailure(relay, relay.failure);
+  }
+
+  #discard(relay: Relay): void {
+    this.#discarded?.abandon();
+    this.#discarded = relay;
     relay.discard();
-    this.#attempt = attempt;
-    if (this.#body instanceof Upload) this.#body = this.#body.copy() ?? null;
-    this.#send();
+  }
+
+  /** Sends what was sent before, where caller, connection and rules still let it. */
+  #sendAnew(): void {
+    this.#body?.rewind();
+    this.#next.asOfNow(this.#attempt).then((attempt) => {
+      if (this.#isOver) return;
+      this.#attempt = attempt;
+      this.#send();
+    }, this.#fail);
   }
 
   /** Whether the call is tried once more after this answer, or after none. */
-  #retriesAfter(head: (Head & { amountsTo?: number }) | undefined, relay: Relay): boolean {
-    const { retry } = this.#exchange;
-    if (!this.#canRetry()) return false;
-    const status = head?.amountsTo ?? head?.status;
-    if (status !== undefined && !isRetried(status, retry)) return false;
-    const waitMs = retryWaitMs({
-      status,
-      retryAfter: head && firstValue(head.rawHeaders, 'retry-after'),
-      tried: this.#retried + 1,
-      rules: retry,
-      now: Date.now(),
-      random: Math.random(),
-    });
+  #retriesAfter(came: Judged | Error, relay: Relay): boolean {
+    if (!this.#next.mayRetry || this.#body?.isRepeatable === false) return false;
+    const waitMs = this.#next.retryAfter(came);
     if (waitMs === undefined) return false;
-    this.#retried += 1;
     this.#exchange.trace.retried();
-    relay.discard();
-    this.#endWait = this.#exchange.waits.begin(this.#fail);
-    this.#waitTimer = setTimeout(() => {
-      this.#endWait?.();
-      this.#again(relay, this.#attempt);
-    }, waitMs);
+    this.#discard(relay);
+    const { waits } = this.#exchange;
+    this.#clocks.wait(waitMs, { waits, go: () => this.#sendAnew(), refuse: this.#fail });
     return true;
-  }
-
-  #canRetry(): boolean {
-    const { retry, isRepeatable, waits } = this.#exchange;
-    return this.#retried < retry.times && isRepeatable && !waits.isStopping && this.#canRepeatBody();
-  }
-
-  #canRepeatBody(): boolean {
-    return !(this.#body instanceof Upload) || this.#body.isKept;
   }
 
   #begin(relay: Relay, head: Head): void {
     const { isDecoded, method, mostBytes, ownHeaders, trace } = this.#exchange;
+    this.#body?.forget();
     if (announcedBytes(head, method) > mostBytes) {
       relay.abandon();
       this.#fail(answerBeyond());
       return;
     }
     trace.answered(head.status);
-    const decoder = isDecoded ? decoderOf(head, method) : undefined;
+    const makeDecoder = isDecoded ? decoderOf(head, method) : undefined;
     let rawHeaders: string[];
     try {
-      rawHeaders = this.#exchange.answerHeaders(headersOf(head, decoder !== undefined), this.#attempt);
+      rawHeaders = this.#exchange.answerHeaders(headersOf(head, makeDecoder !== undefined), this.#attempt);
       rawHeaders.push(...ownHeaders);
       const retryAfterS = this.#admission?.retryAfterS(head);
       if (retryAfterS !== undefined) rawHeaders.push('retry-after', String(retryAfterS));
       this.response.writeHead(head.status, reasonOf(head), rawHeaders);
     } catch (error) {
       // What may be received but not be sent.
-      decoder?.destroy();
       relay.abandon();
-      this.#failWith(error as Error);
+      this.#fail(unreadable(error as Error));
       return;
     }
     relay.begin({
-      isLengthKnown: decoder === undefined && firstValue(rawHeaders, 'content-length') !== undefined,
-      decoder,
+      isLengthKnown: makeDecoder === undefined && firstValue(rawHeaders, 'content-length') !== undefined,
+      makeDecoder,
       watch: this.#exchange.watch(head),
     });
   }
@@ -324,12 +329,6 @@ class Forwarding implements RelayEnds {
   onStall(): void {
     this.#relay?.abandon();
     this.#breakOff('client_stalled');
-  }
-
-  #endHints(): void {
-    if (this.#hints === undefined) return;
-    this.#hints.end();
-    this.#hints = undefined;
   }
 
   /** For `ConnectWait`: no connection came about in time, so nothing was sent. */
@@ -373,22 +372,8 @@ class Forwarding implements RelayEnds {
   #end(): void {
     this.#isOver = true;
     this.#admission?.end();
-    this.#exchange.trace.ended(sizeOf(this.#body), this.#relay?.bodyBytes ?? 0);
-    this.#connectWait?.end();
-    clearTimeout(this.#totalTimer);
-    clearTimeout(this.#waitTimer);
-    this.#endWait?.();
-    this.#endHints();
+    this.#exchange.trace.ended(this.#body?.sizeBytes ?? 0, this.#relay?.bodyBytes ?? 0);
+    this.#clocks.end();
+    this.#discarded?.abandon();
   }
-}
-
-/** The message with the credentials in its body; undefined where they belong elsewhere. */
-function messageWith({ headers, placed }: Attempt, body: Buffer | Upload | null) {
-  if (placed.body === undefined) return undefined;
-  // Whatever body there is has been read whole: see `start`.
-  return withField({ headers, body: Buffer.isBuffer(body) ? body : Buffer.alloc(0) }, placed.body);
-}
-
-function sizeOf(body: Buffer | Upload | null): number {
-  return body === null ? 0 : body instanceof Upload ? body.sizeBytes : body.length;
 }

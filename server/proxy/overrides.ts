@@ -4,7 +4,7 @@
  * There is no list of them that is complete: frameworks and APIs make up their own. A definition names those of its API.
  */
 import { METHODS } from 'node:http';
-import { decodedPair } from './target.ts';
+import { decodedPair, pairsOf, plainName } from '../http/query.ts';
 
 /** Those of one API, beside the usual ones: header names and query parameters, in any case. */
 export type Overrides = { readonly headers: readonly string[]; readonly query: readonly string[] };
@@ -22,9 +22,9 @@ const usualParameters = [
 /** Parameters that say something else in many APIs: they count where their value is a method. */
 const ambiguousParameters = ['method', 'http_method', 'httpmethod', 'verb', 'http_verb'];
 
-const headers = new Set(usualHeaders.map(plain));
-const parameters = new Set(usualParameters.map(plain));
-const ambiguous = new Set(ambiguousParameters.map(plain));
+const headers = new Set(usualHeaders.map(plainName));
+const parameters = new Set(usualParameters.map(plainName));
+const ambiguous = new Set(ambiguousParameters.map(plainName));
 const methods = new Set(METHODS.map((method) => method.toLowerCase()));
 
 /** The first header (names and values in turn) or parameter by which the call could become another one. */
@@ -33,13 +33,13 @@ export function overrideIn(
   { query, also }: { query: string; also: Overrides | undefined },
 ): string | undefined {
   for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = plain(rawHeaders[at]!);
+    const name = plainName(rawHeaders[at]!);
     if (headers.has(name) || isAmong(also?.headers, name)) return rawHeaders[at]!.toLowerCase();
   }
   if (query === '') return undefined;
-  for (const pair of query.split(/[&;]/)) {
+  for (const pair of pairsOf(query)) {
     const [name = '', value = ''] = pair.split('=', 2).map((part) => decodedPair(part).trim());
-    const read = plain(name);
+    const read = plainName(name);
     const isOverride =
       parameters.has(read) ||
       isAmong(also?.query, read) ||
@@ -50,17 +50,5 @@ export function overrideIn(
 }
 
 function isAmong(names: readonly string[] | undefined, read: string): boolean {
-  return names?.some((name) => plain(name) === read) === true;
-}
-
-/**
- * A name as the most tolerant server reads it. CGI and PHP take dots, blanks and dashes for underscores; PHP and Rails
- * read `name[]` and `name[x]` into `name`, and PHP a bracket that nothing closes as an underscore.
- */
-function plain(name: string): string {
-  return name
-    .trim()
-    .toLowerCase()
-    .replace(/(?<=.)\[.*$/s, '')
-    .replace(/[\s._[]/g, '-');
+  return names?.some((name) => plainName(name) === read) === true;
 }

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import type { Credentials } from '../auth-modes/mode.ts';
 import { AppError } from '../errors.ts';
 import { type PlacedField, withField } from './placed-body.ts';
-import { bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
+import { bearer, bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
 
 const form = 'application/x-www-form-urlencoded';
 const field = { name: 'api_key', value: 's&"\\' };
@@ -117,9 +117,10 @@ async function startKeyed(t: TestContext, keys = ['one']) {
   const definition = {
     ...definitionAt(upstream.url, { error_format: undefined }),
     // biome-ignore lint/suspicious/noTemplateCurlyInString: a placeholder of a definition
-    placement: [{ in: 'body' as const, name: 'api_key', value: '${credentials.apiKey}' }],
+    placement: [{ in: 'body' as const, name: 'api_key', value: '${credentials.accessToken}' }],
   };
-  const credentials = (apiKey: string): Credentials => ({ type: 'API_KEY', apiKey });
+  // Such as can be renewed.
+  const credentials = (key: string): Credentials => bearer(key);
   const proxy = await startProxy({ definition, fresh: async () => credentials('one') });
   t.after(async () => {
     await proxy.close();

@@ -5,13 +5,11 @@
  * given a field so is refused, since without one the provider would be called by nobody.
  */
 import { AppError } from '../errors.ts';
-import { firstValue, without } from './headers.ts';
-import { decodedName } from './target.ts';
+import { decodedName, pairsOf, plainName } from '../http/query.ts';
+import { firstValue, without } from '../http/raw-headers.ts';
+import { ofTheBytes } from './header-names.ts';
 
 export type PlacedField = { readonly name: string; readonly value: string };
-
-/** They say of a body what is not true of it with another field. */
-const ofTheBody = new Set(['content-length', 'content-md5', 'content-digest', 'digest', 'repr-digest']);
 
 /**
  * The body with the field, and the headers for it. Throws `invalid_body` where it is neither a form nor a JSON object,
@@ -25,7 +23,10 @@ export function withField(
   if (firstValue(headers, 'content-encoding') !== undefined) throw refusal('without a Content-Encoding');
   const filled = isJson(type) ? inObject(body, field) : type === formType ? inForm(body, field) : undefined;
   if (filled === undefined) throw refusal(`as \`${formType}\` or \`application/json\``);
-  return { headers: [...without(headers, ofTheBody), 'content-length', String(filled.length)], body: filled };
+  return {
+    headers: [...without(headers, ofTheBytes), 'content-length', String(filled.length)],
+    body: filled,
+  };
 }
 
 /** A body that is longer than what can be held for it. */
@@ -40,7 +41,7 @@ function isJson(type: string): boolean {
 }
 
 function inForm(body: Buffer, { name, value }: PlacedField): Buffer {
-  const names = body.length === 0 ? [] : body.toString('latin1').split('&').map(decodedName);
+  const names = body.length === 0 ? [] : pairsOf(body.toString('latin1')).map(decodedName);
   refuseSecond(names, name);
   const pair = `${encodeURIComponent(name)}=${encodeURIComponent(value)}`;
   return Buffer.concat([Buffer.from(body.length === 0 ? pair : `${pair}&`), body]);
@@ -67,10 +68,10 @@ function namesOf(body: Buffer): string[] {
   throw refusal('as a JSON object in UTF-8');
 }
 
-/** Which of two fields counts differs between servers, and some take names in any case. */
+/** Which of two fields counts differs between servers, and so do the spellings that they take for one. */
 function refuseSecond(names: readonly string[], name: string): void {
-  const wanted = name.toLowerCase();
-  if (names.some((given) => given.toLowerCase() === wanted))
+  const wanted = plainName(name);
+  if (names.some((given) => plainName(given) === wanted))
     throw refusal(`without a field \`${name}\` of your own`);
 }
 

@@ -1,31 +1,33 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Credentials } from '../auth-modes/mode.ts';
+import { type Credentials, isRenewable } from '../auth-modes/mode.ts';
 import { judgeAnswer } from '../connections/api-faults.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
 import type { Observer } from '../connections/observe.ts';
 import type { TicketRights } from '../http/caller.ts';
+import { firstValue } from '../http/raw-headers.ts';
 import type { Outbound } from '../outbound.ts';
+import type { AnswerRules } from './answer-headers.ts';
+import { askNow, credentialsOf, type Knowing } from './asked.ts';
 import { type Ask, type Attempt, attemptAfterRedirect, attemptWith } from './attempt.ts';
 import type { Call, Timeouts } from './call.ts';
 import type { CallTrace } from './call-log.ts';
 import type { Admission, Exchange, Outcome } from './exchange.ts';
-import { type AnswerRules, firstValue } from './headers.ts';
 import type { Pass } from './quota/pass.ts';
 import { type Quota, usualWaitMs } from './quota/quota.ts';
 import type { Head } from './relay.ts';
 import { isIdempotent, type RetryRules } from './retry.ts';
+import { Sample } from './sample.ts';
 import { shieldedHeaders } from './ticket-limits.ts';
 import type { Waits } from './waits.ts';
-import { Sample } from './watch.ts';
+import { Watch } from './watch.ts';
 
 type Given = {
-  readonly room: {
+  readonly room: Knowing & {
     readonly outbound: Outbound;
     readonly credentials: Pick<CredentialSource, 'renewed'>;
     readonly observer?: Pick<Observer, 'wants' | 'observe'>;
     readonly quota?: Pick<Quota, 'admit'>;
     readonly answers: AnswerRules;
-    readonly waits: Waits;
     readonly ownHeaders: readonly string[];
   };
   readonly call: Call;
@@ -57,9 +59,9 @@ export class ProxiedCall implements Exchange {
   readonly retry: RetryRules;
   readonly isDecoded: boolean;
   readonly mostBytes: number;
-  readonly ownHeaders: readonly string[];
   readonly trace: CallTrace;
   readonly #given: Given;
+  #ask: Ask;
   #credentials: Credentials;
   #pass: Pass | undefined;
   #quotaWaitMs: number;
@@ -69,6 +71,7 @@ export class ProxiedCall implements Exchange {
     const { integration } = ask.connection;
     const { timeouts, retry_wait_ms } = integration.provider.api;
     this.#given = given;
+    this.#ask = ask;
     this.#credentials = given.credentials;
     this.#quotaWaitMs = call.quotaWaitMs ?? usualWaitMs;
     this.request = arrival.request;
@@ -87,7 +90,6 @@ export class ProxiedCall implements Exchange {
     this.retry = { times: call.retries, statuses: call.retryOn, shortestMs: retry_wait_ms };
     this.isDecoded = call.isDecoded;
     this.mostBytes = given.ticket?.mostBytes ?? Number.POSITIVE_INFINITY;
-    this.ownHeaders = room.ownHeaders;
     this.trace = arrival.trace;
   }
 
@@ -101,27 +103,52 @@ export class ProxiedCall implements Exchange {
     return this.#given.room.answers.trailers(rawTrailers);
   }
 
+  get ownHeaders(): readonly string[] {
+    return this.#given.room.ownHeaders;
+  }
+
   get waits(): Waits {
     return this.#given.room.waits;
   }
 
+  get canRenew(): boolean {
+    return isRenewable(this.#credentials);
+  }
+
+  async anew(): Promise<Attempt> {
+    const { room } = this.#given;
+    const ask = await this.#askNow();
+    const credentials = await credentialsOf(room, ask.connection);
+    return this.#attemptAt(ask, credentials);
+  }
+
   async renew(): Promise<Attempt | undefined> {
-    const { room, ask } = this.#given;
-    const renewed = await room.waits.orStop(room.credentials.renewed(ask.connection, this.#credentials));
-    if (renewed === undefined) return undefined;
-    this.#credentials = renewed;
-    return attemptWith(renewed, ask);
+    const { room } = this.#given;
+    const wanted = room.credentials.renewed(this.#ask.connection, this.#credentials);
+    const renewed = await room.waits.orStop(wanted);
+    return renewed && this.#attemptAt(await this.#askNow(), renewed);
+  }
+
+  #askNow(): Promise<Ask> {
+    const { room, call, arrival } = this.#given;
+    return askNow(room, { call, request: arrival.request });
+  }
+
+  #attemptAt(ask: Ask, credentials: Credentials): Attempt {
+    this.#ask = ask;
+    this.#credentials = credentials;
+    return attemptWith(credentials, ask);
   }
 
   follow(location: string, before: Attempt): Attempt | undefined {
-    const { ask } = this.#given;
+    const ask = this.#ask;
     if (ask.connection.integration.provider.api.redirects !== 'same_origin') return undefined;
     return attemptAfterRedirect(location, { before, credentials: this.#credentials, ask });
   }
 
   admit({ origin, path }: Attempt): Admission | undefined {
-    const { room, ask } = this.#given;
-    const { connection, override, brand } = ask;
+    const { room } = this.#given;
+    const { connection, override, brand } = this.#ask;
     const { quota } = connection.integration.provider.api;
     if (quota === undefined || room.quota === undefined) return undefined;
     // At another address the calls are not counted as this API's.
@@ -142,7 +169,7 @@ export class ProxiedCall implements Exchange {
 
   judge(head: Head): ((parts: readonly Buffer[]) => number) | undefined {
     const { status } = head;
-    const { provider } = this.#given.ask.connection.integration;
+    const { provider } = this.#ask.connection.integration;
     const pass = this.#pass;
     if (status !== 403 && status !== 429) return undefined;
     if (pass === undefined && provider.api.error_format === undefined) return undefined;
@@ -156,20 +183,18 @@ export class ProxiedCall implements Exchange {
     };
   }
 
-  watch(head: Head): ((part: Buffer) => void) | undefined {
-    const { room, ask } = this.#given;
-    const { observer } = room;
-    const isObserved = observer?.wants(ask.connection, head.status) === true;
+  watch(head: Head): Watch | undefined {
+    const { observer } = this.#given.room;
+    const { connection } = this.#ask;
+    const isObserved = observer?.wants(connection, head.status) === true;
     const pass = head.status === 429 || head.status === 403 ? this.#pass : undefined;
     if (!isObserved && pass === undefined) return undefined;
-    const sample = new Sample(head);
-    this.response.once('close', () => {
-      const answer = sample.answer();
-      if (isObserved)
-        observer?.observe(ask.connection, { ...answer, url: this.first.origin + this.first.path });
+    const watch = new Watch(head, (answer) => {
+      if (isObserved) observer?.observe(connection, { ...answer, url: this.first.origin + this.first.path });
       pass?.refused(answer);
     });
-    return (part) => sample.add(part);
+    this.response.once('close', () => watch.end());
+    return watch;
   }
 
   ended(outcome: Outcome): void {

@@ -20,7 +20,7 @@ import type { KeyCaller } from '../http/caller.ts';
 import type { ProxyRule } from '../http/proxy-rule.ts';
 import { createHttp } from '../http/server.ts';
 import type { Integration } from '../integrations/store.ts';
-import { createLog } from '../log.ts';
+import { createLog, type Logger } from '../log.ts';
 import { createOutbound, type Outbound } from '../outbound.ts';
 import { definitionSchema, type ProviderDefinition } from '../providers/definition.ts';
 import { createProxy, type ProxyDeps } from './proxy.ts';
@@ -70,6 +70,10 @@ export type RunningProxy = {
   /** Answers of `renewed`, taken from the front; the calls so far. */
   renewals: (Credentials | undefined | Promise<Credentials | undefined>)[];
   renewedWith: Credentials[];
+  /** From now on its key is unknown. */
+  revoke(): void;
+  /** From now on its connection is gone. */
+  forget(): void;
   /** Resolves when no caller has a connection any more. */
   left(): Promise<void>;
   /** As a stop of the service: resolves when every answer is out. */
@@ -90,6 +94,8 @@ type ProxySettings = {
   observer?: ProxyDeps['observer'];
   activity?: ProxyDeps['activity'];
   quota?: ProxyDeps['quota'];
+  /** Silent otherwise. */
+  log?: Logger;
 };
 
 /** The service's HTTP server with the proxy's routes alone, one integration `google` and one connection `alice`. */
@@ -105,11 +111,11 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
   } as Integration;
   const renewals: RunningProxy['renewals'] = [];
   const renewedWith: Credentials[] = [];
-  const log = createLog({ level: 'silent', format: 'json' });
+  const log = settings.log ?? createLog({ level: 'silent', format: 'json' });
   const isRootAlias = (path: string) => path.startsWith('/v4/spreadsheets');
   const isAtOnce = settings.pace === 'at_once';
   const keyCaller = (secret: string): KeyCaller => {
-    if (secret !== secretKey) throw new AppError('unknown_account');
+    if (secret !== secretKey || isRevoked) throw new AppError('unknown_account');
     return {
       kind: 'key',
       environmentId: 1,
@@ -120,8 +126,10 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
     };
   };
   const connection = { connectionId: 'alice', connectionConfig: {}, integration } as LiveConnection;
+  let isRevoked = false;
+  let isForgotten = false;
   const isKnown = (connectionId: string, integrationKey: string) =>
-    connectionId === 'alice' && integrationKey === 'google';
+    connectionId === 'alice' && integrationKey === 'google' && !isForgotten;
   const authenticate: Authenticate & AuthenticateCall = {
     key: isAtOnce ? keyCaller : async (secret: string) => keyCaller(secret),
     ticket: async () => {
@@ -172,6 +180,12 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
     url: `http://127.0.0.1:${port}`,
     renewals,
     renewedWith,
+    revoke() {
+      isRevoked = true;
+    },
+    forget() {
+      isForgotten = true;
+    },
     async left() {
       const count = promisify(app.server.getConnections.bind(app.server));
       while ((await count()) > 0) await setImmediate();

@@ -15,8 +15,8 @@ import type { CredentialSource } from '../connections/credentials.ts';
 import type { Observer } from '../connections/observe.ts';
 import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
 import { AppError } from '../errors.ts';
-import { type AuthenticateCall, proxyCallerOf } from '../http/authorize.ts';
-import { type ProxyCaller, proxyScopeOf } from '../http/caller.ts';
+import type { AuthenticateCall } from '../http/authorize.ts';
+import type { ProxyCaller } from '../http/caller.ts';
 import { anyOriginHeaders, isPreflight, preflightHeaders } from '../http/cors.ts';
 import { errorBody } from '../http/error-writer.ts';
 import { allowedMethods } from '../http/methods.ts';
@@ -25,18 +25,18 @@ import type { Front } from '../http/server.ts';
 import type { Logger } from '../log.ts';
 import type { Outbound } from '../outbound.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { AnswerRules } from './answer-headers.ts';
+import { askOf, callerOf, credentialsOf, type Place, placeOf } from './asked.ts';
 import { attemptWith } from './attempt.ts';
 import { type Call, readCall } from './call.ts';
 import { CallTrace } from './call-log.ts';
 import { inDialect } from './error-dialect.ts';
 import type { Outcome } from './exchange.ts';
 import { failureOf, PhaseTimeout } from './failure.ts';
+import { FailureLog } from './failure-log.ts';
 import { forward } from './forward.ts';
-import { AnswerRules } from './headers.ts';
 import { ProxiedCall } from './proxied-call.ts';
 import type { Quota } from './quota/quota.ts';
-import { rulesOf } from './rules.ts';
-import { requireSameConnection, requireTicketed } from './ticket-limits.ts';
 import { Waits } from './waits.ts';
 
 export type ProxyDeps = {
@@ -58,11 +58,14 @@ export type ProxyDeps = {
 
 export function createProxy(deps: ProxyDeps): Front {
   const { brand, isRootAlias } = deps;
+  const ownHeaders = Object.freeze(Object.entries(anyOriginHeaders(brand)).flat());
+  const ownLastHeaders = Object.freeze([...ownHeaders, 'connection', 'close']);
   const room: Room = {
     ...deps,
     answers: new AnswerRules(brand),
-    ownHeaders: Object.entries(anyOriginHeaders(brand)).flat(),
+    ownHeaders,
     nextId: requestIds(),
+    failures: new FailureLog(deps.log),
     waits: new Waits(),
   };
   return {
@@ -73,7 +76,7 @@ export function createProxy(deps: ProxyDeps): Front {
     },
     handle: (request, response) => take(room, { request, response }),
     stopping() {
-      room.ownHeaders.push('connection', 'close');
+      room.ownHeaders = ownLastHeaders;
       room.waits.stop();
     },
   };
@@ -81,9 +84,10 @@ export function createProxy(deps: ProxyDeps): Front {
 
 type Room = ProxyDeps & {
   readonly answers: AnswerRules;
-  /** Ours for every answer, names and values in turn. */
-  readonly ownHeaders: string[];
+  /** Ours for every answer from now on, names and values in turn. */
+  ownHeaders: readonly string[];
   readonly nextId: () => string;
+  readonly failures: FailureLog;
   readonly waits: Waits;
 };
 
@@ -96,6 +100,8 @@ type Arrival = {
   caller: ProxyCaller | undefined;
   /** Known as soon as its connection is, or its integration. */
   provider: ProviderDefinition | undefined;
+  /** Known as soon as its first request is. */
+  origin: string | undefined;
 };
 
 function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'response'>): void {
@@ -106,6 +112,7 @@ function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'resp
     trace: new CallTrace(),
     caller: undefined,
     provider: undefined,
+    origin: undefined,
   };
   // What cannot be written any more is told by `close`.
   response.on('error', ignore);
@@ -115,10 +122,7 @@ function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'resp
   }
   try {
     if (request.method === 'TRACE') throw new AppError('method_not_allowed');
-    const caller = proxyCallerOf(request.headers.authorization, {
-      authenticate: room.authenticate,
-      scope: proxyScopeOf(request.method),
-    });
+    const caller = callerOf(room, request);
     if (caller instanceof Promise || !carryAtOnce(room, arrival, caller)) {
       carry(room, arrival, caller).catch((error) => fail(room, arrival, error));
     }
@@ -148,7 +152,7 @@ async function carry(room: Room, arrival: Arrival, found: ProxyCaller | Promise<
   const { provider } = connection.integration;
   arrival.provider = provider;
   const leftMs = totalMs ?? provider.api.timeouts.total_ms;
-  const credentials = await inTime(arrival, leftMs, room.waits.orStop(room.credentials.fresh(connection)));
+  const credentials = await inTime(arrival, leftMs, credentialsOf(room, connection));
   send(room, arrival, { call, caller, connection, credentials });
 }
 
@@ -167,21 +171,12 @@ async function inTime<T>({ trace }: Arrival, totalMs: number | undefined, wanted
 type Known = { call: Call; caller: ProxyCaller; connection: LiveConnection; credentials: Credentials };
 
 function send(room: Room, arrival: Arrival, { call, caller, connection, credentials }: Known): void {
-  const { request } = arrival;
   arrival.provider = connection.integration.provider;
   arrival.trace.credentialed();
   const ticket = caller.kind === 'ticket' ? caller.ticket : undefined;
-  if (ticket !== undefined) requireSameConnection(ticket, connection);
-  const ask = {
-    connection,
-    brand: room.brand,
-    method: request.method ?? '',
-    rules: rulesOf(caller, connection),
-    rawUrl: request.url ?? '',
-    rawHeaders: request.rawHeaders,
-    override: call.override,
-  };
+  const ask = askOf(room, { request: arrival.request, call, caller, connection });
   const first = attemptWith(credentials, ask);
+  arrival.origin = first.origin;
   forward(
     new ProxiedCall({
       room,
@@ -195,15 +190,6 @@ function send(room: Room, arrival: Arrival, { call, caller, connection, credenti
       failed: (error) => fail(room, arrival, error),
     }),
   );
-}
-
-type Place = Parameters<ConnectionReader['get']>[0];
-
-/** Throws `proxy_rule_denied` (403) where the caller holds a ticket for another place. */
-function placeOf(caller: ProxyCaller, call: Call): Place {
-  if (caller.kind === 'ticket') requireTicketed(caller.ticket, call);
-  const { integrationKey, connectionId } = call;
-  return { environmentId: caller.environmentId, integrationKey, connectionId };
 }
 
 /** Throws `unknown_provider_config` (404) or `unknown_connection` (400). */
@@ -239,11 +225,11 @@ function fail(room: Room, arrival: Arrival, thrown: unknown): void {
 
 /** Marked, and in the provider's words once the provider is known. */
 function tell(room: Room, arrival: Arrival, thrown: unknown): void {
-  const { brand, log, ownHeaders } = room;
-  const { id: reqId, provider, request, response } = arrival;
+  const { brand, log, ownHeaders, failures } = room;
+  const { id: reqId, origin, provider, request, response } = arrival;
   const error = thrown instanceof AppError ? thrown : new AppError('internal', undefined, { cause: thrown });
   if (error.code === 'internal') log.error({ reqId, err: thrown }, 'unexpected error');
-  else if (error.status >= 500) log.warn({ reqId, err: error }, 'proxied request failed');
+  else if (error.status >= 500) failures.note({ reqId, origin, error });
   const dialect = provider && inDialect(error, { definition: provider, brand });
   const body = JSON.stringify(dialect ?? { error: errorBody(error, reqId) });
   const headers = [

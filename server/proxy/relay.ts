@@ -1,12 +1,14 @@
 /**
- * One attempt's answer on its way to the caller: its head, its bytes with back-pressure, its trailers, and how it ends.
- * Whether an answer is the caller's at all is judged in `forward.ts`.
+ * One attempt's answer: its head, its parts and its trailers as they arrive, and how it ends. Whether an answer is the
+ * caller's at all is judged in `forward.ts`; how its body reaches the caller is `outflow.ts`.
  */
 import type { ServerResponse } from 'node:http';
-import type { Transform, Writable } from 'node:stream';
-import type { AnswerController, AnswerHandler } from '../outbound.ts';
+import type { Transform } from 'node:stream';
+import type { AnswerController, AnswerHandler, Connecting } from '../outbound.ts';
+import { Outflow, type OutflowEnds, watchReading } from './outflow.ts';
 import { noteSpent } from './spent-buffers.ts';
 import { answerBeyond } from './ticket-limits.ts';
+import type { Watch } from './watch.ts';
 
 /** The head of an answer. */
 export type Head = { readonly status: number; readonly statusText: string; readonly rawHeaders: string[] };
@@ -33,16 +35,17 @@ export type RelayEnds = {
 
 /** How an answer is written once it is the caller's and its head has been handed to the response. */
 export type Writing = {
-  /** Whether the head says how long the body is. */
+  /** Whether the head says how long the body is; never with a decoder. */
   readonly isLengthKnown: boolean;
-  /** Decodes the body on its way; undefined: it goes as it is. */
-  readonly decoder: Transform | undefined;
+  /** Makes what decodes the body on its way; undefined: it goes as it is. */
+  readonly makeDecoder: (() => Transform) | undefined;
   /** Is shown the body's parts as the provider sent them. */
-  readonly watch: ((part: Buffer) => void) | undefined;
+  readonly watch: Watch | undefined;
 };
 
-/** More of a refused answer is not read just to keep its connection. */
+/** More of a refused answer is not read, and for no longer (ms), just to keep its connection. */
 const mostDiscardedBytes = 256 * 1024;
+const longestDiscardMs = 1_000;
 /** What an error has to say stands at its beginning. */
 const mostPeekedBytes = 16 * 1024;
 /** Up to this size a body is written together with the head, as one piece. */
@@ -55,8 +58,8 @@ type Stage =
   | 'flows'
   | 'discarded';
 
-export class Relay implements AnswerHandler {
-  /** Whether any byte may have reached the provider. */
+export class Relay implements AnswerHandler, OutflowEnds {
+  /** Whether any byte may have reached the provider: the head of a streamed body goes with its first part. */
   isSent = false;
   /** Of the body that goes to the caller, as the provider sent it. */
   bodyBytes = 0;
@@ -64,29 +67,30 @@ export class Relay implements AnswerHandler {
   readonly #response: ServerResponse;
   #stage: Stage = 'waits';
   #controller: AnswerController | undefined;
+  #connecting: Connecting | undefined;
   #writing: Writing | undefined;
-  #out: Writable;
+  #outflow: Outflow | undefined;
   /** Parts that wait for the head to be written, or for the judgement. */
   #parts: Buffer[] = [];
   #discardedBytes = 0;
   #peek: ((parts: readonly Buffer[]) => void) | undefined;
   #isAbandoned = false;
   #isEnded = false;
-  #isListening = false;
-  #stallTimer: NodeJS.Timeout | undefined;
+  #discardTimer: NodeJS.Timeout | undefined;
   #failure: Error | undefined;
 
   constructor(ends: RelayEnds) {
     this.#ends = ends;
     this.#response = ends.response;
-    this.#out = ends.response;
   }
 
   /** Nobody waits for the answer any more. Harmless once it is complete. */
   abandon(): void {
     this.#isAbandoned = true;
-    clearTimeout(this.#stallTimer);
-    if (!this.#isEnded) this.#controller?.abort(new Error('nobody waits for the answer'));
+    clearTimeout(this.#discardTimer);
+    if (this.#isEnded) return;
+    if (this.#controller === undefined) this.#connecting?.giveUp();
+    else this.#controller.abort(new Error('nobody waits for the answer'));
   }
 
   /** What an answer that is held back has ended with, where it broke off meanwhile. */
@@ -106,12 +110,14 @@ export class Relay implements AnswerHandler {
     this.#peek = tell;
   }
 
-  /** Reads the rest of an answer that nobody gets, so that its connection can be used again. */
+  /** Reads the rest of an answer that nobody gets, for a moment, so that its connection can be used again. */
   discard(): void {
     const wasHeld = this.#stage === 'held';
     this.#stage = 'discarded';
     this.#parts = [];
-    if (wasHeld && !this.#isEnded) this.#controller?.resume();
+    if (this.#isEnded || this.#isAbandoned) return;
+    this.#discardTimer = setTimeout(() => this.abandon(), longestDiscardMs);
+    if (wasHeld) this.#controller?.resume();
   }
 
   /** Hands the answer to the caller: what of its body has come already leaves together with its head. */
@@ -119,8 +125,7 @@ export class Relay implements AnswerHandler {
     const wasHeld = this.#stage === 'held';
     this.#stage = 'begun';
     this.#writing = writing;
-    if (writing.decoder !== undefined) this.#decodeBy(writing.decoder);
-    if (writing.watch !== undefined) for (const part of this.#parts) writing.watch(part);
+    if (writing.watch !== undefined) for (const part of this.#parts) writing.watch.add(part);
     if (wasHeld && this.#isEnded) this.#end(latin1(this.#controller?.rawTrailers));
     else if (wasHeld) this.#controller?.resume();
     // Runs after everything that arrived together with the head.
@@ -129,14 +134,22 @@ export class Relay implements AnswerHandler {
     });
   }
 
+  onConnecting(connecting: Connecting): void {
+    this.#connecting = connecting;
+  }
+
   onRequestStart(controller: AnswerController): void {
     this.#controller = controller;
-    if (this.#isAbandoned) {
-      controller.abort(new Error('nobody waits for the answer'));
-      return;
-    }
+    if (this.#isAbandoned) controller.abort(new Error('nobody waits for the answer'));
+    else this.#ends.onStart();
+  }
+
+  onBodySent(): void {
     this.isSent = true;
-    this.#ends.onStart();
+  }
+
+  onRequestSent(): void {
+    this.isSent = true;
   }
 
   onResponseStart(controller: AnswerController, status: number, _headers: unknown, statusText = ''): void {
@@ -156,7 +169,7 @@ export class Relay implements AnswerHandler {
       this.#exceed();
       return;
     }
-    this.#writing?.watch?.(part);
+    this.#writing?.watch?.add(part);
     if (this.#stage === 'held') {
       // What had been read before the pause took hold.
       this.#parts.push(part);
@@ -176,10 +189,12 @@ export class Relay implements AnswerHandler {
   onResponseEnd(controller: AnswerController): void {
     this.#isEnded = true;
     if (this.#stage === 'held') this.#tellPeek();
-    else if (this.#stage !== 'discarded') this.#end(latin1(controller.rawTrailers));
+    else if (this.#stage === 'discarded') clearTimeout(this.#discardTimer);
+    else this.#end(latin1(controller.rawTrailers));
   }
 
   onResponseError(_controller: AnswerController, error: Error): void {
+    clearTimeout(this.#discardTimer);
     if (this.#isEnded || this.#isAbandoned || this.#stage === 'discarded') return;
     this.#isEnded = true;
     if (this.#stage === 'held') {
@@ -194,6 +209,19 @@ export class Relay implements AnswerHandler {
     tell?.(this.#parts);
   }
 
+  onDrain(): void {
+    this.#controller?.resume();
+  }
+
+  onStall(): void {
+    this.#ends.onStall();
+  }
+
+  onBodyFailure(error: Error): void {
+    this.abandon();
+    this.#ends.onFailure(this, error);
+  }
+
   /** Lets the head go, and what has come of the body. */
   #flush(): void {
     this.#stage = 'flows';
@@ -204,69 +232,49 @@ export class Relay implements AnswerHandler {
     for (const part of parts) this.#write(part);
   }
 
-  #decodeBy(decoder: Transform): void {
-    this.#out = decoder;
-    decoder.on('error', (error: Error) => {
-      this.abandon();
-      this.#ends.onFailure(this, error);
-    });
-    this.#limitDecoded(decoder);
-    decoder.pipe(this.#response);
-    this.#response.on('close', () => decoder.destroy());
-  }
-
-  /** A body that is small as it comes may be large decoded. */
-  #limitDecoded(decoder: Transform): void {
-    const { mostBytes } = this.#ends;
-    if (mostBytes === Number.POSITIVE_INFINITY) return;
-    let decodedBytes = 0;
-    decoder.on('data', (part: Buffer) => {
-      decodedBytes += part.length;
-      if (decodedBytes > mostBytes) this.#exceed();
-    });
-  }
-
   #exceed(): void {
-    this.abandon();
-    this.#ends.onFailure(this, answerBeyond());
+    this.onBodyFailure(answerBeyond());
   }
 
   #write(part: Buffer): void {
-    const out = this.#out;
-    if (out.destroyed || out.write(part)) return;
-    this.#controller?.pause();
-    this.#stallTimer ??= setTimeout(() => this.#ends.onStall(), this.#ends.idleMs);
-    if (this.#isListening) return;
-    this.#isListening = true;
-    out.on('drain', () => {
-      clearTimeout(this.#stallTimer);
-      this.#stallTimer = undefined;
-      this.#controller?.resume();
+    if (!this.#out().write(part)) this.#controller?.pause();
+  }
+
+  #out(): Outflow {
+    const { mostBytes, idleMs } = this.#ends;
+    this.#outflow ??= new Outflow(this.#response, {
+      ends: this,
+      makeDecoder: this.#writing?.makeDecoder,
+      mostBytes,
+      idleMs,
     });
+    return this.#outflow;
   }
 
   #end(trailers: string[]): void {
-    const response = this.#response;
-    if (this.#stage === 'begun') {
-      const [only] = this.#parts;
+    const [only] = this.#parts;
+    if (this.#stage === 'begun' && this.#parts.length === 1 && only !== undefined && this.#isJoined(only)) {
+      this.#endJoined(only);
+    } else {
+      if (this.#stage === 'begun' && this.#parts.length > 0) this.#flush();
       this.#stage = 'flows';
-      if (this.#parts.length === 1 && only !== undefined && this.#isJoined(only)) {
-        // Head and body as one text are one buffer for one system call; latin1 keeps every byte.
-        response.end(only.toString('latin1'), 'latin1');
-        return;
-      }
-      if (this.#parts.length > 0) this.#flush();
+      this.#out().end(trailers.length === 0 ? [] : this.#ends.trailersOf(trailers));
     }
-    if (this.#out.destroyed) return;
-    if (trailers.length > 0 && this.#out === response) response.addTrailers(this.#ends.trailersOf(trailers));
-    this.#out.end();
+    this.#writing?.watch?.end();
+  }
+
+  #endJoined(part: Buffer): void {
+    const response = this.#response;
+    this.#stage = 'flows';
+    // Head and body as one text are one buffer for one system call; latin1 keeps every byte.
+    response.end(part.toString('latin1'), 'latin1');
+    const { idleMs } = this.#ends;
+    if (response.writableLength > 0) watchReading(response, { idleMs, onStall: () => this.onStall() });
   }
 
   /** Whether head and body can go out in one piece: it is small, and its end need not be marked. */
   #isJoined(part: Buffer): boolean {
-    return (
-      this.#out === this.#response && part.length <= mostJoinedBytes && this.#writing?.isLengthKnown === true
-    );
+    return part.length <= mostJoinedBytes && this.#writing?.isLengthKnown === true;
   }
 }
 

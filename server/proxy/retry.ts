@@ -1,4 +1,5 @@
 /** When a call is tried again, and after how long. Pure: time and chance are passed in. */
+import { readRetryAfter } from '../http/retry-after.ts';
 
 /** Methods that a repetition does not make worse (RFC 9110 §9.2.2). */
 const idempotent = new Set([
@@ -64,17 +65,3 @@ export function retryWaitMs(given: {
   const grown = Math.min(longestWaitMs, firstWaitMs * 2 ** (given.tried - 1));
   return Math.max(grown * (1 - given.random / 2), (least ?? 0) * (1 + given.random / 2));
 }
-
-/** Milliseconds that a Retry-After asks for; undefined where it is absent or no such thing. */
-export function readRetryAfter(value: string | undefined, now: number): number | undefined {
-  if (value === undefined) return undefined;
-  const text = value.trim();
-  if (/^\d+$/.test(text)) return Number(text) * 1000;
-  if (!httpDate.test(text)) return undefined;
-  const at = Date.parse(text.endsWith('GMT') ? text : `${text} GMT`);
-  return Number.isNaN(at) ? undefined : Math.max(0, at - now);
-}
-
-/** The three forms of a date (RFC 9110 §5.6.7): Date.parse alone takes almost anything. */
-const httpDate =
-  /^(?:[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} [\d:]{8} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})$/;

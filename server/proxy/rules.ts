@@ -1,12 +1,14 @@
 /**
  * Which calls a key and an integration let through. Pure.
  *
- * A call is judged by its method and by the path that the provider is about to get, decoded once. A path that two
- * servers could read as two different ones is refused wherever there are rules: what is not understood is not allowed.
+ * A call is judged by its method and by the path that the provider is about to get, decoded once and read from where the
+ * API's base address ends: a rule has the path that a caller writes behind `/proxy`. A path that two servers could read
+ * as two different ones is refused wherever there are rules: what is not understood is not allowed.
  */
 import { AppError } from '../errors.ts';
 import { holdsScope, type ProxyCaller } from '../http/caller.ts';
 import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
+import { decodedText } from '../http/query.ts';
 import type { Integration } from '../integrations/store.ts';
 import { type Overrides, overrideIn } from './overrides.ts';
 
@@ -22,6 +24,12 @@ export type JudgedCall = {
   readonly method: string;
   /** Path and query for the provider. */
   readonly target: string;
+  /** The path of the API's base address, without a slash at the end. Absent: it has none. */
+  readonly basePath?: string | undefined;
+  /** Whether the caller sends it to an origin that is not the API's own. */
+  readonly isElsewhere?: boolean;
+  /** The path of the address that the caller chose in place of the API's, without a slash at the end. */
+  readonly overridePath?: string | undefined;
   /** Those that go to the provider, names and values in turn. */
   readonly headers: readonly string[];
   /** What the API takes for overrides beside the usual ones. */
@@ -65,7 +73,15 @@ type Refusal = { reason: string; rule?: string };
 
 function refusalBy(
   { rules: list, bindsMethod }: RuleList,
-  { method, target, headers, overrides }: JudgedCall,
+  {
+    method,
+    target,
+    basePath = '',
+    isElsewhere = false,
+    overridePath = basePath,
+    headers,
+    overrides,
+  }: JudgedCall,
 ): Refusal | undefined {
   if (list.length === 0 && bindsMethod !== true) return undefined;
   const [rawPath = '', query = ''] = splitQuery(target);
@@ -73,14 +89,33 @@ function refusalBy(
   if (override !== undefined) return { reason: `"${override}" could make it another one` };
   if (list.length === 0) return undefined;
   const path = readPath(rawPath);
-  if (path === undefined) return { reason: 'its path can be read in more than one way' };
+  const base = readPath(basePath);
+  const chosen = readPath(overridePath);
+  if (path === undefined || base === undefined || chosen === undefined)
+    return { reason: 'its path can be read in more than one way' };
+  const exact = behind(base.exact, path.exact) ?? (isElsewhere ? path.exact : undefined);
+  if (exact === undefined) return { reason: "it leaves the path of the API's base address" };
   const rules = compiledOf(list);
   const meant = rules.filter(({ methods }) => isAmong(methods, method));
-  const denying = meant.find(({ effect, pattern }) => effect === 'deny' && matches(pattern, path.folded));
+  // At an address of the caller's choice nobody knows where the API begins: what is denied is so from each beginning.
+  const readings = [
+    behind(base.folded, path.folded),
+    behind(chosen.folded, path.folded),
+    isElsewhere ? path.folded : undefined,
+  ];
+  const denying = meant.find(
+    ({ effect, pattern }) =>
+      effect === 'deny' && readings.some((reading) => reading !== undefined && matches(pattern, reading)),
+  );
   if (denying !== undefined) return { reason: `"${denying.text}"`, rule: denying.text };
   if (rules.every(({ effect }) => effect === 'deny')) return undefined;
-  const isAllowed = meant.some(({ effect, pattern }) => effect === 'allow' && matches(pattern, path.exact));
+  const isAllowed = meant.some(({ effect, pattern }) => effect === 'allow' && matches(pattern, exact));
   return isAllowed ? undefined : { reason: 'none of them allows its method and path' };
+}
+
+/** What of a path follows its first segments; undefined where it begins with others. */
+function behind(first: readonly string[], path: readonly string[]): readonly string[] | undefined {
+  return first.every((segment, at) => segment === path[at]) ? path.slice(first.length) : undefined;
 }
 
 type Compiled = {
@@ -143,7 +178,7 @@ function matchesSegment(pattern: string, segment: string): boolean {
 function readPath(raw: string): { exact: string[]; folded: string[] } | undefined {
   const exact: string[] = [];
   for (const segment of segmentsOf(raw)) {
-    const text = decoded(segment);
+    const text = decodedText(segment);
     if (text === undefined || isUnclear(text.normalize('NFKC'))) return undefined;
     exact.push(text);
   }
@@ -152,14 +187,6 @@ function readPath(raw: string): { exact: string[]; folded: string[] } | undefine
 
 function isUnclear(segment: string): boolean {
   return segment === '' || /^\.{1,2}[. ]*$|[/\\%;\p{Cc}]/u.test(segment);
-}
-
-function decoded(segment: string): string | undefined {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Servers may ignore case, compatible spellings (Unicode, UAX #15), and dots and spaces at an end. */

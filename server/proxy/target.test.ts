@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { AppError } from '../errors.ts';
 import { loadCatalog } from '../providers/catalog.ts';
-import { baseOf, originsOf, overrideOf, targetAt } from './target.ts';
+import { baseOf, namesToCut, originsOf, overrideOf, targetAt } from './target.ts';
 
 const providers = join(import.meta.dirname, '../../providers');
 const google = 'https://sheets.googleapis.com';
@@ -19,7 +19,7 @@ type Rest = {
 function target(rawUrl: string, rest: Rest = {}): string {
   const { baseUrl = google, forbidQuery = ['key', 'access_token'], allowedOrigins = new Set() } = rest;
   const base = rest.override ? overrideOf(rest.override, allowedOrigins) : baseOf(baseUrl);
-  const found = targetAt(base, { rawUrl, forbidQuery });
+  const found = targetAt(base, { rawUrl, forbidQuery: namesToCut(forbidQuery) });
   return found.origin + found.path;
 }
 
@@ -63,6 +63,30 @@ test('forbidden pairs are cut out of the query, however they are spelled, and no
   assert.equal(target('/proxy/x?%6bey=K&access%5Ftoken=T&monkey=1'), `${google}/x?monkey=1`);
   assert.equal(target('/proxy/x?key'), `${google}/x`);
   assert.equal(target('/proxy/x?a=key&&'), `${google}/x?a=key&&`);
+});
+
+test('a pair is cut out by every spelling that some server takes for the forbidden one', () => {
+  const cut = [
+    'KEY=2',
+    'key[]=2',
+    'key[a]=2',
+    '?key=2',
+    '+key=2',
+    'access-token=2',
+    'Access.Token=2',
+    'key%00b=2',
+  ];
+  for (const pair of [...cut, 'key=2;x', ';key=2', 'key=1;KEY=2'])
+    assert.equal(
+      target(`/proxy/x?a=1&${pair}&b=3`),
+      `${google}/x?a=1${pair === ';key=2' ? '&' : ''}&b=3`,
+      pair,
+    );
+  assert.equal(target('/proxy/x?a=1;key=2;b=3'), `${google}/x?a=1;b=3`);
+  assert.equal(target('/proxy/x?a=1;key=2'), `${google}/x?a=1`);
+  assert.equal(target('/proxy/x?key=1;key=2'), `${google}/x`);
+  for (const kept of ['a=1;monkey=2', 'a=;&;', 'q=a%3Bkey=2', 'keys=1', '[key]=1'])
+    assert.equal(target(`/proxy/x?${kept}`), `${google}/x?${kept}`);
 });
 
 test('of a call to Google is cut out what its servers take for credentials, headers or another method', () => {

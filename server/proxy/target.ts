@@ -3,6 +3,7 @@
  * segments, backslashes and escapes that the provider must get as the caller wrote them.
  */
 import { AppError } from '../errors.ts';
+import { decodedName, plainName, withoutPairs } from '../http/query.ts';
 
 export type Target = {
   /** As `URL.origin` spells it. */
@@ -22,11 +23,11 @@ export type Base = {
 
 /**
  * The provider's address for a request to the proxy. `rawUrl` is path and query as they came in, undecoded, with
- * `/proxy` in front or not; pairs of the names in `forbidQuery` are cut out. Throws `invalid_proxy_path`.
+ * `/proxy` in front or not; pairs of the names in `forbidQuery` (`namesToCut`) are cut out. Throws `invalid_proxy_path`.
  */
 export function targetAt(
   base: Base,
-  { rawUrl, forbidQuery }: { rawUrl: string; forbidQuery: readonly string[] },
+  { rawUrl, forbidQuery }: { rawUrl: string; forbidQuery: ReadonlySet<string> },
 ): Target {
   const text = behindPrefix(rawUrl, base.text);
   const fault = faultOf(text);
@@ -41,7 +42,7 @@ export function targetAt(
  * Path and query as they are sent when a provider itself asks for them; pairs of these names are cut out. Undefined
  * where a caller could not ask for them either.
  */
-export function safePath(target: string, forbidQuery: readonly string[]): string | undefined {
+export function safePath(target: string, forbidQuery: ReadonlySet<string>): string | undefined {
   return faultOf(target) === undefined ? withoutNamed(target, forbidQuery) : undefined;
 }
 
@@ -97,32 +98,17 @@ function faultOf(target: string): string | undefined {
   return undefined;
 }
 
-function withoutNamed(target: string, forbidden: readonly string[]): string {
+/** Names of query pairs, for what cuts them out: in every spelling that a server could take for one of them. */
+export function namesToCut(names: readonly string[]): ReadonlySet<string> {
+  return new Set(names.map(plainName));
+}
+
+function withoutNamed(target: string, cut: ReadonlySet<string>): string {
   const at = target.indexOf('?');
-  if (at === -1 || forbidden.length === 0) return target;
-  const query = withoutPairs(target.slice(at), (pair) => forbidden.includes(decodedName(pair)));
-  return target.slice(0, at) + query;
-}
-
-/** Cuts `name=value` pairs out of a query, which begins with its `?`; every other byte stays where it is. */
-export function withoutPairs(query: string, isCut: (pair: string) => boolean): string {
-  const pairs = query.slice(1).split('&');
-  const kept = pairs.filter((pair) => !isCut(pair));
-  if (kept.length === pairs.length) return query;
-  return kept.length === 0 ? '' : `?${kept.join('&')}`;
-}
-
-/** The name of a query pair as a server would read it. */
-export function decodedName(pair: string): string {
-  return decodedPair(pair.split('=', 1)[0] ?? '').trim();
-}
-
-/** A query pair as a server would read it, its characters beyond ASCII byte by byte. */
-export function decodedPair(pair: string): string {
-  if (!/[%+]/.test(pair)) return pair;
-  return pair
-    .replaceAll('+', ' ')
-    .replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  if (at === -1 || cut.size === 0) return target;
+  return (
+    target.slice(0, at) + withoutPairs(target.slice(at), (pair) => cut.has(plainName(decodedName(pair))))
+  );
 }
 
 function invalidPath(reason: string): AppError {

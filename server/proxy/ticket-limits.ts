@@ -12,8 +12,12 @@ export function requireTicketed(ticket: TicketRights, call: Call): void {
 }
 
 /** As `requireTicketed`, once the connection is known: one that was made anew under the same ID is another. */
-export function requireSameConnection(ticket: TicketRights, connection: { id: number }): void {
-  if (connection.id !== ticket.connectionRow) throw denied('its connection was deleted');
+export function requireSameConnection(
+  ticket: TicketRights,
+  connection: { id: number; createdAt: Date },
+): void {
+  if (connection.id !== ticket.connectionRow || connection.createdAt.getTime() !== ticket.connectionMadeAt)
+    throw denied('its connection was deleted');
 }
 
 function denied(reason: string): AppError {
@@ -36,17 +40,28 @@ export function answerBeyond(): AppError {
   );
 }
 
-/** They would act on all that is served at our address, the dashboard included. */
+/**
+ * They would act on all that is served at our address, the dashboard included: on what the browser keeps for it, which
+ * keys and hints it sends there, or whom it tells what happens there (https://www.w3.org/TR/network-error-logging/,
+ * https://www.w3.org/TR/reporting-1/).
+ */
 const actsOnOrigin = new Set([
-  'set-cookie', 'set-cookie2', 'clear-site-data', 'strict-transport-security', 'service-worker-allowed',
+  'accept-ch', 'activate-storage-access', 'clear-site-data', 'critical-ch', 'expect-ct', 'nel', 'origin-agent-cluster',
+  'public-key-pins', 'public-key-pins-report-only', 'refresh', 'report-to', 'reporting-endpoints',
+  'service-worker-allowed', 'set-cookie', 'set-cookie2', 'set-login', 'shared-storage-write', 'speculation-rules',
+  'strict-transport-security', 'use-as-dictionary',
 ]); // biome-ignore format: a list reads better in lines
+/** Families of them: attribution and auctions of advertisements, and sessions bound to a device. */
+const familiesOnOrigin =
+  /^(?:attribution-reporting-.*|ad-auction-.*|.*-session-registration|.*-session-challenge)$/;
 
 /** The headers of a provider's answer for a page: nothing of it can act on our address, or run there. */
 export function shieldedHeaders(headers: readonly string[]): string[] {
   const kept: string[] = [];
   for (let at = 0; at + 1 < headers.length; at += 2) {
     const name = headers[at] as string;
-    if (!actsOnOrigin.has(name.toLowerCase())) kept.push(name, headers[at + 1] as string);
+    const read = name.toLowerCase();
+    if (!actsOnOrigin.has(read) && !familiesOnOrigin.test(read)) kept.push(name, headers[at + 1] as string);
   }
   kept.push('content-security-policy', 'sandbox');
   return kept;

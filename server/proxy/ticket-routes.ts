@@ -3,10 +3,10 @@ import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import { connectionId } from '../connections/wire.ts';
 import type { Db } from '../db/pool.ts';
-import { environmentKey } from '../environments/store.ts';
-import { makeTicket, signingKeyOf } from '../environments/tickets.ts';
+import { getSigningKey, makeTicket } from '../environments/tickets.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { proxyScopeOf, requireScope } from '../http/caller.ts';
+import { methods } from '../http/methods.ts';
 import { proxyRule } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
@@ -22,7 +22,7 @@ type Deps = {
 const longestS = 3_600;
 /** Of all headers together Node takes 16 KB. */
 const mostCharacters = 4_096;
-const method = z.string().regex(/^[A-Z][A-Z-]*$/, 'must be a method in capitals, such as GET');
+const method = z.enum(methods, 'must be a method in capitals, such as GET');
 
 /** Makes tickets: see `environments/tickets.ts` for what they are. */
 export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): void {
@@ -58,21 +58,23 @@ export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): v
         connectionId: body.connection_id,
       };
       const connection = await connections.get(at);
-      const signing = signingKeyOf(await environmentKey(db, { environmentId, vault }));
+      const signing = await getSigningKey(db, { keyId, environmentId, vault });
       const endsAt = Math.min(
         now().getTime() + body.expires_in * 1000,
         caller.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY,
       );
-      const { id, token, expiresAt } = makeTicket(signing, {
+      const expiresAt = new Date(endsAt);
+      const { id, token } = makeTicket(signing, {
         keyId,
         grant: {
           ...at,
           connectionRow: connection.id,
+          connectionMadeAt: connection.createdAt.getTime(),
           methods: [...new Set(body.methods)],
           paths: [...new Set(body.paths)],
           mostBytes: body.max_bytes,
         },
-        expiresAt: new Date(endsAt),
+        expiresAt,
       });
       if (token.length > mostCharacters)
         throw fieldError('invalid_body', ['paths'], 'make a ticket that is too long for a header');

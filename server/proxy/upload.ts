@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { AppError } from '../errors.ts';
-import { isChunked } from './headers.ts';
+import { isChunked } from '../http/raw-headers.ts';
 import { noteSpent } from './spent-buffers.ts';
 import { requestBeyond } from './ticket-limits.ts';
 
@@ -9,11 +9,6 @@ import { requestBeyond } from './ticket-limits.ts';
 const keptLimitBytes = 1024 * 1024;
 
 const unfinished = 'The body stopped coming before its end. The provider has got a part of it at most.';
-
-/** Whether the message has a body (RFC 9112 §6.3). */
-export function hasBody({ headers }: IncomingMessage): boolean {
-  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
-}
 
 /** Why the body cannot go on, as far as its head tells; undefined: it can. */
 export function faultOfBody({ headers }: IncomingMessage, mostBytes: number): AppError | undefined {
@@ -77,14 +72,49 @@ export class Upload extends Readable {
     return this.#sizeBytes;
   }
 
-  /** Whether the whole body has gone by and can be sent again. */
+  /** Whether what has gone by is kept. */
   get isKept(): boolean {
-    return this.#copy !== undefined && this.isWhole;
+    return this.#copy !== undefined;
+  }
+
+  /** Nobody will ask for the body again. */
+  forget(): void {
+    this.#copy = undefined;
   }
 
   /** The whole body, once it has all gone by and was small enough. */
   copy(): Buffer | undefined {
     return this.#copy !== undefined && this.isWhole ? Buffer.concat(this.#copy) : undefined;
+  }
+
+  /**
+   * The whole body, for another attempt: from now on it goes to nobody else, and comes as fast as the caller sends it.
+   * Undefined where it is not kept, or nothing of it comes for `gapMs`: its caller may wait for the answer first.
+   * Rejects with `ticket_bytes_exceeded`, and with what the caller's connection ends with.
+   */
+  rest(gapMs: number): Promise<Buffer | undefined> {
+    const parts = this.#copy;
+    if (parts === undefined || this.isWhole) return Promise.resolve(this.copy());
+    this.#leave();
+    this.#isFlowing = true;
+    this.#copy = undefined;
+    const { promise, resolve, reject } = Promise.withResolvers<Buffer | undefined>();
+    const source = this.#source;
+    const timer = setTimeout(() => resolve(undefined), gapMs);
+    const onData = (chunk: Buffer) => {
+      timer.refresh();
+      this.#sizeBytes += chunk.length;
+      parts.push(chunk);
+      if (this.#sizeBytes > this.#mostBytes) reject(requestBeyond());
+      else if (this.#sizeBytes > keptLimitBytes) resolve(undefined);
+    };
+    const onEnd = () => resolve(Buffer.concat(parts));
+    source.on('data', onData).on('end', onEnd).on('error', reject).resume();
+    return promise.finally(() => {
+      clearTimeout(timer);
+      source.off('data', onData).off('end', onEnd).off('error', reject);
+      source.on('error', () => {}).resume();
+    });
   }
 
   /** Whether all of it has gone by. */
@@ -102,13 +132,18 @@ export class Upload extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    clearTimeout(this.#idleTimer);
-    this.#source.off('data', this.#onData).off('end', this.#onEnd).off('error', this.#onError);
+    this.#leave();
     // Whoever still sends is waiting to be read before it reads the answer. An error then means nothing more, but
     // would end the process without a listener.
     this.#source.on('error', () => {}).resume();
     if (!this.isWhole) this.#copy = undefined;
     callback(error);
+  }
+
+  /** Takes nothing more from the caller. */
+  #leave(): void {
+    clearTimeout(this.#idleTimer);
+    this.#source.off('data', this.#onData).off('end', this.#onEnd).off('error', this.#onError);
   }
 
   #listen(): void {

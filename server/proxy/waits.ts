@@ -1,11 +1,5 @@
-import { AppError } from '../errors.ts';
-
-/** What a caller is told whose call was not sent because the service stops: another node, or the next start, answers. */
-export function serviceStops(): AppError {
-  return new AppError('unavailable', 'The service is about to stop, and the call was not sent. Try again.', {
-    retryAfterS: 1,
-  });
-}
+import type { AppError } from '../errors.ts';
+import { serviceStops } from '../http/drain.ts';
 
 /**
  * Calls that wait before they are sent, for credentials or until they are tried again, so that a stop can tell them at
@@ -26,9 +20,10 @@ export class Waits {
     return () => this.#waiting.delete(refuse);
   }
 
-  /** As `wanted`, or rejects with `unavailable` (503) where the service begins to stop meanwhile. */
+  /** As `wanted`, or rejects with `unavailable` (503) where the service stops, or begins to meanwhile. */
   async orStop<T>(wanted: Promise<T>): Promise<T> {
     const stopped = Promise.withResolvers<never>();
+    if (this.#isStopping) stopped.reject(serviceStops());
     const end = this.begin(stopped.reject);
     return Promise.race([wanted, stopped.promise]).finally(end);
   }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { writeAudit } from '../activity/audit.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -12,7 +13,8 @@ import {
   removeConsumer,
   rewind,
 } from './consumers.ts';
-import { connectionHeaders, datasetInput } from './input.ts';
+import { connectionHeaders, datasetInput, placeOf } from './input.ts';
+import { removerOf } from './receipt.ts';
 
 const named = z.strictObject({
   name: z
@@ -124,9 +126,16 @@ export function consumerRoutes(
       },
     },
     async ({ params, query, headers, caller }) => {
-      const connection = await idOf(caller, headers);
-      if (!(await removeConsumer(db, { connection, ...query, name: params.name })))
-        throw unknown(params.name);
+      const connection = await connections.get(placeOf(caller, headers));
+      const { name } = params;
+      await db.transaction(async (tx) => {
+        if (!(await removeConsumer(tx, { connection: connection.id, ...query, name }))) throw unknown(name);
+        await writeAudit(tx, {
+          ...removerOf(caller, connection),
+          action: 'consumer.removed',
+          details: { name, ...query },
+        });
+      });
       return { success: true as const };
     },
   );

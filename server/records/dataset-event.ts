@@ -1,12 +1,19 @@
 import { first, type Tx } from '../db/pool.ts';
-import { type EventType, queueEvent } from '../events/outbox.ts';
+import type { EventData } from '../events/catalogue.ts';
+import type { DatasetSubject } from '../events/event-type.ts';
+import { queueEvent } from '../events/outbox.ts';
+
+/** What such an event carries beside whose dataset it is. */
+type DatasetEvent = {
+  [T in 'records.mass_delete_held' | 'records.dataset_emptied']: {
+    type: T;
+    data: Omit<EventData[T], keyof DatasetSubject>;
+  };
+}['records.mass_delete_held' | 'records.dataset_emptied'];
 
 /** Writes an event about a dataset, which says whose it is; none where its connection is gone. */
-export async function queueDatasetEvent(
-  tx: Tx,
-  event: { datasetId: number; type: EventType; data: Record<string, unknown> },
-): Promise<void> {
-  const rows = await tx.query<{ environmentId: number; of: Record<string, string> }>(
+export async function queueDatasetEvent(tx: Tx, event: DatasetEvent & { datasetId: number }): Promise<void> {
+  const rows = await tx.query<{ environmentId: number; of: DatasetSubject }>(
     `select
        connection.environment_id as "environmentId",
        json_build_object(

@@ -5,6 +5,7 @@ import type { App } from '../http/server.ts';
 import { type DatasetView, listDatasets } from './datasets.ts';
 import { estimatePrune } from './estimate.ts';
 import { connectionHeaders, datasetInput, ignoreFieldsInput, placeOf } from './input.ts';
+import { removerOf } from './receipt.ts';
 import { setDatasetSettings } from './settings.ts';
 import { spellTime } from './wire.ts';
 
@@ -68,12 +69,13 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
       },
     },
     async ({ body, headers, caller }) => {
-      const connection = (await connections.get(placeOf(caller, headers))).id;
+      const connection = await connections.get(placeOf(caller, headers));
       const { model, variant, ignore_fields, mass_delete } = body;
       const dataset = await setDatasetSettings(
         db,
-        { connection, model, variant },
+        { connection: connection.id, model, variant },
         {
+          by: removerOf(caller, connection),
           ignoreFields: ignore_fields,
           massDeleteShare: mass_delete?.share,
           massDeleteNumber: mass_delete?.number,

@@ -71,7 +71,7 @@ test('a connection that is deleted takes no settings and opens no tracking', asy
   const connection = await bench.connect();
   const calls = datasetCalls(bench.db, connection);
   await calls.save(rows(1, 1));
-  await bench.db.transaction((tx) => destroyConnection(tx, connection.id));
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: connection.id, at: new Date() }));
   for (const call of [() => calls.set({}), () => calls.startTracking(), () => calls.endTracking()]) {
     await assert.rejects(call, (error) => error instanceof AppError && error.code === 'unknown_connection');
   }

@@ -23,7 +23,7 @@ test('all rows of a deleted connection go, over gaps of any width, and no row of
   await other.prune(await other.cursorOf(5));
   const before = await other.list();
 
-  await bench.db.transaction((tx) => destroyConnection(tx, doomed.id));
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: doomed.id, at: new Date() }));
   assert.equal(await destroyOrphans(bench.db), 2);
   const [left] = await bench.db.query(
     `select
@@ -44,7 +44,7 @@ test('what was destroyed is in the audit log, once, also when many destroy at on
   await calls.save(rows(1, 20));
   await calls.prune(await calls.cursorOf(5));
   const { payload_bytes } = await calls.row();
-  await bench.db.transaction((tx) => destroyConnection(tx, doomed.id));
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: doomed.id, at: new Date() }));
   assert.equal(await destroyOrphans(bench.db, { signal: AbortSignal.abort() }), 0);
   await Promise.all(Array.from({ length: 20 }, () => destroyOrphans(bench.db)));
   const entries = await bench.db.query<{ actor: string; details: Record<string, unknown> }>(
@@ -58,7 +58,7 @@ test('what was destroyed is in the audit log, once, also when many destroy at on
 test('two nodes may destroy the same datasets at once', async () => {
   const doomed = await bench.connect();
   await datasetCalls(bench.db, doomed).save(rows(1, 5000));
-  await bench.db.transaction((tx) => destroyConnection(tx, doomed.id));
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: doomed.id, at: new Date() }));
   await Promise.all([destroyOrphans(bench.db), destroyOrphans(bench.db), destroyOrphans(bench.db)]);
   const [left] = await bench.db.query('select count(*) as datasets from dataset where connection = $1', [
     doomed.id,

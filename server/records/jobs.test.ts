@@ -26,7 +26,7 @@ test('jobs let go what a policy names and what belongs to deleted connections, a
     `insert into retention (environment_id, prune_after_days, wait_for_consumers)
      select id, 7, true from environment where name = 'records-test'`,
   );
-  await bench.db.transaction((tx) => destroyConnection(tx, doomed.id));
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: doomed.id, at: new Date() }));
 
   const jobs = await startJobs(bench.db, { onError: fail });
   try {

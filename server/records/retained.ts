@@ -1,3 +1,4 @@
+import type { Activity } from '../activity/writer.ts';
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 
@@ -32,14 +33,17 @@ export async function noteRetained(
   );
 }
 
-/** Raises `records.retention_done` in each environment for what it has not been told of yet: once for each step. */
-export async function tellRetained(db: Db): Promise<void> {
+/**
+ * Raises `records.retention_done` in each environment for what it has not been told of yet, once for each step, and logs
+ * it.
+ */
+export async function tellRetained(db: Db, activity: Activity): Promise<void> {
   const rows = await db.query<{ environmentId: number }>(
     'select distinct environment_id as "environmentId" from retained',
   );
   for (const { environmentId } of rows) {
-    await db.transaction(async (tx) => {
-      const told = first(
+    const told = await db.transaction(async (tx) => {
+      const gone = first(
         await tx.query<Retained & { datasets: number }>(
           `with told as (
              delete from retained
@@ -56,17 +60,18 @@ export async function tellRetained(db: Db): Promise<void> {
         ),
       );
       // Another node was faster.
-      if (told === undefined || told.datasets === 0) return;
-      await queueEvent(tx, {
-        environmentId,
-        type: 'records.retention_done',
-        data: {
-          datasets: told.datasets,
-          pruned: told.payloads,
-          bytes: told.bytes,
-          tombstones_removed: told.tombstones,
-        },
-      });
+      if (gone === undefined || gone.datasets === 0) return undefined;
+      const details = {
+        datasets: gone.datasets,
+        pruned: gone.payloads,
+        bytes: gone.bytes,
+        tombstones_removed: gone.tombstones,
+      };
+      await queueEvent(tx, { environmentId, type: 'records.retention_done', data: details });
+      return details;
     });
+    if (told === undefined) continue;
+    const operation = { environmentId, type: 'records.retention', actor: 'retention' } as const;
+    activity.log({ ...operation, status: 'success', details: told });
   }
 }

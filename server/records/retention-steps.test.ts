@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { asOwnerOfAudit } from '../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import type { Db } from '../db/pool.ts';
 import { acknowledge } from './consumers.ts';
@@ -17,7 +18,7 @@ before(async () => {
 });
 after(() => bench.end());
 beforeEach(() =>
-  bench.db.query('truncate retention, retained, event, audit, record, payload, dataset cascade'),
+  asOwnerOfAudit(bench.db, ['truncate retention, retained, event, audit, record, payload, dataset cascade']),
 );
 
 const day = 86_400_000;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { asOwnerOfAudit } from '../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import type { Db } from '../db/pool.ts';
 import { acknowledge, findConsumer, rewind } from './consumers.ts';
@@ -17,7 +18,8 @@ before(async () => {
   environmentId = (row as { id: number }).id;
 });
 after(() => bench.end());
-const empty = () => bench.db.query('truncate retention, event, audit, record, payload, dataset cascade');
+const empty = () =>
+  asOwnerOfAudit(bench.db, ['truncate retention, event, audit, record, payload, dataset cascade']);
 beforeEach(empty);
 
 const place = (integrationKey?: string) => ({ environmentId, integrationKey });

@@ -1,3 +1,4 @@
+import { type Activity, noActivity } from '../activity/writer.ts';
 import type { Db } from '../db/pool.ts';
 import { planByIndexAlone } from './dataset.ts';
 import { nothing, type Retained, sum, tellRetained } from './retained.ts';
@@ -20,9 +21,9 @@ import { noteStaleConsumers } from './stale.ts';
  */
 export async function runRetention(
   db: Db,
-  by: { now: Date; signal?: AbortSignal; clock?: () => number },
+  by: { now: Date; signal?: AbortSignal; clock?: () => number; activity?: Activity },
 ): Promise<Retained> {
-  const { now, signal, clock = () => performance.now() } = by;
+  const { now, signal, clock = () => performance.now(), activity = noActivity } = by;
   const failures: unknown[] = [];
   const attempt = async <T>(work: Promise<T>, instead: T): Promise<T> =>
     work.catch((error: unknown) => {
@@ -37,7 +38,7 @@ export async function runRetention(
     if (signal?.aborted) break;
     went = sum(went, await attempt(retainDataset(db, { due, now, signal, pace, clock }), nothing));
   }
-  await attempt(tellRetained(db), undefined);
+  await attempt(tellRetained(db, activity), undefined);
   if (failures.length > 0) throw new AggregateError(failures, 'retention goes on later where it failed');
   return went;
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
@@ -15,6 +16,7 @@ import {
   placeOf,
   timeInput,
 } from './input.ts';
+import { loggedCall } from './logged-call.ts';
 import { readPage } from './page.ts';
 import { pruneRecords } from './prune.ts';
 import { removerOf } from './receipt.ts';
@@ -32,15 +34,15 @@ import { writeRoutes } from './write-routes.ts';
  * (`tombstones.ts`, `track-deletes.ts`). Does not own: whose
  * records they are (`connections/`), nor what fetches them.
  */
-type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'> };
+type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'>; activity: Activity };
 
 /** All of them; list and prune are here. */
-export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
+export function recordRoutes(app: App, { db, brand, connections, activity }: Deps): void {
   exportRoutes(app, { db, brand, connections });
   consumerRoutes(app, { db, connections });
   retentionRoutes(app, { db });
-  saveRoute(app, { db, brand, connections });
-  writeRoutes(app, { db, brand, connections });
+  saveRoute(app, { db, brand, connections, activity });
+  writeRoutes(app, { db, brand, connections, activity });
   datasetRoutes(app, { db, connections });
 
   app.get(
@@ -97,18 +99,22 @@ export function recordRoutes(app: App, { db, brand, connections }: Deps): void {
         response: { 200: z.object({ count: z.number().int(), has_more: z.boolean() }) },
       },
     },
-    async ({ body, headers, caller }) => {
-      const connection = await connections.get(placeOf(caller, headers));
+    async ({ id, body, headers, caller }) => {
       const { model, variant, until_cursor, limit } = body;
-      const { count, hasMore } = await pruneRecords(db, {
-        connection: connection.id,
-        model,
-        variant,
-        untilCursor: until_cursor,
-        limit,
-        by: removerOf(caller, connection),
-      });
-      return { count, has_more: hasMore };
+      const prune = async () => {
+        const connection = await connections.get(placeOf(caller, headers));
+        const { count, hasMore } = await pruneRecords(db, {
+          connection: connection.id,
+          model,
+          variant,
+          untilCursor: until_cursor,
+          limit,
+          by: removerOf(caller, connection),
+        });
+        return { count, has_more: hasMore };
+      };
+      const call = { id, caller, headers, body, type: 'records.prune' } as const;
+      return loggedCall(activity, { ...call, detailsOf: (pruned) => pruned }, prune);
     },
   );
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
@@ -8,13 +9,14 @@ import type { App } from '../http/server.ts';
 import { maxRecords, requireRecords } from './check.ts';
 import { collect } from './collect.ts';
 import { connectionHeaders, datasetInput, ignoreFieldsInput, placeOf } from './input.ts';
+import { loggedCall } from './logged-call.ts';
 import { defaultRestore } from './policy.ts';
 import { saveRecords } from './save.ts';
 import { readSaveBody, type SaveBody } from './save-body.ts';
 import { readOnThread } from './save-queue.ts';
-import { saveToWire, saveWire } from './wire.ts';
+import { savedCounts, saveToWire, saveWire } from './wire.ts';
 
-type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'> };
+type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'>; activity: Activity };
 
 /** Bytes a save may carry. */
 const maxSaveBytes = 32 * 1024 * 1024;
@@ -22,7 +24,7 @@ const maxSaveBytes = 32 * 1024 * 1024;
 /** Smaller bodies are read sooner here than on the thread: in less than 1 ms. */
 const leastForThread = 64 * 1024;
 
-export function saveRoute(app: App, { db, brand, connections }: Deps): void {
+export function saveRoute(app: App, { db, brand, connections, activity }: Deps): void {
   // Of one route alone: elsewhere a body is parsed as a whole.
   app.register(async (route: App) => {
     /** What stands behind the nulls in the body of a request that fits. */
@@ -59,18 +61,21 @@ export function saveRoute(app: App, { db, brand, connections }: Deps): void {
       },
       async (request) => {
         const { body, headers, caller } = request;
-        const connection = await connections.get(placeOf(caller, headers));
         const { model, variant } = body;
-        const saved = await saveRecords(db, {
-          connection,
-          model,
-          variant,
-          restore: body.restore ?? (await defaultRestore(db, connection)),
-          records: requireRecords(sent.get(request) as SaveBody['records'] & object),
-          ignoreFields: body.ignore_fields,
-          withChangedFields: body.changed_fields,
-        });
-        return saveToWire(saved);
+        const save = async () => {
+          const connection = await connections.get(placeOf(caller, headers));
+          return saveRecords(db, {
+            connection,
+            model,
+            variant,
+            restore: body.restore ?? (await defaultRestore(db, connection)),
+            records: requireRecords(sent.get(request) as SaveBody['records'] & object),
+            ignoreFields: body.ignore_fields,
+            withChangedFields: body.changed_fields,
+          });
+        };
+        const call = { id: request.id, caller, headers, body, type: 'records.save' } as const;
+        return saveToWire(await loggedCall(activity, { ...call, detailsOf: savedCounts }, save));
       },
     );
   });

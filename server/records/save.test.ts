@@ -282,7 +282,7 @@ test('nothing is saved for a connection that is deleted', async () => {
   const connection = await bench.connect();
   const calls = datasetCalls(bench.db, connection);
   await calls.save(rows(1, 3));
-  await bench.db.transaction((tx) => destroyConnection(tx, connection.id));
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: connection.id, at: new Date() }));
   await assert.rejects(
     calls.save(rows(4, 6)),
     (error) => error instanceof AppError && error.code === 'unknown_connection',

@@ -1,3 +1,4 @@
+import { type AuditEntry, writeAudit } from '../activity/audit.ts';
 import { holdConnection } from '../connections/store.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -13,6 +14,9 @@ export type DatasetSettings = {
   massDeleteNumber?: number | undefined;
 };
 
+/** Who changes them, in the words of the audit log. */
+type Author = Pick<AuditEntry, 'environmentId' | 'actor' | 'target'>;
+
 /**
  * Sets how a dataset compares records and guards deletions; the dataset is made where nothing was saved yet. Stored
  * records stay as they are: each is compared by the new fields when it is saved next. Throws `unknown_connection` where
@@ -21,7 +25,7 @@ export type DatasetSettings = {
 export async function setDatasetSettings(
   db: Db,
   of: DatasetName,
-  settings: DatasetSettings,
+  { by, ...settings }: DatasetSettings & { by?: Author },
 ): Promise<DatasetView> {
   const datasetId = await ensureDataset(db, of);
   return db.transaction(async (tx) => {
@@ -41,6 +45,20 @@ export async function setDatasetSettings(
         settings.massDeleteNumber ?? null,
       ],
     );
-    return getDataset(tx, datasetId);
+    const dataset = await getDataset(tx, datasetId);
+    if (by !== undefined) {
+      await writeAudit(tx, {
+        ...by,
+        action: 'dataset.changed',
+        details: {
+          model: of.model,
+          variant: of.variant,
+          ignore_fields: dataset.ignoreFields.join(','),
+          mass_delete_share: dataset.massDeleteShare,
+          mass_delete_number: dataset.massDeleteNumber,
+        },
+      });
+    }
+    return dataset;
   });
 }

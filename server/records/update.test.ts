@@ -172,7 +172,7 @@ test('nothing is updated for a connection that is deleted', async () => {
   const connection = await bench.connect();
   const calls = datasetCalls(bench.db, connection);
   await calls.save(rows(1, 1));
-  await bench.db.transaction((tx) => destroyConnection(tx, connection.id));
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: connection.id, at: new Date() }));
   for (const call of [() => calls.update([{ id: 'r1', x: 1 }]), () => calls.delete('r1')]) {
     await assert.rejects(call, (error) => error instanceof AppError && error.code === 'unknown_connection');
   }

@@ -41,15 +41,20 @@ export const saveWire = z.object({
 });
 
 /** The answer to a save. */
-export function saveToWire(result: SaveResult): z.input<typeof saveWire> {
-  const { added, updated, restored, unchangedCount, duplicates, changedFields } = result;
+/** How many records came to what. */
+export function savedCounts({ added, updated, restored, unchangedCount }: SaveResult) {
   return {
-    counts: {
-      added: added.length,
-      updated: updated.length,
-      unchanged: unchangedCount,
-      restored: restored.length,
-    },
+    added: added.length,
+    updated: updated.length,
+    unchanged: unchangedCount,
+    restored: restored.length,
+  };
+}
+
+export function saveToWire(result: SaveResult): z.input<typeof saveWire> {
+  const { added, updated, restored, duplicates, changedFields } = result;
+  return {
+    counts: savedCounts(result),
     keys: { added, updated, restored },
     duplicates,
     ...(changedFields && { changed_fields: Object.fromEntries(changedFields) }),

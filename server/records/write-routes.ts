@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
@@ -7,10 +8,11 @@ import type { JsonValue } from './canonical.ts';
 import { maxRecords } from './check.ts';
 import { deleteRecords } from './delete.ts';
 import { connectionHeaders, datasetInput, placeOf, recordIdsInput } from './input.ts';
+import { loggedCall } from './logged-call.ts';
 import { endTracking, startTracking } from './track-deletes.ts';
 import { updateRecords } from './update.ts';
 
-type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'> };
+type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'>; activity: Activity };
 
 /** Bytes an update may carry: as many as a save. */
 const maxUpdateBytes = 32 * 1024 * 1024;
@@ -18,7 +20,7 @@ const maxUpdateBytes = 32 * 1024 * 1024;
 const ids = z.array(z.string());
 
 /** Update, delete, and delete tracking. */
-export function writeRoutes(app: App, { db, brand, connections }: Deps): void {
+export function writeRoutes(app: App, { db, brand, connections, activity }: Deps): void {
   app.patch(
     '/records',
     {
@@ -41,16 +43,29 @@ export function writeRoutes(app: App, { db, brand, connections }: Deps): void {
         },
       },
     },
-    async ({ body, headers, caller }) => {
+    async ({ id, body, headers, caller }) => {
       const { model, variant } = body;
-      const { updatedCount, unchangedCount, ...left } = await updateRecords(db, {
-        connection: await connections.get(placeOf(caller, headers)),
-        model,
-        variant,
-        records: body.records as JsonValue[],
-        metadataKey: brand.metadataKey,
-      });
-      return { counts: { updated: updatedCount, unchanged: unchangedCount }, ...left };
+      const update = async () => {
+        const { updatedCount, unchangedCount, ...left } = await updateRecords(db, {
+          connection: await connections.get(placeOf(caller, headers)),
+          model,
+          variant,
+          records: body.records as JsonValue[],
+          metadataKey: brand.metadataKey,
+        });
+        return { counts: { updated: updatedCount, unchanged: unchangedCount }, ...left };
+      };
+      return loggedCall(
+        activity,
+        {
+          ...{ id, caller, headers, body, type: 'records.update' },
+          detailsOf: ({ counts, missing, deleted, pruned }) => ({
+            ...counts,
+            left: missing.length + deleted.length + pruned.length,
+          }),
+        },
+        update,
+      );
     },
   );
 
@@ -68,10 +83,14 @@ export function writeRoutes(app: App, { db, brand, connections }: Deps): void {
         response: { 200: z.object({ count: z.number(), already_deleted: ids, missing: ids }) },
       },
     },
-    async ({ body, headers, caller }) => {
-      const connection = (await connections.get(placeOf(caller, headers))).id;
-      const { count, alreadyDeleted, missing } = await deleteRecords(db, { connection, ...body });
-      return { count, already_deleted: alreadyDeleted, missing };
+    async ({ id, body, headers, caller }) => {
+      const remove = async () => {
+        const connection = (await connections.get(placeOf(caller, headers))).id;
+        const { count, alreadyDeleted, missing } = await deleteRecords(db, { connection, ...body });
+        return { count, already_deleted: alreadyDeleted, missing };
+      };
+      const call = { id, caller, headers, body, type: 'records.delete' } as const;
+      return loggedCall(activity, { ...call, detailsOf: ({ count }) => ({ count }) }, remove);
     },
   );
 
@@ -108,16 +127,23 @@ export function writeRoutes(app: App, { db, brand, connections }: Deps): void {
         response: { 200: z.object({ count: z.number(), deleted_keys: ids }) },
       },
     },
-    async ({ body, headers, caller }) => {
-      const connection = (await connections.get(placeOf(caller, headers))).id;
+    async ({ id, body, headers, caller }) => {
       const { model, variant } = body;
-      const { count, deletedKeys } = await endTracking(db, {
-        connection,
-        model,
-        variant,
-        override: body.override ? 'mass_delete' : 'none',
-      });
-      return { count, deleted_keys: deletedKeys };
+      const end = async () => {
+        const { count, deletedKeys } = await endTracking(db, {
+          connection: (await connections.get(placeOf(caller, headers))).id,
+          model,
+          variant,
+          override: body.override ? 'mass_delete' : 'none',
+        });
+        return { count, deleted_keys: deletedKeys };
+      };
+      const call = { id, caller, headers, body, type: 'records.delete' } as const;
+      return loggedCall(
+        activity,
+        { ...call, detailsOf: ({ count }) => ({ count, by: 'delete tracking' }) },
+        end,
+      );
     },
   );
 }

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch } from '../../test/support/secret-watch.ts';
+import { watchedVault } from '../../test/support/secret-watch-server.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config.ts';
@@ -38,9 +39,8 @@ export async function openWebhookBench() {
   const { db, drop } = await openTestDatabase();
   const watch = openSecretWatch();
   const masterKey = randomBytes(32).toString('base64');
-  watch.made('master_key', masterKey);
   watch.made('client_secret', clientSecret);
-  const vault = openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []);
+  const vault = watchedVault(openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []), watch);
   const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
   const reading = { vault, catalog, testClient: undefined };
   const environments = {

@@ -95,7 +95,7 @@ export const answers: Promised[] = [
       const reply = await subject.ask({}, ({ socket }) =>
         socket.end(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\n\r\n2\r\nGZ\r\n0\r\n\r\n`),
       );
-      assert.deepEqual([reply.status, subject.errorOf(reply)], [502, 'upstream_unreachable']);
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [502, 'upstream_unreadable']);
     },
   })),
   ...trailersNotRelayed.map((line) => ({

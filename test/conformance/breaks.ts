@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { answer } from './provider.ts';
+import { answer, ok } from './provider.ts';
 import type { Promised, Subject } from './subject.ts';
 
 const cut: [string, string][] = [
@@ -9,6 +9,16 @@ const cut: [string, string][] = [
 ];
 const repeatable = ['GET', 'PUT', 'DELETE', 'PROPFIND'];
 const unrepeatable = ['POST', 'PATCH', 'LOCK'];
+
+const unreadable: [string, string][] = [
+  ['no HTTP', '+OK hello\r\n\r\n'],
+  ['a second length', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc'],
+  ['a length and chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nok'],
+  ['a control character', 'HTTP/1.1 200 OK\r\nX-A: a\x01b\r\nContent-Length: 2\r\n\r\nok'],
+  ['lines that end in LF alone', 'HTTP/1.1 200 OK\nContent-Length: 2\n\nok'],
+  ['a status that is none', 'HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n'],
+  ['another protocol', 'HTTP/1.1 101 Other\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n'],
+];
 
 export const breaks: Promised[] = [
   ...cut.map(([how, bytes]) => ({
@@ -33,20 +43,33 @@ export const breaks: Promised[] = [
       assert.equal(subject.provider.seen.length, 1);
     },
   })),
+  ...unreadable.map(([how, bytes]) => ({
+    name: `an answer that cannot be read is an error of ours, and the call is not tried again: ${how}`,
+    prove: async (subject: Subject) => {
+      const reply = await subject.ask({ headers: ['Retries: 2'] }, (seen) => seen.write(bytes));
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [502, 'upstream_unreadable']);
+      assert.equal(subject.provider.seen.length, 1);
+    },
+  })),
   {
-    name: 'an answer that is no HTTP is an error of ours',
+    name: 'an answer that breaks off in the middle of its head is none: with Retries the call is tried again',
     prove: async (subject) => {
-      const reply = await subject.ask({}, (seen) => seen.write('+OK hello\r\n\r\n'));
-      assert.deepEqual([reply.status, subject.errorOf(reply)], [502, 'upstream_unreachable']);
+      const reply = await subject.ask({ headers: ['Retries: 1'] }, ({ socket }) => {
+        if (subject.provider.seen.length === 1) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-');
+        else socket.write(ok);
+      });
+      assert.deepEqual([reply.status, reply.body.toString()], [200, 'ok']);
     },
   },
   {
-    name: 'a second length in an answer is an error of ours, not a choice',
+    name: 'a streamed POST of which no byte was sent in time is not of unknown outcome',
     prove: async (subject) => {
-      const reply = await subject.ask({}, (seen) =>
-        seen.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc'),
-      );
-      assert.deepEqual([reply.status, subject.errorOf(reply)], [502, 'upstream_unreachable']);
+      const headers = ['Transfer-Encoding: chunked', 'Timeouts: total=0.4'];
+      const talk = subject.open({ method: 'POST', headers }, () => {});
+      const reply = await talk.ended();
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [504, 'upstream_timeout']);
+      assert.doesNotMatch(reply.body.toString(), /unknown/);
+      assert.deepEqual(subject.provider.seen, []);
     },
   },
   {

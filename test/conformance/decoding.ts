@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { all, readReply } from './caller.ts';
 import { answer } from './provider.ts';
 import type { Promised, Subject } from './subject.ts';
@@ -43,6 +43,30 @@ export const decoding: Promised[] = [
     },
   },
   {
+    name: 'with Decompress checksums of the encoded bytes are dropped, and so are trailers',
+    prove: async (subject) => {
+      const sums = ['Content-MD5', 'Digest', 'Content-Digest', 'Repr-Digest'].map((name) => `${name}: x`);
+      const lines = ['Content-Encoding: gzip', ...sums];
+      const reply = await subject.ask(asked, (seen) => seen.write(answer('200 OK', lines, gzipSync(text))));
+      const body = gzipSync('text').toString('latin1');
+      const behind = sums.join('\r\n');
+      const chunked = await subject.ask(asked, (seen) =>
+        seen.write(
+          Buffer.from(
+            `HTTP/1.1 200 OK\r\n${lines[0]}\r\nTransfer-Encoding: chunked\r\n\r\n` +
+              `${body.length.toString(16)}\r\n${body}\r\n0\r\n${behind}\r\n\r\n`,
+            'latin1',
+          ),
+        ),
+      );
+      assert.equal(chunked.body.toString(), 'text');
+      for (const name of ['content-md5', 'digest', 'content-digest', 'repr-digest']) {
+        assert.deepEqual(all(reply, name), [], name);
+      }
+      assert.deepEqual(chunked.trailers, []);
+    },
+  },
+  {
     name: 'with Decompress an answer that is not encoded stays as it is',
     prove: async (subject) => {
       const reply = await subject.ask(asked, (seen) => seen.write(answer('200 OK', [], 'plain')));
@@ -76,6 +100,52 @@ export const decoding: Promised[] = [
         seen.write('HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 77\r\n\r\n'),
       );
       assert.deepEqual([all(reply, 'content-encoding'), all(reply, 'content-length')], [['gzip'], ['77']]);
+    },
+  },
+  {
+    name: 'with Decompress an empty answer is empty, whatever its coding',
+    prove: async (subject) => {
+      for (const [coding] of codings) {
+        const line = `Content-Encoding: ${coding}`;
+        const known = await subject.ask(asked, (seen) => seen.write(answer('200 OK', [line])));
+        assert.deepEqual([known.status, known.body.length, known.isWhole], [200, 0, true]);
+        assert.deepEqual(all(known, 'content-encoding'), [coding]);
+        const chunked = `HTTP/1.1 200 OK\r\n${line}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`;
+        const unknown = await subject.ask(asked, (seen) => seen.write(chunked));
+        assert.deepEqual([unknown.status, unknown.body.length, unknown.isWhole], [200, 0, true]);
+      }
+    },
+  },
+  {
+    name: 'with Decompress an answer in zstd that would take more than 8 MB of memory is broken off',
+    prove: async (subject) => {
+      const params = {
+        [constants.ZSTD_c_windowLog]: 24,
+        [constants.ZSTD_c_contentSizeFlag]: 0,
+        [constants.ZSTD_c_enableLongDistanceMatching]: 1,
+      };
+      const body = zstdCompressSync(Buffer.alloc((1 << 24) + 1), { params });
+      const talk = subject.open({ ...asked, keepAlive: true }, (seen) =>
+        seen.write(answer('200 OK', ['Content-Encoding: zstd'], body)),
+      );
+      const bytes = await talk.closed();
+      assert.ok(bytes.length === 0 || !readReply(bytes).isWhole);
+    },
+  },
+  {
+    name: 'with Decompress a caller that does not read on in time lets go of the answer',
+    prove: async (subject) => {
+      const body = gzipSync(Buffer.alloc(32 * 1024 * 1024));
+      const headers = [...asked.headers, 'Timeouts: idle=0.3'];
+      const talk = subject.open({ headers, keepAlive: true }, (seen) =>
+        seen.write(answer('200 OK', ['Content-Encoding: gzip'], body)),
+      );
+      talk.socket.pause();
+      await (await subject.provider.next()).body;
+      // The provider has been done for long when the caller reads again.
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      talk.socket.resume();
+      assert.equal((await talk.ended()).isWhole, false);
     },
   },
   {

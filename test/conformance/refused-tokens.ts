@@ -65,12 +65,44 @@ export const refusedTokens: Promised[] = [
       assert.ok(first !== undefined && first.length > 50_000 && second?.equals(first));
     }),
   ),
-  promise('a body beyond 1 MB is sent once, and the 401 is the answer', async (calls, subject) => {
-    const reply = await calls.ask({ method: 'PUT', body: Buffer.alloc(1024 * 1024 + 1) }, refusing());
-    isRefusal(reply);
-    assert.equal(subject.provider.seen.length, 1);
-  }),
-  promise('a 401 that comes before the whole body is the answer', async (calls, subject) => {
+  promise(
+    'a body beyond 1 MB is sent once, and the 401 is the answer; the next call goes with another token',
+    async (calls, subject) => {
+      const reply = await calls.ask({ method: 'PUT', body: Buffer.alloc(1024 * 1024 + 1) }, refusing());
+      isRefusal(reply);
+      assert.equal(subject.provider.seen.length, 1);
+      const token = tokenOf(subject.provider.seen[0]);
+      // It is fetched behind the answer.
+      do await calls.ask();
+      while (tokenOf(subject.provider.seen[0]) === token);
+    },
+  ),
+  promise(
+    'a body of up to 1 MB that is still coming when the 401 does is sent once more, whole',
+    async (calls, subject) => {
+      const body = 'x'.repeat(300_000);
+      const headers = [`Content-Length: ${body.length}`];
+      let refused: string | undefined;
+      const talk = calls.open({ method: 'POST', headers }, async (seen) => {
+        refused ??= tokenOf(seen);
+        if (tokenOf(seen) !== refused) {
+          await seen.body;
+          seen.write(ok);
+          return;
+        }
+        await seen.firstPart;
+        seen.write(refusal);
+      });
+      for (let at = 0; at < body.length; at += 60_000) {
+        talk.socket.write(body.slice(at, at + 60_000));
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+      const reply = await talk.ended();
+      assert.deepEqual([reply.status, reply.body.toString()], [200, 'ok']);
+      assert.equal((await subject.provider.seen[1]?.body)?.toString(), body);
+    },
+  ),
+  promise('a 401 to a body that does not go on is the answer', async (calls, subject) => {
     const talk = calls.open({ method: 'POST', headers: ['Content-Length: 10'] }, async (seen) => {
       await seen.firstPart;
       seen.write(refusal);

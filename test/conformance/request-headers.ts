@@ -119,6 +119,9 @@ export const requestHeaders: Promised[] = [
     'Transfer-Encoding',
     'Content-Length',
     'X-Forwarded-For',
+    'Content_Length',
+    'Transfer.Encoding',
+    'x_forwarded_for',
   ].map((name) => ({
     name: `the prefix does not open the door to ${name}`,
     prove: async (subject: Subject) => {

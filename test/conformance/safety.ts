@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { all } from './caller.ts';
+import { type Ask, all } from './caller.ts';
 import type { Promised, Subject } from './subject.ts';
 
 const badOverrides: [string, (port: number) => string][] = [
@@ -35,7 +35,31 @@ const wrong: [string, string, string, number, string][] = [
   ['an integration that is not there', 'provider-config-key', 'nothing', 404, 'unknown_provider_config'],
 ];
 
+const ambiguous: [string, Ask][] = [
+  ['two Hosts', { headers: ['Host: other.example'] }],
+  [
+    'chunks in HTTP/1.0',
+    {
+      method: 'POST',
+      version: '1.0',
+      headers: ['Transfer-Encoding: chunked', 'Connection: keep-alive'],
+      body: '0\r\n\r\n',
+      keepAlive: true,
+    },
+  ],
+];
+
 export const safety: Promised[] = [
+  ...ambiguous.map(([what, ask]) => ({
+    name: `what could be read as another request is refused, and the connection closed: ${what}`,
+    prove: async (subject: Subject) => {
+      const talk = subject.open(ask);
+      if (ask.keepAlive) subject.continue(talk, { version: '1.0' });
+      const reply = await talk.ended();
+      assert.deepEqual([reply.status, subject.errorOf(reply)], [400, 'malformed_request']);
+      assert.deepEqual([all(reply, 'connection'), subject.provider.seen.length], [['close'], 0]);
+    },
+  })),
   ...missing.map(([what, name, status, code]) => ({
     name: `a call without ${what} is refused, marked as ours`,
     prove: async (subject: Subject) => {

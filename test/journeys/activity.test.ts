@@ -136,6 +136,7 @@ test('lists are cut into pages, and hours are counted', async () => {
     hours.reduce((sum, { count }) => sum + count, 0),
     3,
   );
+  assert.equal(body.dropped, 0);
 });
 
 test('what does not fit is told by name', async () => {

@@ -75,18 +75,15 @@ async function prepareOthers(): Promise<void> {
       mayPass: (name) => scopeOf(name).endsWith(':read'),
     },
   );
-  // What passes the proxy with a ticket is in tickets.test.ts.
-  for (const [what, wanted] of Object.entries({
-    'a ticket to read': { methods: ['GET'], paths: ['/**'] },
-    'a ticket for all': { methods: ['GET', 'POST', 'PATCH', 'PUT', 'DELETE'], paths: ['/**'] },
-    'a ticket with limits': { methods: ['POST'], paths: ['/v4/*'], max_bytes: 10, expires_in: 1 },
-  })) {
-    const made = await trellis.call('POST', '/tickets', {
-      body: { provider_config_key: 'google-sheet', connection_id: given.connectionId, ...wanted },
-    });
-    const { ticket } = made.body.data as { ticket: string };
-    others.push({ what, key: ticket, refusal: [403, 'forbidden'], mayPass: isProxied });
-  }
+  // Off the proxy no ticket is read any further; which of them pass there is in tickets.test.ts and ticket-callers.test.ts.
+  const made = await trellis.call('POST', '/tickets', {
+    body: {
+      ...{ provider_config_key: 'google-sheet', connection_id: given.connectionId },
+      ...{ methods: ['GET', 'POST', 'PATCH', 'PUT', 'DELETE'], paths: ['/**'] },
+    },
+  });
+  const { ticket } = made.body.data as { ticket: string };
+  others.push({ what: 'a ticket for all', key: ticket, refusal: [403, 'forbidden'], mayPass: isProxied });
 }
 
 const keyOf = (of: string) => others.find(({ what }) => what === of)!.key;
@@ -134,6 +131,53 @@ test('the table holds every route that wants a key', () => {
     .filter((name) => !isProxied(name))
     .map(routeOf);
   assert.deepEqual([...new Set(wanted)].sort(), [...new Set(listed)].sort());
+});
+
+test('what is served is documented or open to anyone, so that no route is left out of the table', () => {
+  const undocumented = served(trellis.app.printRoutes({ commonPrefix: false })).filter(
+    (route) => !documented.has(route) && !route.startsWith('HEAD '),
+  );
+  assert.deepEqual(
+    undocumented.filter((route) => !/^GET \/docs(\/|\*|$)/.test(route)).sort(),
+    [
+      ...['GET /', 'GET /connect', 'GET /health', 'GET /oauth/callback', 'GET /oauth/connect/{key}'],
+      ...['GET /openapi.json', 'GET /providers/logos/{file}', 'GET /ready'],
+    ].sort(),
+  );
+});
+
+test('a HEAD takes what its GET takes', async () => {
+  const readings = Object.entries(scenarios).filter(([name]) => methodOf(name) === 'GET' && !isProxied(name));
+  for (const [name, { request }] of readings) {
+    const { path, ...options } = request(given);
+    const ask = async (key: string | undefined) =>
+      (await trellis.call('HEAD', path, { ...options, key })).status;
+    const none = await ask(undefined);
+    // Streams have no HEAD.
+    if (none === 404) continue;
+    assert.equal(none, 401, name);
+    for (const { what, key, refusal, mayPass } of others)
+      if (mayPass?.(name) !== true) assert.equal(await ask(key), refusal[0], `${name}: ${what}`);
+    for (const [scope, key] of alone) {
+      const status = await ask(key);
+      assert.equal(status === 403, scope !== scopeOf(name), `${name}: ${scope}: ${status}`);
+    }
+  }
+});
+
+test('a key counts in the Authorization header alone, after the word Bearer', async () => {
+  const key = trellis.keys.dev;
+  const elsewhere = { 'x-api-key': key, cookie: `key=${key}`, 'proxy-authorization': `Bearer ${key}` };
+  for (const [name, { request }] of Object.entries(scenarios)) {
+    const { path, headers, ...options } = request(given);
+    const query = new URLSearchParams({ authorization: `Bearer ${key}`, access_token: key, api_key: key });
+    const asked = `${path}${path.includes('?') ? '&' : '?'}${query}`;
+    const ask = (given: Record<string, string>) =>
+      trellis.call(methodOf(name), asked, { ...options, key: undefined, headers: { ...headers, ...given } });
+    assert.equal((await ask(elsewhere)).status, 401, name);
+    for (const authorization of [key, `Basic ${btoa(`${key}:`)}`, `Basic ${btoa(`:${key}`)}`, `Token ${key}`])
+      assert.equal((await ask({ authorization })).status, 401, `${name}: ${authorization.slice(0, 6)}`);
+  }
 });
 
 for (const [name, { request }] of Object.entries(scenarios)) {
@@ -237,6 +281,20 @@ test('what is open to anyone is open', async () => {
     assert.equal((await trellis.call('GET', path, { key: undefined })).status, 200, path);
   }
 });
+
+/** The routes in the tree that Fastify prints, written as in the document. */
+function served(tree: string): string[] {
+  const parents: string[] = [];
+  return tree.split('\n').flatMap((line) => {
+    const [, indent = '', part = '', methods = ''] = /^([│ ]*)[├└]── (\S+)(?: \((.*)\))?$/.exec(line) ?? [];
+    if (part === '') return [];
+    const depth = indent.length / 4;
+    const path = `${parents.slice(0, depth).join('')}${part}`.replace(/^\/\//, '/');
+    parents.splice(depth, Number.POSITIVE_INFINITY, part);
+    const written = path.replace(/:(\w+)/g, '{$1}');
+    return methods.split(', ').flatMap((method) => (method === '' ? [] : [`${method} ${written}`]));
+  });
+}
 
 function codeOf(body: Record<string, unknown>): string {
   return String((body.error as { code?: unknown } | undefined)?.code);

@@ -63,6 +63,49 @@ test('a connection carries account, scopes and expiry', async () => {
   assert.equal((await eventsOf('connection.created')).length, 1);
 });
 
+test('what an answer shows of a connection is what the scopes of its key allow, in the raw answer too', async () => {
+  const secrets = {
+    access_token: 'raw-access-token-of-some-length',
+    id_token: 'raw-id-token-of-some-length',
+    refresh_token: 'raw-refresh-token-of-some-length',
+    refreshToken: 'raw-wrapped-refresh-token-of-length',
+    client_secret: 'raw-client-secret-of-some-length',
+  };
+  const { refreshToken, ...plain } = secrets;
+  const { access_token, refresh_token } = secrets;
+  const raw = { ...plain, team: 'T', wrapped: [{ refreshToken, client_secret: plain.client_secret }] };
+  const credentials = { type: 'OAUTH2', access_token, refresh_token, raw };
+  const body = { provider_config_key: 'google-sheet', connection_id: 'with-raw', credentials };
+  const imported = await trellis.call('POST', '/connections', {
+    key: await trellis.keyWith('connections:write'),
+    body,
+  });
+  assert.equal(imported.status, 201, imported.text);
+  const shownIn = (text: string) =>
+    Object.entries(secrets).flatMap(([name, secret]) => (text.includes(secret) ? [name] : []));
+  const access = ['access_token', 'id_token'];
+  assert.deepEqual(shownIn(imported.text), access);
+
+  const renewing = [...access, 'refresh_token', 'refreshToken'];
+  const more = ['connections:credentials', 'connections:refresh_tokens', 'integrations:secrets'];
+  for (let chosen = 0; chosen < 2 ** more.length; chosen += 1) {
+    const scopes = ['connections:read', ...more.filter((_, index) => chosen & (1 << index))];
+    const key = await trellis.keyWith(...scopes);
+    for (const path of ['connections', 'connection']) {
+      for (const asks of [false, true]) {
+        const query = `${inQuery}${asks ? '&refresh_token=true' : ''}`;
+        const { status, text } = await trellis.call('GET', `/${path}/with-raw?${query}`, { key });
+        const mayRenew = asks && scopes.includes('connections:refresh_tokens');
+        const expected = !scopes.includes('connections:credentials') ? [] : mayRenew ? renewing : access;
+        assert.deepEqual([status, shownIn(text)], [200, expected], `${scopes} ${query}`);
+      }
+    }
+    const listed = await trellis.call('GET', '/connections', { key });
+    const health = await trellis.call('GET', `/connections/with-raw/health?${inQuery}`, { key });
+    assert.deepEqual(shownIn(listed.text + health.text), []);
+  }
+});
+
 describe('refresh', () => {
   test('a token with more than five minutes left is not refreshed', async () => {
     await expireIn(400);

@@ -72,6 +72,12 @@ test('a generated master key is rotated out of its file, and the commands say ho
   const young = newKey('young');
   await writeFile(path, `${young},${old}\n`);
 
+  // Nodes that were not restarted could read nothing that it wraps.
+  for (const options of [[], ['--dry-run']]) {
+    const early = await runCommand(['keys', 'rotate', ...options], env);
+    assert.equal(early.code, 1);
+    assert.match(early.stderr, /No service has started with the master key "young" in front yet/);
+  }
   service = await start();
   await makeConnection(service, 'bob');
   assert.match(await says('list'), new RegExp(`^${oldId} +3  listed\nyoung +1  seals$`, 'm'));
@@ -83,10 +89,22 @@ test('a generated master key is rotated out of its file, and the commands say ho
     await says('rotate'),
     new RegExp(
       `^(?:\\d of 3 data keys rewrapped\n)+3 data keys rewrapped: young wraps them now\n` +
-        `0 data keys are left under ${oldId}: it is retired and may be dropped from the settings\n$`,
+        `0 data keys are left under ${oldId}: it is retired and may be dropped from the settings\n` +
+        `files of keys need ${oldId} yet: write a new one with "trellis keys export FILE"\n$`,
     ),
   );
   assert.match(await says('rotate'), /^0 data keys rewrapped: young wraps them now\n$/);
+  const { operations } = (await service.call('GET', '/operations?type=key_rotation')) as {
+    operations: { status: string; details: object }[];
+  };
+  assert.deepEqual(
+    operations.map(({ status, details }) => [status, details]),
+    [
+      ['success', { master_key: 'young', rewrapped: 0, retired: 0 }],
+      ['success', { master_key: 'young', rewrapped: 3, retired: 1 }],
+      ['failed', { master_key: 'young', rewrapped: 0, retired: 0 }],
+    ],
+  );
   assert.match(
     await says('list'),
     new RegExp(`^${oldId} +0  retired .*, may be dropped\nyoung +4  seals$`, 'm'),

@@ -20,6 +20,9 @@ export type Fixture = {
   operationId: string;
   /** A key that can manage keys and nothing else. */
   keyId: number;
+  /** An endpoint that is disabled, and a delivery that it did not take. */
+  endpointId: number;
+  deliveryId: number;
 };
 
 const key = 'google-sheet';
@@ -205,12 +208,65 @@ export const scenarios: Record<string, Scenario> = {
   },
   'GET /operations': { request: ofConnection('/operations'), right: 200, foreign: 200 },
   'GET /operations/stats': { request: ofConnection('/operations/stats'), right: 200, foreign: 200 },
+  'GET /operations/tail': {
+    request: ofConnection('/operations/tail?seconds=0'),
+    right: 200,
+    foreign: 200,
+  },
+  'GET /audit': { request: ofConnection('/audit'), right: 200, foreign: 200 },
   'GET /operations/{id}': {
     request: ({ operationId }) => ({ path: `/operations/${operationId}` }),
     right: 200,
     foreign: 404,
   },
   'GET /events': { request: ofConnection('/events'), right: 200, foreign: 200 },
+  'GET /events/types': { request: ofConnection('/events/types'), right: 200, foreign: 200 },
+  'GET /events/endpoints': { request: ofConnection('/events/endpoints'), right: 200, foreign: 200 },
+  'POST /events/endpoints': {
+    request: ofConnection('/events/endpoints', () => ({
+      url: 'https://receiver.invalid/hook',
+      types: ['integration.recovered'],
+    })),
+    right: 201,
+    foreign: 201,
+  },
+  'PATCH /events/endpoints/{id}': {
+    request: ({ endpointId }) => ({ path: `/events/endpoints/${endpointId}`, body: { description: 'mine' } }),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /events/deliveries': { request: ofConnection('/events/deliveries'), right: 200, foreign: 200 },
+  'POST /events/deliveries/{id}/replay': {
+    request: ({ deliveryId }) => ({ path: `/events/deliveries/${deliveryId}/replay`, body: {} }),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /events/endpoints/{id}/replay': {
+    request: ({ endpointId }) => ({ path: `/events/endpoints/${endpointId}/replay`, body: { after: '0' } }),
+    right: 200,
+    foreign: 404,
+  },
+  'DELETE /events/endpoints/{id}': {
+    request: ({ endpointId }) => ({ path: `/events/endpoints/${endpointId}` }),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /environment/settings': { request: ofConnection('/environment/settings'), right: 200, foreign: 200 },
+  'PATCH /environment/settings': {
+    request: ofConnection('/environment/settings', () => ({ on_sync_error: false })),
+    right: 200,
+    foreign: 200,
+  },
+  'GET /environment/webhook-signing-key': {
+    request: ofConnection('/environment/webhook-signing-key'),
+    right: 200,
+    foreign: 200,
+  },
+  'POST /environment/webhook-signing-key/rotate': {
+    request: ofConnection('/environment/webhook-signing-key/rotate', () => ({})),
+    right: 200,
+    foreign: 200,
+  },
   'GET /environment/api-keys': { request: ofConnection('/environment/api-keys'), right: 200, foreign: 200 },
   'POST /environment/api-keys': {
     request: ofConnection('/environment/api-keys', () => ({ name: 'another', scopes: ['keys'] })),
@@ -278,5 +334,27 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
     body: { name: 'keeper', scopes: ['keys'] },
   });
   const { id: keyId } = made.data as { id: number };
-  return { connectionId, headers, cursor: record!._trellis_metadata.cursor, operationId, keyId };
+  const { endpointId, deliveryId } = await prepareDelivery(trellis);
+  const cursor = record!._trellis_metadata.cursor;
+  return { connectionId, headers, cursor, operationId, keyId, endpointId, deliveryId };
+}
+
+async function prepareDelivery(trellis: TestTrellis): Promise<{ endpointId: number; deliveryId: number }> {
+  const { body: endpoint } = await trellis.call('POST', '/events/endpoints', {
+    body: { url: 'https://receiver.invalid/hook', types: ['integration.recovered'] },
+  });
+  const endpointId = endpoint.id as number;
+  await trellis.call('PATCH', `/events/endpoints/${endpointId}`, { body: { enabled: false } });
+  // Gives the events their positions.
+  await trellis.call('GET', '/events');
+  const [delivery] = await trellis.db.query<{ id: number }>(
+    `insert into delivery (environment_id, endpoint_id, event_id, position, lane, status, queued_at, settled_at)
+     select environment_id, $1, id, position, 0, 'dead', now(), now()
+     from event
+     order by position
+     limit 1
+     returning id`,
+    [endpointId],
+  );
+  return { endpointId, deliveryId: delivery!.id };
 }

@@ -9,3 +9,14 @@ test('docs/providers.md lists the providers as they are', () => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/providers.md'), 'utf8');
   assert.equal(page, withTable(page, catalog), 'run node scripts/providers.ts');
 });
+
+test('PKCE goes along where the provider offers it to clients with a secret, and refreshes go where it says', () => {
+  // The page that says so is named at the top of each definition.
+  for (const name of ['github', 'github-app', 'zoom', 'docusign', 'zendesk']) {
+    assert.equal(catalog.get(name).authorization?.pkce, 'S256', name);
+  }
+  assert.equal(catalog.get('digitalocean').refresh.url, undefined, 'at the token endpoint');
+  assert.equal(catalog.get('podio').token?.url, 'https://api.podio.com/oauth/token/v2');
+  const zoho = new RegExp(`^(?:${catalog.get('zoho-crm').integration_config.data_centre?.pattern})$`, 'u');
+  for (const ending of ['com', 'eu', 'com.cn', 'ae']) assert.match(ending, zoho);
+});

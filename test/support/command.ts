@@ -1,6 +1,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { openSecretWatch, type SecretKind } from './secret-watch.ts';
 
 const root = join(import.meta.dirname, '../..');
 const main = join(root, 'server/cli/main.ts');
@@ -9,7 +10,7 @@ const own = { PATH: process.env.PATH, HOME: process.env.HOME };
 /** What an operator's command came to. */
 export type CommandEnd = { code: number; stdout: string; stderr: string };
 
-/** Runs `trellis ...args` to its end, with these settings alone. */
+/** Runs `trellis ...args` to its end, with these settings alone. Rejects where it prints a secret out of them. */
 export function runCommand(args: string[], env: Record<string, string>): Promise<CommandEnd> {
   return new Promise((resolve, reject) => {
     execFile(
@@ -18,11 +19,27 @@ export function runCommand(args: string[], env: Record<string, string>): Promise
       { cwd: root, env: { ...own, ...env } },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;
-        if (typeof code === 'number') resolve({ code, stdout, stderr });
+        const watch = openSecretWatch();
+        for (const [kind, secret] of secretsOf(env)) watch.made(kind, secret);
+        watch.log.write(stdout + stderr);
+        const leaks = watch.leaks();
+        if (leaks.length > 0) reject(new Error(leaks.join('\n')));
+        else if (typeof code === 'number') resolve({ code, stdout, stderr });
         else reject(error as Error);
       },
     );
   });
+}
+
+/** The secrets among a command's settings; none of them is for it to print. */
+function* secretsOf(env: Record<string, string>): Iterable<[SecretKind, string | Buffer]> {
+  for (const entry of env.TRELLIS_ENCRYPTION_KEYS?.split(',') ?? []) {
+    const [, base64 = ''] = entry.split(':');
+    yield ['master_key', base64];
+    yield ['master_key', Buffer.from(base64, 'base64')];
+  }
+  yield ['key', env.TRELLIS_SECRET_KEY ?? ''];
+  yield ['password', URL.parse(env.DATABASE_URL ?? '')?.password ?? ''];
 }
 
 /** Starts `trellis ...args` and kills it, as `kill -9` does, when `isTime` resolves. */

@@ -5,12 +5,14 @@
 // it is a pooler, TEST_DATABASE_ADMIN_URL leads past it, since a database cannot be copied while the pooler
 // keeps a connection to it.
 
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
+import { listMisfits } from './event-check.ts';
 
 /** The server of a test run, as handed from the global setup to each test file. */
 export interface TestServer {
@@ -28,7 +30,10 @@ export interface TestDatabase {
   target: DbTarget;
   /** Another database with what stands in this one now. Whoever is connected to this one is thrown out. */
   copy(): Promise<TestDatabase>;
-  /** Ends `db` and removes the database, whoever else is connected. */
+  /**
+   * Ends `db` and removes the database, whoever else is connected. Fails where an event that was raised there carries what
+   * its type does not name.
+   */
   drop(): Promise<void>;
 }
 
@@ -121,8 +126,10 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
       return makeDatabase(server, name);
     },
     async drop() {
+      const misfits = await listMisfits(db);
       await db.end();
       await administer(server, `drop database if exists ${name} with (force)`);
+      assert.deepEqual(misfits, []);
     },
   };
 }

@@ -15,6 +15,7 @@ import { createLog } from '../../server/log.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
 import { openSecretWatch } from './secret-watch.ts';
+import { watchedVault } from './secret-watch-server.ts';
 
 export type RefreshNode = {
   db: Db;
@@ -47,11 +48,11 @@ export function openRefreshNode(
   { now, through = fetch }: { now: () => Date; through?: Fetch },
 ): RefreshNode {
   const db = openDb(target, { maxConnections: 4 });
-  const vault = openVault([{ id: 'test', key: createSecretKey(Buffer.from(masterKey, 'hex')) }]);
+  const watch = openSecretWatch();
+  const ring = [{ id: 'test', key: createSecretKey(Buffer.from(masterKey, 'hex')) }];
+  const vault = watchedVault(openVault(ring), watch);
   const reading = { vault, catalog: loadCatalog(directory), testClient: undefined };
   const reader = createConnectionReader({ db, reading });
-  const watch = openSecretWatch();
-  watch.made('master_key', masterKey);
   const log = createLog({ level: 'trace', format: 'json' }, watch.log);
   const states = createStates({ db, log, reader, now });
   const fetchFor = watch.watched(

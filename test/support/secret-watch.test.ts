@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { exportKeys } from '../../server/cli/keys-export.ts';
+import { DataKey, openVault } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
 import { openSecretWatch } from './secret-watch.ts';
+import { watchedVault } from './secret-watch-server.ts';
 import { connect, openTrellis } from './trellis.ts';
 
 const token = 'ya29.a-token-of-some-length';
@@ -90,11 +97,11 @@ test('the state, the code and the cookie of a trip are known, and given to its b
     watch.leaks().map((leak) => leak.replace(/log: .*/, 'log')),
     [
       'state in the log',
+      'code in the log',
+      'cookie in the log',
       'state in the answer 200 of GET /oauth/callback?state=***&code=***',
       'state in the header location of the answer 200 of GET /providers',
-      'cookie in the log',
       'cookie in the header set-cookie of the answer 200 of GET /providers',
-      'code in the log',
     ],
   );
 });
@@ -128,6 +135,38 @@ test('a refresh token is given only where it was asked for, by a key that may ha
   assert.equal(watch.leaks().length, 2);
 });
 
+test('an import gives back what was sent, and other tokens to a key alone that may read them', () => {
+  const watch = openSecretWatch();
+  watch.made('access_token', token);
+  const [sent, text] = [{ credentials: { access_token: token } }, `{"token":"${token}"}`];
+  const write = ['connections:write'];
+  const import_ = (of: object) => watch.answered('POST /connections', { status: 201, text, ...of });
+  import_({ sent, scopes: write });
+  import_({ scopes: [...write, 'connections:credentials'] });
+  assert.deepEqual(watch.leaks(), []);
+  import_({ sent: { credentials: {} }, scopes: write });
+  assert.deepEqual(watch.leaks(), ['access_token in the answer 201 of POST /connections']);
+});
+
+test('the keys of webhooks are given by their own two routes, and by none below them', () => {
+  const watch = openSecretWatch();
+  const signing = 'whsec_a-key-of-some-length';
+  watch.made('signing_key', signing);
+  const answer = { status: 200, text: signing, scopes: ['keys'] };
+  watch.answered('GET /environment/webhook-signing-key', answer);
+  watch.answered('POST /environment/webhook-signing-key/rotate', answer);
+  assert.deepEqual(watch.leaks(), []);
+  watch.answered('GET /environment/webhook-signing-key/history', answer);
+  assert.equal(watch.leaks().length, 1);
+});
+
+test('a secret in a file is found', () => {
+  const watch = openSecretWatch();
+  watch.made('key', key);
+  watch.readText('a file of keys', `{"key":"${key}"}`);
+  assert.deepEqual(watch.leaks(), ['key in a file of keys']);
+});
+
 test('what was sent in a body, or came from the provider, is known as a secret', async () => {
   const watch = openSecretWatch();
   watch.answered('POST /connections', {
@@ -154,20 +193,60 @@ test('what was sent in a body, or came from the provider, is known as a secret',
   );
 });
 
-test('a secret that is readable in the database is found, as text and as bytes', async () => {
+test('a secret of any kind is found however it is encoded', () => {
+  const secret = '1//0a+token/of "some" length';
+  const bytes = Buffer.from(secret);
+  const forms = [
+    JSON.stringify({ it: secret }),
+    encodeURIComponent(secret),
+    new URLSearchParams({ it: secret }).toString(),
+    bytes.toString('hex'),
+    bytes.toString('hex').toUpperCase(),
+    ...['', 'a', 'ab'].flatMap((before) => [
+      Buffer.from(`${before}${secret}, and more`).toString('base64'),
+      Buffer.from(`${before}${secret}, and more`).toString('base64url'),
+      encodeURIComponent(Buffer.from(before + secret).toString('base64')),
+    ]),
+  ];
+  for (const text of forms) {
+    const watch = openSecretWatch();
+    watch.made('refresh_token', secret);
+    watch.log.write(`before ${text} after`);
+    assert.equal(watch.leaks().length, 1, text);
+  }
+});
+
+test('a key of bytes is found in hexadecimal and in Base64', () => {
+  const dataKey = Buffer.from(Array.from({ length: 32 }, (_, n) => (n * 37) % 256));
+  for (const encoding of ['hex', 'base64', 'base64url'] as const) {
+    const watch = openSecretWatch();
+    watch.made('data_key', dataKey);
+    watch.log.write(`it is ${dataKey.toString(encoding)}`);
+    assert.match(watch.leaks().join('; '), /^data_key in the log: it is \*\*\*.{0,2}$/);
+  }
+});
+
+test('a secret that is readable in the database is found, in whichever table, column and form', async () => {
   const { db, drop } = await openTestDatabase();
+  const encoded = Buffer.from(`{"it":"${token}"}`).toString('base64');
   try {
-    for (const [column, value] of [
-      ['text', `it is ${token}`],
-      ['bytea', Buffer.from(`it is ${token}`)],
+    await db.query('create schema elsewhere');
+    for (const [table, column, value] of [
+      ['public.leak', 'text', `it is ${token}`],
+      ['public.leak', 'bytea', Buffer.from(`it is ${token}`)],
+      ['public.leak', 'bytea', Buffer.from(`it is ${encoded}`)],
+      ['public.leak', 'jsonb', JSON.stringify({ a: [{ it: token }] })],
+      ['public.leak', 'text[]', ['x', encoded]],
+      ['elsewhere.leak', 'text', token],
     ] as const) {
       const watch = openSecretWatch();
       watch.made('refresh_token', token);
-      await db.query(`create table leak (it ${column})`);
-      await db.query('insert into leak values ($1)', [value]);
+      await db.query(`create table ${table} (other int, it ${column}) partition by range (other)`);
+      await db.query(`create table ${table}_first partition of ${table} for values from (0) to (9)`);
+      await db.query(`insert into ${table} values (1, $1)`, [value]);
       await watch.readDatabase(db);
-      await db.query('drop table leak');
-      assert.deepEqual(watch.leaks(), ['refresh_token in the table public.leak']);
+      await db.query(`drop table ${table}`);
+      assert.deepEqual(watch.leaks(), [`refresh_token in the table ${table}_first`]);
     }
   } finally {
     await drop();
@@ -197,4 +276,57 @@ test('a whole service tells its watch of keys, tokens and trips, and a leak of a
       assert.match(String(error), new RegExp(`${kind} in the log`));
     return true;
   });
+});
+
+test('a file of the keys of a whole service holds no secret', async () => {
+  const trellis = await openTrellis();
+  const directory = await mkdtemp(join(tmpdir(), 'trellis-key-file-'));
+  try {
+    await connect(trellis);
+    await trellis.keyWith('records:read');
+    const file = join(directory, 'keys');
+    await exportKeys(trellis.db, file);
+    const text = await readFile(file, 'utf8');
+    trellis.watch.readText('a file of keys', text);
+    const all = await trellis.db.query<{ hash: Buffer }>('select hash from api_key');
+    for (const { hash } of all) assert.ok(text.includes(hash.toString('base64')), 'it has the keys');
+  } finally {
+    await rm(directory, { recursive: true });
+    await trellis.close();
+  }
+});
+
+test('what another client than ours is answered is watched too, whether a route or the proxy answers', async () => {
+  const trellis = await openTrellis();
+  const { headers } = await connect(trellis);
+  const secret = 'a-secret-as-an-address';
+  const authorization = `Bearer ${trellis.keys.dev}`;
+  await trellis.call('PATCH', '/integrations/google-sheet', { body: { display_name: secret } });
+  trellis.watch.made('password', secret);
+  for (const path of ['/integrations', `/proxy/${secret}`]) {
+    const answer = await fetch(trellis.baseUrl + path, { headers: { ...headers, authorization } });
+    await answer.text();
+  }
+  await assert.rejects(trellis.close(), (error) => {
+    assert.match(String(error), /password in the answer 200 of GET \/integrations/);
+    assert.match(String(error), /password in the answer 404 of GET \/proxy/);
+    return true;
+  });
+});
+
+test('every data key that a vault makes or unwraps is known, and every secret that they seal', () => {
+  const plain = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
+  const [earlier, watch] = [plain.createDataKey(), openSecretWatch()];
+  const vault = watchedVault(plain, watch);
+  const keys = [vault.createDataKey().key, vault.unwrap(earlier.wrapped)];
+  for (const [n, key] of keys.entries())
+    watch.log.write(`${n}: ${DataKey.rootOf(key).toString('base64url')}`);
+  watch.log.write(vault.masterKeys[0].key.export().toString('hex'));
+  const [verifier, signing] = ['a-verifier-of-some-length', `whsec_${randomBytes(24).toString('base64')}`];
+  keys[0]?.sealJson({ code_verifier: verifier }, 'auth attempt');
+  keys[1]?.seal(signing, 'signing key 1');
+  keys[1]?.sealJson({ password: 'of the application' }, 'metadata');
+  watch.log.write(`${verifier} of the application ${signing}`);
+  const kinds = watch.leaks().map((leak) => leak.replace(/ in the log: .*/, ''));
+  assert.deepEqual(new Set(kinds), new Set(['data_key', 'master_key', 'code_verifier', 'signing_key']));
 });

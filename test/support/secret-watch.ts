@@ -2,25 +2,35 @@
 //
 // Every service that tests start tells its watch what is logged and answered, and which secrets were made on the way.
 // Closing it fails where a secret stands in a log line, in an answer (body or header) that is not one of the few that
-// give it to who asked for it and may have it, or readable in the database. A secret is looked for as it is, as part of
-// an address or form, and inside Base64. What was logged and answered before a secret became known is looked through too.
+// give it to who asked for it and may have it, or readable in the database or in a file of keys that is written from it.
+// `secret-watch-finder.ts` says in which forms it is looked for, `secret-watch-server.ts` how all answers come here,
+// `secret-watch-database.ts` what is read there. What was logged and answered before a secret became known is looked
+// through too.
+//
+// Not seen are frames of a WebSocket, the middle of an answer over 256 KB, what a table holds beyond 32 MB, and secrets
+// of fewer than 12 characters.
 
 import assert from 'node:assert/strict';
 import type { Fetch } from '../../server/auth-modes/token-response.ts';
 import type { Queryable } from '../../server/db/pool.ts';
 import type { Scope } from '../../server/http/caller.ts';
+import { textsOfDatabase } from './secret-watch-database.ts';
+import { createFinder, formsOfSecret } from './secret-watch-finder.ts';
 import { openShelf } from './shelf.ts';
 
 export type SecretKind =
   | 'key'
   | 'master_key'
+  | 'data_key'
   | 'session_token'
   | 'ticket'
+  | 'signing_key'
   | 'client_secret'
   | 'access_token'
   | 'refresh_token'
   | 'id_token'
   | 'code'
+  | 'code_verifier'
   | 'state'
   | 'cookie'
   | 'password';
@@ -32,31 +42,38 @@ type Giver = {
   scope?: Scope;
   /** The header that may hold it; without a name it is the body. */
   header?: string;
+  /** What stood in the request alone. */
+  isSentBack?: true;
 };
 
 const oneConnection = String.raw`^GET /connections?/(?!metadata\?)[^/?]+\?(.*&)?provider_config_key=`;
 const trip = /^GET \/oauth\/(connect\/|callback\?)/;
+const imports = /^POST \/connections$/;
+const credentials: SecretKind[] = ['access_token', 'id_token', 'password'];
 /** The answers that may hold a secret, successful ones alone: for the caller that asked and may have it. */
 const givers: Giver[] = [
   {
+    // What renews the credentials: the secret of a connection's own client stands for a refresh token.
     route: new RegExp(`(?=.*[?&]refresh_token=true)${oneConnection}`),
-    kinds: ['refresh_token'],
+    kinds: ['refresh_token', 'client_secret'],
     scope: 'connections:refresh_tokens',
   },
   {
     route: new RegExp(oneConnection),
-    kinds: ['access_token', 'id_token', 'password'],
+    kinds: credentials,
     scope: 'connections:credentials',
   },
+  { route: imports, kinds: credentials, scope: 'connections:credentials' },
   // What was imported goes back to who sent it.
-  {
-    route: /^POST \/connections$/,
-    kinds: ['access_token', 'id_token', 'password'],
-    scope: 'connections:write',
-  },
+  { route: imports, kinds: credentials, scope: 'connections:write', isSentBack: true },
   { route: /^POST \/connect\/sessions(\/reconnect)?$/, kinds: ['session_token'], scope: 'connections:write' },
   { route: /^POST \/environment\/api-keys$/, kinds: ['key'], scope: 'keys' },
   { route: /^POST \/tickets$/, kinds: ['ticket'] },
+  {
+    route: /^(GET \/environment\/webhook-signing-key|POST \/environment\/webhook-signing-key\/rotate)$/,
+    kinds: ['signing_key'],
+    scope: 'keys',
+  },
   { route: /^GET \/connect\/?\?session_token=/, kinds: ['session_token'] },
   {
     route: /^GET \/integrations\/[^/?]+\?.*include=[\w,]*credentials/,
@@ -77,19 +94,27 @@ const kindOfField: Record<string, SecretKind> = {
   clientSecret: 'client_secret',
   webhook_secret: 'client_secret',
   code: 'code',
-  code_verifier: 'code',
+  code_verifier: 'code_verifier',
+  connect_session_token: 'session_token',
+  client_assertion: 'client_secret',
   apiKey: 'password',
   password: 'password',
 };
+/** Where the client is the connection's own, and not the integration's, its secret is what renews the token. */
+const kindOfOwnClient: Record<string, SecretKind> = {
+  ...kindOfField,
+  client_secret: 'refresh_token',
+  token: 'access_token',
+};
+const ownClientForm = /^POST \/oauth2\/auth\//;
+/** Of Standard Webhooks: what follows is the key in Base64. */
+const signingPrefix = 'whsec_';
 /** Shorter ones are words of tests, and would be found anywhere. */
 const shortest = 12;
 /** Of an answer that is longer, its beginning and its end are looked at: a page of records is megabytes. */
 const mostOfAnswer = 256 * 1024;
 /** What is held goes to a file when it has grown to this many characters. */
 const mostHeld = 16 * 1024 * 1024;
-/** Sealed payloads, by far the largest tables; what they hold is the application's. */
-const tablesLeftOut = ['record', 'payload'];
-
 export type SecretWatch = ReturnType<typeof openSecretWatch>;
 
 /** What a caller sent and got; `scopes` are those of the key that asked. */
@@ -105,26 +130,36 @@ type HeldAnswer = {
   status: number;
   scopes: readonly string[];
   parts: [header: string, text: string][];
+  /** The request, where some of it may come back. */
+  sent: string;
 };
 type Held = { lines: string[]; answers: HeldAnswer[] };
 
 export function openSecretWatch() {
-  const secrets = new Map<string, SecretKind>();
+  /** By what names them: the text itself, or the hexadecimal of bytes. */
+  const secrets = new Map<string, { kind: SecretKind; secret: string | Buffer }>();
   const found = new Set<string>();
   let held: Held = { lines: [], answers: [] };
   let heldCharacters = 0;
   const shelf = openShelf<Held>();
 
   const made = (kind: SecretKind, secret: unknown) => {
-    if (typeof secret === 'string' && secret.length >= shortest) secrets.set(secret, kind);
+    if (!(typeof secret === 'string' || Buffer.isBuffer(secret)) || secret.length < shortest) return;
+    const name = typeof secret === 'string' ? secret : secret.toString('hex');
+    if (!secrets.has(name)) secrets.set(name, { kind, secret });
   };
-  /** Whatever stands in a field that carries a secret. */
-  const madeIn = (value: unknown): void => {
-    if (typeof value !== 'object' || value === null) return;
-    for (const [name, inner] of Object.entries(value)) {
-      const kind = Array.isArray(value) ? undefined : kindOfField[name];
-      if (kind !== undefined && typeof inner === 'string') made(kind, inner);
-      else madeIn(inner);
+  /** Whatever stands in a field that carries a secret, however deep. */
+  const madeIn = (value: unknown, kinds = kindOfField): void => {
+    const left = [{ value, kinds }];
+    for (let next = left.pop(); next !== undefined; next = left.pop()) {
+      if (typeof next.value !== 'object' || next.value === null) continue;
+      const hasOwnClient = 'type' in next.value && next.value.type === 'OAUTH2_CC';
+      const ofObject = hasOwnClient ? kindOfOwnClient : next.kinds;
+      for (const [name, inner] of Object.entries(next.value)) {
+        const kind = Array.isArray(next.value) ? undefined : ofObject[name];
+        if (kind !== undefined && typeof inner === 'string') made(kind, inner);
+        else left.push({ value: inner, kinds: ofObject });
+      }
     }
   };
 
@@ -147,44 +182,52 @@ export function openSecretWatch() {
     heldCharacters = 0;
   }
 
-  function lookThrough({ lines, answers }: Held): void {
-    const log = lines.join('\n');
-    const everyAnswer = answers.flatMap(({ parts }) => parts.map(([, text]) => text)).join('\n');
-    for (const [secret, kind] of secrets) {
-      for (const form of formsOf(secret, kind)) {
-        if (log.includes(form)) {
-          const line = lines.find((text) => text.includes(form)) ?? '';
-          found.add(`${kind} in the log: ${masked(line.replaceAll(form, '***'))}`);
-        }
-        if (!everyAnswer.includes(form)) continue;
-        for (const answer of answers) {
-          for (const [header, text] of answer.parts) {
-            if (!text.includes(form) || mayGive({ ...answer, kind, header })) continue;
-            const part = header === '' ? '' : `the header ${header} of `;
-            found.add(`${kind} in ${part}the answer ${answer.status} of ${masked(answer.route)}`);
-          }
+  const createSearch = () =>
+    createFinder(Array.from(secrets, ([name, { secret }]) => [name, formsOfSecret(secret)] as const));
+  type Search = ReturnType<typeof createSearch>;
+
+  function lookThrough({ lines, answers }: Held, search: Search): void {
+    for (const line of search(lines.join('\n')).size === 0 ? [] : lines) {
+      for (const name of search(line).keys())
+        found.add(`${secrets.get(name)?.kind} in the log: ${masked(line, search)}`);
+    }
+    for (const answer of answers) {
+      const ofCaller = new Set(search(answer.sent).keys());
+      for (const [header, text] of answer.parts) {
+        for (const name of search(text).keys()) {
+          const { kind } = secrets.get(name)!;
+          if (mayGive({ ...answer, kind, header, isOfCaller: ofCaller.has(name) })) continue;
+          const part = header === '' ? '' : `the header ${header} of `;
+          found.add(`${kind} in ${part}the answer ${answer.status} of ${masked(answer.route, search)}`);
         }
       }
     }
   }
   /** A finding is printed, so that it holds none of the secrets. */
-  function masked(text: string): string {
+  function masked(text: string, search: Search): string {
     let left = text;
-    for (const [secret, kind] of secrets)
-      for (const form of formsOf(secret, kind)) left = left.replaceAll(form, '***');
+    for (const forms of search(text).values()) for (const form of forms) left = left.replaceAll(form, '***');
     return left;
   }
 
   /** Every place where a secret was seen that should not be there. */
   function leaks(): string[] {
-    for (const earlier of shelf.all()) lookThrough(earlier);
-    lookThrough(held);
+    const search = createSearch();
+    for (const earlier of shelf.all()) lookThrough(earlier, search);
+    lookThrough(held, search);
     return [...found];
   }
 
   return {
     made,
     madeIn,
+    /** A text that was sealed: JSON with fields by which secrets travel, or a secret itself. */
+    sealed(text: string): void {
+      madeIn(jsonOf(text));
+      if (!text.startsWith(signingPrefix)) return;
+      made('signing_key', text);
+      made('signing_key', Buffer.from(text.slice(signingPrefix.length), 'base64'));
+    },
     /** For a logger to write to. */
     log: {
       write(line: string) {
@@ -194,12 +237,16 @@ export function openSecretWatch() {
     },
     /** What a caller sent and got; `route` is method and path with the query. Secrets in it become known. */
     answered(route: string, { status, text, headers = [], sent, scopes = [] }: WatchedAnswer): void {
-      madeIn(typeof sent === 'string' ? undefined : sent);
+      madeIn(
+        typeof sent === 'string' ? jsonOf(sent) : sent,
+        ownClientForm.test(route) ? kindOfOwnClient : undefined,
+      );
       if (trip.test(route)) madeInTrip(new URL(route.split(' ')[1] ?? '', 'http://x').searchParams);
       const { data } = jsonOf(text) as { data?: Record<string, unknown> };
       if (route.startsWith('POST /connect/sessions')) made('session_token', data?.token);
       if (route === 'POST /environment/api-keys') made('key', data?.secret);
       if (route === 'POST /tickets') made('ticket', data?.ticket);
+      made('signing_key', data?.webhook_signing_key);
       const kept =
         text.length <= mostOfAnswer ? text : text.slice(0, mostOfAnswer / 2) + text.slice(-mostOfAnswer / 2);
       const parts: HeldAnswer['parts'] = [['', kept]];
@@ -207,8 +254,9 @@ export function openSecretWatch() {
         if (trip.test(route)) madeInHeader(name, value);
         parts.push([name, value]);
       }
-      held.answers.push({ route, status, scopes, parts });
-      hold(parts.reduce((sum, [, { length }]) => sum + length, 0));
+      const back = !isKept(route) ? '' : typeof sent === 'string' ? sent : JSON.stringify(sent ?? '');
+      held.answers.push({ route, status, scopes, parts, sent: back });
+      hold(parts.reduce((sum, [, { length }]) => sum + length, back.length));
     },
     /** The same way to the provider, of which the watch learns codes and tokens. */
     watched:
@@ -219,24 +267,16 @@ export function openSecretWatch() {
         const { status, headers, body } = await fetchFor(of)(url, init);
         return { status, headers, body: body && tee(body, (text) => madeIn(jsonOf(text))) };
       },
-    /** Looks through the database, but for records; to be called last, since it finds what is known by now. */
+    /** Looks through the database; to be called last, since it finds what is known by now. */
     async readDatabase(db: Queryable): Promise<void> {
-      const tables = await db.query<{ name: string }>(
-        `select format('%I.%I', schemaname, tablename) as name
-         from pg_tables
-         where schemaname in ('public', 'pgboss') and tablename <> all($1)`,
-        [tablesLeftOut],
-      );
-      for (const { name } of tables) {
-        const [row] = await db.query<{ text: string | null }>(
-          `select string_agg(of::text, E'\\n') as text from ${name} of`,
-        );
-        const text = row?.text ?? '';
-        for (const [secret, kind] of secrets) {
-          const isThere = text.includes(secret) || text.includes(Buffer.from(secret).toString('hex'));
-          if (isThere) found.add(`${kind} in the table ${name}`);
-        }
+      const search = createSearch();
+      for await (const { table, text } of textsOfDatabase(db)) {
+        for (const name of search(text).keys()) found.add(`${secrets.get(name)?.kind} in the table ${table}`);
       }
+    },
+    /** Looks through what was written elsewhere; to be called last, as `readDatabase`. */
+    readText(place: string, text: string): void {
+      for (const name of createSearch()(text).keys()) found.add(`${secrets.get(name)?.kind} in ${place}`);
     },
     leaks,
     assertClean(): void {
@@ -248,13 +288,23 @@ export function openSecretWatch() {
   };
 }
 
+/** Whether the request has to be told with the answer, since some of it may come back. */
+export function isKept(route: string): boolean {
+  return givers.some((giver) => giver.isSentBack === true && giver.route.test(route));
+}
+
 function mayGive({
   route,
   status,
   scopes,
   kind,
   header,
-}: Omit<HeldAnswer, 'parts'> & { kind: SecretKind; header: string }): boolean {
+  isOfCaller,
+}: Omit<HeldAnswer, 'parts' | 'sent'> & {
+  kind: SecretKind;
+  header: string;
+  isOfCaller: boolean;
+}): boolean {
   const mayHave = (scope?: Scope) => scope === undefined || scopes.includes('*') || scopes.includes(scope);
   return (
     status < 400 &&
@@ -263,30 +313,10 @@ function mayGive({
         (giver.header ?? '') === header &&
         giver.kinds.includes(kind) &&
         mayHave(giver.scope) &&
+        (giver.isSentBack !== true || isOfCaller) &&
         giver.route.test(route),
     )
   );
-}
-
-/** Kinds that are sent as `Basic`, with a name before them that may be anything. */
-const basicKinds: SecretKind[] = ['client_secret', 'password', 'key'];
-
-/** How a secret may be written: as it is, as part of an address or a form, and inside the Base64 of a longer text. */
-function formsOf(secret: string, kind: SecretKind): Set<string> {
-  const plain = [secret, encodeURIComponent(secret)];
-  const forms = new Set(plain);
-  if (!basicKinds.includes(kind)) return forms;
-  for (const text of plain) {
-    for (const before of [0, 1, 2]) {
-      const bytes = Buffer.concat([Buffer.alloc(before), Buffer.from(text)]);
-      // The characters that depend on the secret alone, whatever stands before and after it.
-      const first = Math.ceil((before * 8) / 6);
-      const last = Math.floor((bytes.length * 8) / 6);
-      forms.add(bytes.toString('base64').slice(first, last));
-      forms.add(bytes.toString('base64url').slice(first, last));
-    }
-  }
-  return forms;
 }
 
 function jsonOf(text: string): object {

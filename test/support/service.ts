@@ -5,7 +5,12 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { openSecretWatch } from './secret-watch.ts';
+import { readMasterKeys } from '../../server/config.ts';
+import { findEmbedded } from '../../server/db/embedded.ts';
+import { openDb } from '../../server/db/pool.ts';
+import { openVault, type Vault } from '../../server/vault.ts';
+import { openSecretWatch, type SecretWatch } from './secret-watch.ts';
+import { watchedVault } from './secret-watch-server.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -79,8 +84,8 @@ export async function startRunningService(
     greeting.map((line) => /^ +sandbox +(\S+?)\/?(?: |$)/.exec(line)?.[1]).find(Boolean) ?? '';
   const secretKey = (await readFile(join(dataDir, 'dev.key'), 'utf8')).trim();
   watch.made('key', secretKey);
-  const masterKeys = await readFile(join(dataDir, 'master.key'), 'utf8').catch(() => '');
-  for (const masterKey of masterKeys.split(/[\s,:]+/)) watch.made('master_key', masterKey);
+  const ring = options.env?.TRELLIS_ENCRYPTION_KEYS ?? (await readFile(join(dataDir, 'master.key'), 'utf8'));
+  const vault = watchedVault(openVault(readMasterKeys(ring.trim(), []) ?? []), watch);
   for (const line of greeting) watch.log.write(isKeyNew ? line.replace(secretKey, '(the new key)') : line);
   const send = async (url: string, init: RequestInit, sent?: unknown) => {
     const response = await fetch(url, init);
@@ -114,14 +119,46 @@ export async function startRunningService(
     sandbox: (method, route, body) =>
       send(`${sandboxUrl}/_sandbox/${route}`, { method, headers: jsonType(body), ...json(body) }),
     async stop({ keepData = options.dataDir !== undefined } = {}) {
+      watch.madeIn(await sandboxState(dataDir));
+      // A benchmark's tables are not looked through.
+      if (child.exitCode === null && child.signalCode === null && process.env.NODE_TEST_CONTEXT !== undefined)
+        await readDatabase({ url: options.env?.DATABASE_URL, dataDir, vault, watch });
       child.kill('SIGTERM');
       const [code] = await exited;
-      watch.madeIn(await sandboxState(dataDir));
+      const ofPostgres = await readFile(join(dataDir, 'postgres/postgres.log'), 'utf8').catch(() => '');
+      for (const line of ofPostgres.split('\n')) watch.log.write(line);
       watch.assertClean();
       if (!keepData) await rm(dataDir, { recursive: true, force: true });
       return code;
     },
   };
+}
+
+/** Looks through the database of a service that runs, also for its data keys. */
+async function readDatabase({
+  url,
+  dataDir,
+  vault,
+  watch,
+}: {
+  url: string | undefined;
+  dataDir: string;
+  vault: Vault;
+  watch: SecretWatch;
+}): Promise<void> {
+  const target = url === undefined ? await findEmbedded(dataDir) : { url };
+  if (target === undefined) return;
+  const db = openDb(target, { maxConnections: 1 });
+  try {
+    const keys = await db.query<{ wrapped: Buffer }>(
+      'select wrapped from data_key where master_key = any($1)',
+      [vault.masterKeys.map(({ id }) => id)],
+    );
+    for (const { wrapped } of keys) vault.unwrap(wrapped);
+    await watch.readDatabase(db);
+  } finally {
+    await db.end();
+  }
 }
 
 /** The tokens and client secrets that the sandbox has given, under names that say what they are. */

@@ -18,6 +18,7 @@ import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
 import { openSecretWatch, type SecretWatch } from './secret-watch.ts';
+import { watchedVault, watchServer } from './secret-watch-server.ts';
 
 export type Answer = { status: number; headers: Headers; text: string; body: Record<string, unknown> };
 export type CallOptions = { key?: string | undefined; headers?: Record<string, string>; body?: unknown };
@@ -62,9 +63,7 @@ export async function openTrellis(
   const { db, drop } = await openTestDatabase();
   const watch = openSecretWatch();
   const masterKey = randomBytes(32);
-  for (const encoding of ['hex', 'base64', 'base64url'] as const)
-    watch.made('master_key', masterKey.toString(encoding));
-  const vault = openVault([{ id: 'test', key: createSecretKey(masterKey) }]);
+  const vault = watchedVault(openVault([{ id: 'test', key: createSecretKey(masterKey) }]), watch);
   const dev = (await ensureEnvironment(db, { name: 'dev', vault })).environment;
   const prod = (await ensureEnvironment(db, { name: 'prod', vault })).environment;
   const scopesOf = new Map<string, readonly string[]>();
@@ -102,6 +101,7 @@ export async function openTrellis(
       now: () => new Date(Date.now() + aheadMs),
       testClient: isSandboxOn ? { ...sandbox.client, url: sandbox.url } : undefined,
     });
+    watchServer(app.server, { watch, scopesOf });
     await app.listen({ host: config.host, port });
     const close = async () => {
       await app.close();

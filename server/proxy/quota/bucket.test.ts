@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { Book, cellAt, cellMsOf, type Rule } from './book.ts';
+import { Book, cellAt, cellMsOf, type Priority, type Rule } from './book.ts';
 import { Bucket, type Token } from './bucket.ts';
 import type { Ledger } from './ledger.ts';
 
@@ -27,12 +27,12 @@ function openLedger() {
 }
 
 /** Waits in the line as a call of the lane does. */
-function waitIn(bucket: Bucket, lane: number, until = Number.POSITIVE_INFINITY) {
+function waitIn(bucket: Bucket, lane: number, priority: Priority = 'interactive') {
   const outcome: { token?: Token; isRefused?: boolean; error?: Error } = {};
-  bucket.wait({
+  const isWaiting = bucket.wait({
     lane,
-    priority: 'interactive',
-    until,
+    priority,
+    until: Number.POSITIVE_INFINITY,
     serve: (token) => {
       outcome.token = token;
     },
@@ -43,6 +43,7 @@ function waitIn(bucket: Bucket, lane: number, until = Number.POSITIVE_INFINITY) 
       outcome.error = error;
     },
   });
+  if (!isWaiting) outcome.isRefused = true;
   return outcome;
 }
 
@@ -73,6 +74,34 @@ test('who comes to a long line is told when it will be through, not when the nex
   assert.ok(waitS >= 36 && waitS <= 44, `${waitS} s for one behind twenty, where one goes each 2 s`);
   assert.ok(bucket.expectedAt('interactive', 1) >= bucket.expectedAt('interactive', 99));
   await bucket.stop();
+});
+
+test('calls that nobody waits for never shut out those that somebody does', async () => {
+  const { ledger } = openLedger();
+  const bucket = new Bucket({ key: 'full', rule: { ...rule, count: 1, burst: 1 }, ledger });
+  for (let lane = 1; lane <= 10; lane += 1)
+    for (let call = 0; call < 200; call += 1) waitIn(bucket, lane, 'background');
+  assert.equal(waitIn(bucket, 11).isRefused, undefined);
+  assert.equal(waitIn(bucket, 1).isRefused, undefined);
+  await bucket.stop();
+});
+
+test('in a full line whoever has little gets a place from whoever has much, and nobody else does', async () => {
+  const { ledger } = openLedger();
+  const bucket = new Bucket({ key: 'greedy', rule: { ...rule, count: 1, burst: 1 }, ledger });
+  const greedy = Array.from({ length: 2_000 }, (_, at) => waitIn(bucket, 1 + (at % 10)));
+  const modest = waitIn(bucket, 11);
+  assert.equal(modest.isRefused, undefined);
+  assert.deepEqual(
+    greedy.flatMap(({ isRefused }, at) => (isRefused ? [at] : [])).map((at) => Math.floor(at / 10)),
+    [199],
+  );
+  // As long as the longest, or one shorter: nothing would be fairer.
+  assert.equal(waitIn(bucket, 1).isRefused, true);
+  for (let call = 1; call < 181; call += 1) waitIn(bucket, 11);
+  assert.equal(waitIn(bucket, 11).isRefused, true);
+  await bucket.stop();
+  assert.equal(modest.error !== undefined || modest.token !== undefined, true);
 });
 
 test('one who calls now and then finds a token at hand mostly, and writes are few', async (t) => {

@@ -28,6 +28,13 @@ test('a newcomer is served after those of his own lane, and at most one more of 
   );
 });
 
+test('the last of the longest lane has the most of its own before it', () => {
+  assert.equal(lineOf('1a 1b 2a 2b 2c 3a').lastOfLongest()?.name, '2c');
+  const line = lineOf('1a');
+  line.remove(line.next()!);
+  assert.equal(line.lastOfLongest(), undefined);
+});
+
 test('who leaves is not served, and an empty lane has no turn', () => {
   const line = lineOf('1a 2a 3a');
   const gone = line.next()!;

@@ -38,6 +38,13 @@ export class Line<W extends Waiter> {
     return before;
   }
 
+  /** Who waits behind most others of the own lane; undefined: nobody waits. */
+  lastOfLongest(): W | undefined {
+    let longest: ReadonlySet<W> | undefined;
+    for (const lane of this.#lanes.values()) if (lane.size >= (longest?.size ?? 0)) longest = lane;
+    return longest && [...longest].at(-1);
+  }
+
   add(waiter: W): void {
     const lane = this.#lanes.get(waiter.lane) ?? new Set();
     this.#lanes.set(waiter.lane, lane.add(waiter));

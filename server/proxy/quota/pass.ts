@@ -2,10 +2,9 @@ import { judgeAnswer } from '../../connections/api-faults.ts';
 import type { ObservedAnswer } from '../../connections/observe.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
 import { AppError } from '../../errors.ts';
+import { firstValue } from '../../http/raw-headers.ts';
+import { readRetryAfter } from '../../http/retry-after.ts';
 import type { ProviderQuota } from '../../providers/definition.ts';
-import { firstValue } from '../headers.ts';
-import type { Head } from '../relay.ts';
-import { readRetryAfter } from '../retry.ts';
 import type { Priority } from './book.ts';
 import type { Bucket, Token, TokenWaiter } from './bucket.ts';
 import type { Ledger } from './ledger.ts';
@@ -20,6 +19,9 @@ const portionMs = 250;
 export type Limit = ProviderQuota['limits'][number];
 /** A limit and its tokens. */
 export type Metered = { limit: Limit; bucket: Bucket };
+
+/** The head of an answer. */
+type Refusal = { readonly status: number; readonly rawHeaders: readonly string[] };
 
 export type QuotaCall = {
   connection: LiveConnection;
@@ -72,7 +74,7 @@ export class Pass {
   }
 
   /** What the provider left out of a 429: the seconds until the bucket that it closes opens again. */
-  retryAfterS({ status, rawHeaders }: Head): number | undefined {
+  retryAfterS({ status, rawHeaders }: Refusal): number | undefined {
     if (status !== 429 || firstValue(rawHeaders, 'retry-after') !== undefined) return undefined;
     const isGuard = /^text\/html\b/i.test(firstValue(rawHeaders, 'content-type') ?? '');
     const until = this.#reopensAt({ isGuard });

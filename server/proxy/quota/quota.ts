@@ -2,12 +2,13 @@
  * Keeps calls within the provider's quotas, shared by all nodes, and fair between the connections of one owner.
  *
  * Owns: which buckets a call needs, and whose they are. Neighbours: `pass.ts` is one call that gets its tokens, waits
- * for them, and learns from refusals; `bucket.ts` has the tokens and the line of one quota, `book.ts` says how many there
- * are, `ledger.ts` keeps that for all nodes. A provider without a quota in its definition costs nothing.
+ * for them, and learns from refusals; `bucket.ts` has the line of one quota, `stock.ts` the tokens that this node has of
+ * it, `book.ts` says how many there are, `ledger.ts` keeps that for all nodes. A provider without a quota in its definition costs nothing.
  */
 import type { LiveConnection } from '../../connections/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { decodedText } from '../../http/query.ts';
 import type { ProviderQuota } from '../../providers/definition.ts';
 import { quotaWith } from '../../providers/quota-setting.ts';
 import { Bucket } from './bucket.ts';
@@ -105,7 +106,7 @@ function kindOf(
 ): 'read' | 'write' {
   const end = path.indexOf('?');
   const plain = end === -1 ? path : path.slice(0, end);
-  return patternsOf(quota).reads.test(`${method} ${decoded(plain)}`) ? 'read' : 'write';
+  return patternsOf(quota).reads.test(`${method} ${decodedText(plain) ?? plain}`) ? 'read' : 'write';
 }
 
 type Patterns = { reads: RegExp; owner: RegExp | undefined };
@@ -121,15 +122,6 @@ function patternsOf(quota: ProviderQuota): Patterns {
   };
   patterns.set(quota, made);
   return made;
-}
-
-function decoded(path: string): string {
-  if (!path.includes('%')) return path;
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    return path;
-  }
 }
 
 /**

@@ -1,17 +1,25 @@
 import type { TokenFault } from '../auth-modes/token-fault.ts';
+import type { Db } from '../db/pool.ts';
 import { clientFault, keepsFromRefresh, noteMisconfigured, noteProven } from '../integrations/fault.ts';
 import type { Integration } from '../integrations/store.ts';
-import type { ConnectDeps } from './target.ts';
+import type { Logger } from '../log.ts';
+import type { ConnectionReader } from './reader.ts';
 
 /** What is the client's, and not that of the one code or of what was asked for. */
 const ofClient: ReadonlySet<string> = new Set(['invalid_client', 'deleted_client']);
 
 /**
- * Notes what the token endpoint's answer to a code says of the integration's client: that it is refused, or, where
- * there is no `fault`, that it is accepted again. Never throws: the trip goes on, or fails for what it failed of.
+ * Notes what the token endpoint says of the integration's client when something is connected or imported: that it is
+ * refused, or, where there is no `fault`, that it is accepted again. Never throws: what it is noted for goes on, or
+ * fails for what it failed of.
  */
 export async function noteClientVerdict(
-  { db, reader, log, now }: ConnectDeps,
+  {
+    db,
+    reader,
+    log,
+    now,
+  }: { db: Db; reader: Pick<ConnectionReader, 'forgetIntegration'>; log: Logger; now: () => Date },
   { integration, fault }: { integration: Integration; fault: TokenFault | undefined },
 ): Promise<void> {
   const at = now();

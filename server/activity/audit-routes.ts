@@ -1,0 +1,53 @@
+import { z } from 'zod';
+import type { Db } from '../db/pool.ts';
+import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
+import { listAudit } from './audit-list.ts';
+import { timeInput } from './filter-input.ts';
+
+const entry = z.object({
+  /** Its place in the log of the whole installation: others stand between those of one environment. */
+  position: z.number(),
+  created_at: z.string(),
+  /** `key:12`, `key:12 ticket:...`, `session:7`, `command line`, `service`, `retention`. */
+  actor: z.string(),
+  action: z.string(),
+  target: z.string(),
+  details: z.record(z.string(), z.unknown()),
+});
+
+/** Looking up who changed what. */
+export function auditRoutes(app: App, { db }: { db: Db }): void {
+  app.get(
+    '/audit',
+    {
+      config: { access: { by: 'key', scope: 'activity:read' } },
+      schema: {
+        summary: 'Who changed what, newest first',
+        querystring: z.strictObject({
+          actor: text({ max: 255 }).optional(),
+          action: text({ max: 255 }).optional(),
+          target: text({ max: 1024 }).optional(),
+          from: timeInput.optional(),
+          to: timeInput.optional(),
+          cursor: z.coerce.number().int().min(1).optional(),
+          limit: z.coerce.number().int().min(1).max(1000).default(100),
+        }),
+        response: { 200: z.object({ entries: z.array(entry), next_cursor: z.string().nullable() }) },
+      },
+    },
+    async ({ query: { cursor, limit, ...filter }, caller: { environmentId } }) => {
+      const found = await listAudit(db, {
+        filter: { ...filter, environmentId },
+        before: cursor,
+        limit: limit + 1,
+      });
+      const entries = found.slice(0, limit).map(({ created_at: createdAt, details, ...same }) => ({
+        ...same,
+        created_at: createdAt.toISOString(),
+        details: details as Record<string, unknown>,
+      }));
+      return { entries, next_cursor: found.length > limit ? String(entries.at(-1)!.position) : null };
+    },
+  );
+}

@@ -1,0 +1,226 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import type { Queryable } from '../db/pool.ts';
+import { createLog } from '../log.ts';
+import { countOperations } from './count.ts';
+import type { Operation, OperationFilter } from './operations.ts';
+import { listDays } from './partitions.ts';
+import { searchOperations } from './search.ts';
+import { createActivity } from './writer.ts';
+
+let database: TestDatabase;
+before(async () => {
+  database = await openTestDatabase();
+});
+afterEach(async () => {
+  for (const day of await listDays(database.db)) {
+    await database.db.query(`drop table operation_${day}, operation_message_${day}`);
+  }
+});
+after(() => database.drop());
+
+const environmentId = 1;
+
+/** Logs each at its time. */
+async function log(...entries: (Partial<Operation> & { at: string })[]): Promise<void> {
+  let at = 0;
+  const activity = createActivity({
+    db: database.db,
+    log: createLog({ level: 'silent', format: 'json' }),
+    settings: { sampleRate: 1 },
+    nowMs: () => at,
+  });
+  for (const { at: time, ...more } of entries) {
+    at = Date.parse(time);
+    activity.log({ environmentId, type: 'proxy', status: 'success', ...more });
+  }
+  await activity.stop();
+  assert.equal(activity.dropped, 0);
+}
+
+/** The paths of one page, and how it goes on. */
+async function page(
+  filter: Partial<OperationFilter> = {},
+  more: { before?: string | undefined; limit?: number; most?: number } = {},
+) {
+  const { operations, ...rest } = await searchOperations(database.db, {
+    filter: { environmentId, ...filter },
+    limit: 10,
+    ...more,
+  });
+  return { paths: operations.map(({ path }) => path), ...rest };
+}
+
+/** All pages, and how many there were. */
+async function all(filter: Partial<OperationFilter>, more: { limit?: number; most?: number } = {}) {
+  const paths: unknown[] = [];
+  let before: string | undefined;
+  for (let pages = 1; ; pages += 1) {
+    const one = await page(filter, { ...more, before });
+    paths.push(...one.paths);
+    if (one.next === undefined) return { paths, pages };
+    assert.ok(before === undefined || one.next < before);
+    before = one.next;
+  }
+}
+
+test('filters find what they name, alone and together, and nothing of another environment', async () => {
+  await log(
+    { at: '2026-01-31T10:59:59.900Z', integration: 'sheet', connection: 'ada', path: '/v4/Values?a_%=1' },
+    { at: '2026-01-31T10:59:59.900Z', environmentId: 2, integration: 'sheet', connection: 'ada', path: '/v4/values' },
+    { at: '2026-01-31T11:00:00.000Z', integration: 'sheet', connection: 'bob', path: '/v4/other', status: 'failed', errorCode: 'upstream_timeout' },
+    { at: '2026-02-01T00:00:00.000Z', integration: 'drive', connection: 'ada', path: '/drive' },
+    { at: '2026-02-01T00:00:01.000Z', integration: 'drive', connection: 'ada', path: 'again', type: 'refresh', status: 'failed', messages: [{ level: 'info', message: 'asked' }, { level: 'error', message: 'The grant of ADA is Gone' }] },
+    { at: '2026-02-03T00:00:00.000Z', integration: 'drive', path: 'told', type: 'delivery' },
+  ); // biome-ignore format: a line each
+  const paths = async (filter: Partial<OperationFilter>) => {
+    const found = await page(filter);
+    assert.deepEqual([found.next, found.searchedUntil], [undefined, undefined]);
+    // The same in many small steps.
+    assert.deepEqual((await all(filter, { limit: 1, most: 1 })).paths, found.paths);
+    return found.paths;
+  };
+  const [told, again, drive, other, values] = ['told', 'again', '/drive', '/v4/other', '/v4/Values?a_%=1'];
+  assert.deepEqual(await paths({}), [told, again, drive, other, values]);
+  assert.deepEqual(await paths({ connection: 'ada' }), [again, drive, values]);
+  assert.deepEqual(await paths({ connection: 'none' }), []);
+  assert.deepEqual(await paths({ integration: 'sheet' }), [other, values]);
+  assert.deepEqual(await paths({ type: 'proxy' }), [drive, other, values]);
+  assert.deepEqual(await paths({ type: 'delivery' }), [told]);
+  assert.deepEqual(await paths({ type: 'connect' }), []);
+  assert.deepEqual(await paths({ status: 'failed' }), [again, other]);
+  assert.deepEqual(await paths({ status: 'success' }), [told, drive, values]);
+  assert.deepEqual(await paths({ text: 'VALUES' }), [values]);
+  assert.deepEqual(await paths({ text: '_%' }), [values]);
+  assert.deepEqual(await paths({ text: 'STREAM_time' }), [other]);
+  assert.deepEqual(await paths({ text: 'ada IS gone' }), [again]);
+  assert.deepEqual(await paths({ text: 'nowhere' }), []);
+  assert.deepEqual(await paths({ integration: 'sheet', status: 'failed' }), [other]);
+  assert.deepEqual(await paths({ connection: 'ada', type: 'refresh', status: 'failed', text: 'asked' }), [
+    again,
+  ]);
+  assert.deepEqual(await paths({ connection: 'ada', type: 'proxy', text: 'v' }), [drive, values]);
+  assert.deepEqual(await paths({ type: 'refresh', status: 'success' }), []);
+  const day = { from: new Date('2026-01-31T11:00:00Z'), to: new Date('2026-02-01') };
+  assert.deepEqual(await paths(day), [other]);
+  assert.deepEqual(await paths({ ...day, text: 'v4', connection: 'bob' }), [other]);
+  assert.deepEqual(await paths({ from: new Date('2026-02-02') }), [told]);
+  assert.deepEqual(await paths({ to: new Date('2026-01-31T11:00:00Z') }), [values]);
+});
+
+test('pages follow each other without a gap or a repetition, within a millisecond and across days', async () => {
+  const at = ['2026-01-31T23:59:59.999Z', '2026-02-01T00:00:00.000Z', '2026-02-04T00:00:00.000Z'];
+  const written = Array.from({ length: 30 }, (_, index) => ({
+    at: at[Math.floor(index / 10)]!,
+    path: `/${index}`,
+  }));
+  await log(...written);
+  const expected = written.map(({ path }) => path).toReversed();
+  for (const [limit, most] of [
+    [10, 1000],
+    [7, 1000],
+    [7, 8],
+    [1, 1],
+    [100, 5],
+  ] as const) {
+    assert.deepEqual((await all({}, { limit, most })).paths, expected);
+    assert.deepEqual((await all({ text: '/' }, { limit, most })).paths, expected);
+  }
+});
+
+test('what is rare is looked for in pieces, each of which says how far it came', async () => {
+  const written = Array.from({ length: 40 }, (_, index) => ({
+    at: `2026-01-31T10:00:${String(index).padStart(2, '0')}Z`,
+    path: index === 3 ? '/rare' : '/often',
+  }));
+  await log(...written);
+  const first = await page({ text: 'rare' }, { most: 15 });
+  assert.deepEqual(first.paths, []);
+  assert.deepEqual(first.searchedUntil, new Date('2026-01-31T10:00:25Z'));
+  const second = await page({ text: 'rare' }, { most: 15, before: first.next });
+  assert.deepEqual([second.paths, second.searchedUntil], [[], new Date('2026-01-31T10:00:10Z')]);
+  const third = await page({ text: 'rare' }, { most: 15, before: second.next });
+  assert.deepEqual([third.paths, third.next, third.searchedUntil], [['/rare'], undefined, undefined]);
+});
+
+test('entries that come while it looks push none out of the page', async () => {
+  const at = (second: number) => `2026-01-31T10:00:${String(second).padStart(2, '0')}Z`;
+  const ways = [
+    { more: { status: 'failed' }, most: 9 },
+    { more: { connection: 'ada' }, most: 9 },
+    { more: {}, most: 3 },
+  ] as const;
+  for (const { more, most } of ways) {
+    await log(...[1, 2, 3, 4, 5].map((n) => ({ at: at(n), path: `/${n}`, ...more })));
+    const { db } = database;
+    let statements = 0;
+    const busy: Queryable = {
+      query: (text, values) => db.query(text, values),
+      async run(built) {
+        const rows = await db.run(built);
+        statements += 1;
+        if (statements === 1) await log({ at: at(9), path: '/9', ...more });
+        return rows;
+      },
+    };
+    const search = { filter: { environmentId, ...more, text: '/' }, limit: 10, most };
+    const first = await searchOperations(busy, search);
+    assert.ok(first.next !== undefined);
+    const second = await searchOperations(db, { ...search, before: first.next });
+    const paths = [...first.operations, ...second.operations].map(({ path }) => path);
+    assert.deepEqual(paths, ['/9', '/5', '/4', '/3', '/2', '/1']);
+    await db.query('truncate operation, operation_message');
+  }
+});
+
+test('days without any entry are passed, however many there are', async () => {
+  const days = ['2026-01-01', '2026-02-01', '2026-03-01', '2026-04-01', '2026-05-01'];
+  await log(...days.map((day) => ({ at: `${day}T00:00:00Z`, path: day, connection: day })));
+  for (const day of days) assert.deepEqual((await all({ connection: day }, { most: 301 })).paths, [day]);
+  const none = await page({ connection: 'none' }, { most: 900 });
+  assert.deepEqual([none.paths, none.searchedUntil], [[], new Date('2026-03-01')]);
+  assert.deepEqual((await all({ connection: 'none' }, { most: 900 })).pages, 2);
+});
+
+test('the ends of time are times like any other', async () => {
+  await log({ at: '2026-01-31T10:00:00Z', path: '/here' });
+  const times = [
+    '0001-01-01T00:00:00Z',
+    '1969-12-31T23:59:59Z',
+    '2026-01-31T10:00:00Z',
+    '9999-12-31T23:59:59Z',
+  ];
+  for (const from of times) {
+    for (const to of times) {
+      const { paths } = await page({ from: new Date(from), to: new Date(to), text: 'here' });
+      assert.deepEqual(paths, from <= times[2]! && to > times[2]! ? ['/here'] : [], `${from} ${to}`);
+    }
+  }
+  const last = await page({}, { before: 'ffffffff-ffff-7fff-bfff-ffffffffffff' });
+  assert.deepEqual(last.paths, ['/here']);
+  assert.deepEqual((await page({}, { before: '00000000-0000-0000-0000-000000000000' })).paths, []);
+});
+
+test('hours are counted by status, of what the filter names', async () => {
+  await log(
+    { at: '2026-01-31T10:59:59.900Z', connection: 'ada' },
+    { at: '2026-01-31T10:00:00.000Z', environmentId: 2 },
+    { at: '2026-01-31T11:00:00.000Z', status: 'failed' },
+    { at: '2026-01-31T11:30:00.000Z', status: 'failed' },
+    { at: '2026-02-01T00:00:00.000Z' },
+  );
+  const range = { environmentId, from: new Date('2026-01-31'), to: new Date('2026-02-02') };
+  const counted = async (filter: { connection?: string; to?: Date } = {}) =>
+    (await countOperations(database.db, { ...range, ...filter })).map(
+      ({ hour, status, count }) => `${hour.toISOString()} ${status} ${count}`,
+    );
+  const ada = '2026-01-31T10:00:00.000Z success 1';
+  assert.deepEqual(await counted(), [
+    ada,
+    '2026-01-31T11:00:00.000Z failed 2',
+    '2026-02-01T00:00:00.000Z success 1',
+  ]);
+  assert.deepEqual(await counted({ connection: 'ada' }), [ada]);
+  assert.deepEqual(await counted({ to: new Date('2026-01-31T11:00:00Z') }), [ada]);
+});

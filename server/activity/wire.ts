@@ -1,0 +1,43 @@
+import { z } from 'zod';
+import type { OperationRow } from './operations.ts';
+
+/** An operation as it is told: in lists, alone, and in a tail. */
+export const operationWire = z.object({
+  id: z.string(),
+  created_at: z.string(),
+  type: z.string(),
+  status: z.string(),
+  provider_config_key: z.string().nullable(),
+  connection_id: z.string().nullable(),
+  /** `key:12`, ... */
+  actor: z.string().nullable(),
+  /** What the answer carried as X-Request-Id. */
+  request_id: z.string().nullable(),
+  duration_ms: z.number().nullable(),
+  method: z.string().nullable(),
+  path: z.string().nullable(),
+  http_status: z.number().nullable(),
+  error_code: z.string().nullable(),
+  /** Made to the provider for this call; `retries` of them because the one before had failed. */
+  requests: z.number().nullable(),
+  retries: z.number().nullable(),
+  request_bytes: z.number().nullable(),
+  answer_bytes: z.number().nullable(),
+  credentials_ms: z.number().nullable(),
+  quota_ms: z.number().nullable(),
+  connect_ms: z.number().nullable(),
+  first_byte_ms: z.number().nullable(),
+  body_ms: z.number().nullable(),
+  details: z.record(z.string(), z.unknown()),
+});
+
+export function operationToWire(row: OperationRow): z.input<typeof operationWire> {
+  const { created_at: createdAt, integration, connection, ...same } = row;
+  return {
+    ...same,
+    created_at: createdAt.toISOString(),
+    provider_config_key: integration,
+    connection_id: connection,
+    details: row.details as Record<string, unknown>,
+  };
+}

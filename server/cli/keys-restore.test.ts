@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import type { Db } from '../db/pool.ts';
+import { createKeyReader } from '../environments/key-reader.ts';
+import { createKey, type Key, revokeKey, updateKey } from '../environments/keys.ts';
+import { openBackupBench } from './backup.fixture.ts';
+import { readKeyFile } from './key-file.ts';
+import { exportKeys } from './keys-export.ts';
+import { type Restored, restoreKeys, tryRestoreKeys } from './keys-restore.ts';
+
+let bench: Awaited<ReturnType<typeof openBackupBench>>;
+let file: string;
+beforeEach(async () => {
+  bench = await openBackupBench();
+  file = join(bench.dir, 'data.keys');
+});
+afterEach(() => bench.close());
+
+const at = new Date();
+const given = async () => ({ vault: bench.vault, keyFile: await readKeyFile(file), dropsNewer: false, at });
+const make = (name: string) => createKey(bench.db, { environment: bench.environment, name, scopes: ['*'] });
+const narrow = (key: Key, db = bench.db) =>
+  updateKey(db, { key: { ...key, scopes: ['records:read'] }, environmentId: bench.environment.id });
+const revoke = ({ id }: Key) => revokeKey(bench.db, { id, environmentId: bench.environment.id, at });
+async function scopesOf(db: Db, secret: string): Promise<string[]> {
+  const reader = createKeyReader({ db, vault: bench.vault });
+  const caller = await Promise.resolve(reader.key(secret)).catch(() => undefined);
+  await reader.settled();
+  return [...(caller?.scopes ?? [])];
+}
+const told = ({ connections, deleted, revoked, changed, lost }: Restored) => ({
+  connections,
+  deleted,
+  revoked: revoked.map(({ key, environment }) => `${environment} ${key.name}`),
+  changed: changed.map(({ key, environment }) => `${environment} ${key.name}`),
+  lost: lost.map(({ name, environment }) => `${environment} ${name}`),
+});
+
+test('API keys that were revoked or narrowed after a backup are so again, and each change is noted', async () => {
+  for (const id of ['kept', 'doomed']) await bench.connect(id);
+  const [leaked, wide, used] = [await make('leaked'), await make('wide'), await make('used')];
+  const ends = { ...used.key, expiresAt: new Date(at.getTime() + 3_600_000.5) };
+  await updateKey(bench.db, { key: ends, environmentId: bench.environment.id });
+  const data = await bench.backup();
+  await revoke(leaked.key);
+  await narrow(wide.key);
+  await bench.disconnect('doomed');
+  const late = await make('late');
+  await exportKeys(bench.db, file);
+
+  const expected = {
+    connections: 1,
+    deleted: ['dev/notes/doomed'],
+    revoked: ['dev leaked'],
+    changed: ['dev wide'],
+    lost: ['dev late'],
+  };
+  assert.deepEqual(told(await tryRestoreKeys(data, await given())), expected);
+  assert.deepEqual(await scopesOf(data, leaked.secret), ['*']);
+  assert.deepEqual(told(await restoreKeys(data, await given())), expected);
+  const scopes = await Promise.all([leaked, wide, used, late].map(({ secret }) => scopesOf(data, secret)));
+  assert.deepEqual(scopes, [[], ['records:read'], ['*'], []]);
+  const noted = await data.query<{ line: string }>(
+    `select action || ' ' || target as line from audit where actor = 'command line' order by audit.id`,
+  );
+  assert.deepEqual(noted.map(({ line }) => line).slice(0, 3), [
+    'connection.deleted notes/doomed',
+    'key.revoked leaked',
+    'key.changed wide',
+  ]);
+  assert.match(noted[3]!.line, /^data_keys\.restored /);
+  assert.equal(noted.length, 4);
+});
+
+test('data that are younger than the file know better what their API keys may do', async () => {
+  const [leaked, wide] = [await make('leaked'), await make('wide')];
+  await exportKeys(bench.db, file);
+  await revoke(leaked.key);
+  await narrow(wide.key);
+  const young = await make('young');
+  const data = await bench.backup();
+  const done = told(await restoreKeys(data, await given()));
+  assert.deepEqual([done.revoked, done.changed, done.lost], [[], [], []]);
+  const scopes = await Promise.all([leaked, wide, young].map(({ secret }) => scopesOf(data, secret)));
+  assert.deepEqual(scopes, [[], ['records:read'], ['*']]);
+
+  // Nor does the same file undo what was done since it was given back.
+  await narrow(young.key, data);
+  await restoreKeys(data, await given());
+  assert.deepEqual(await scopesOf(data, young.secret), ['records:read']);
+});
+
+test('a file gives no API key back what it may do no more', async () => {
+  const [wide, other, ruled] = [await make('wide'), await make('other'), await make('ruled')];
+  const first = await bench.backup();
+  await exportKeys(bench.db, file);
+  await restoreKeys(first, await given());
+
+  // From here on the restored database is the one in use, and the file of the old one is of a later moment.
+  await narrow(wide.key, first);
+  await narrow({ ...ruled.key, proxyRules: [{ effect: 'allow', path: '/a' }] }, first);
+  await updateKey(bench.db, {
+    key: { ...other.key, scopes: ['proxy:read'], expiresAt: at },
+    environmentId: bench.environment.id,
+  });
+  await updateKey(bench.db, {
+    key: { ...ruled.key, proxyRules: [{ effect: 'allow', path: '/b' }] },
+    environmentId: bench.environment.id,
+  });
+  await exportKeys(bench.db, file);
+  const { changed, revoked } = await restoreKeys(first, await given());
+  assert.deepEqual(revoked, []);
+  assert.deepEqual(
+    changed.map(({ key: { name, scopes, proxyRules, expiresAt } }) => [name, scopes, proxyRules, expiresAt]),
+    [
+      ['other', ['proxy:read'], [], at],
+      [
+        'ruled',
+        ['records:read'],
+        [
+          { effect: 'allow', path: '/a' },
+          { effect: 'deny', path: '/**' },
+        ],
+        undefined,
+      ],
+    ],
+  );
+  assert.deepEqual(await scopesOf(first, wide.secret), ['records:read']);
+});
+
+test('a backup from between the moment of a file and its note is narrowed at most', async () => {
+  const wide = await make('wide');
+  await exportKeys(bench.db, file);
+  await narrow(wide.key);
+  const late = await make('late');
+  const data = await bench.backup();
+  await data.query('delete from key_file');
+  const { changed, revoked } = await restoreKeys(data, await given());
+  assert.deepEqual([changed, revoked], [[], []]);
+  assert.deepEqual(await scopesOf(data, wide.secret), ['records:read']);
+  assert.deepEqual(await scopesOf(data, late.secret), ['*']);
+});
+
+test('an API key of which the file says nothing that can be read is revoked, and told', async () => {
+  const odd = await make('odd');
+  const data = await bench.backup();
+  await exportKeys(bench.db, file);
+  const keyFile = { ...(await readKeyFile(file)), apiKeys: [], unread: 1 };
+  const done = await restoreKeys(data, { ...(await given()), keyFile });
+  assert.deepEqual([told(done).revoked, done.unread], [['dev odd'], 1]);
+  assert.deepEqual(await scopesOf(data, odd.secret), []);
+});
+
+test('a file that lacks the key of an environment is told from one that helps, and changes nothing', async () => {
+  await exportKeys(bench.db, file);
+  const data = await bench.backup();
+  await data.query("update environment set data_key = gen_random_uuid() where name = 'prod'");
+  await assert.rejects(restoreKeys(data, await given()), (error: Error) => {
+    assert.match(
+      error.message,
+      /^The file has no data key of the environment "prod": it is of another installation/,
+    );
+    assert.doesNotMatch(error.message, /first/);
+    return true;
+  });
+  assert.deepEqual(await data.query('select from data_key'), []);
+});

@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { type Db, openDb, type Tx } from './pool.ts';
+import { lockSequence, placeAll, placeNext, type Sequence } from './sequencer.ts';
+
+let database: TestDatabase;
+/** As another node's. */
+let other: Db;
+before(async () => {
+  database = await openTestDatabase();
+  other = openDb(database.target);
+});
+after(async () => {
+  await other.end();
+  await database.drop();
+});
+
+const write = (db: Pick<Db, 'query'> = database.db, count = 1) =>
+  db.query(
+    `insert into audit (actor, action, target)
+     select 'a', 'b', 'c' from generate_series(1, $1)`,
+    [count],
+  );
+
+/** Gives positions, after what a test does first. */
+function sequenceOf(onPlace: (tx: Tx) => Promise<void> = async () => {}): Sequence {
+  return {
+    name: 'audit',
+    async place(tx, { lastPosition }) {
+      await onPlace(tx);
+      const placed = await tx.query(
+        `update audit
+         set position = $1 + oldest.rank, chain = '\\x00'
+         from (select id, row_number() over (order by id) as rank from audit where position is null) as oldest
+         where audit.id = oldest.id
+         returning audit.id`,
+        [lastPosition],
+      );
+      return { count: placed.length, isMore: false };
+    },
+  };
+}
+
+/** Holds the sequence in a transaction of another node for as long as `work` takes. */
+async function whileHeld(work: () => Promise<void>): Promise<void> {
+  await other.transaction(async (tx) => {
+    await lockSequence(tx, { name: 'audit', lock: 'for update' });
+    await work();
+  });
+}
+const waiting = async () => (await database.db.query('select from audit where position is null')).length;
+
+test('a hundred readers who wait for a sequencer that is held take one connection of the pool', async () => {
+  await write();
+  const sequence = sequenceOf();
+  let readers: Promise<boolean[]> | undefined;
+  await whileHeld(async () => {
+    readers = Promise.all(Array.from({ length: 100 }, () => placeAll(database.db, sequence)));
+    // All have begun when an answer to a later statement is here.
+    for (let round = 0; round < 20; round += 1) await database.db.query('select 1');
+    const { total, idle, waiting: awaited } = database.db.load();
+    assert.deepEqual([total - idle, awaited], [1, 0]);
+  });
+  assert.ok((await readers!).every((isDone) => isDone));
+  assert.equal(await waiting(), 0);
+});
+
+test('who comes while a round runs gets one that sees what was committed before', async () => {
+  await write();
+  const begun = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  const slow: Sequence = {
+    name: 'audit',
+    // What is written after this is not seen by the step that runs.
+    async place(tx, at) {
+      const placed = await sequenceOf().place(tx, at);
+      begun.resolve();
+      await go.promise;
+      return placed;
+    },
+  };
+  const first = placeAll(database.db, slow);
+  await begun.promise;
+  await write(other);
+  const second = placeAll(database.db, slow);
+  go.resolve();
+  await first;
+  await second;
+  assert.equal(await waiting(), 0);
+});
+
+test('a lock that is held for seconds ends the wait, and positions come when it is free', async () => {
+  await write();
+  const sequence = sequenceOf(async (tx) => {
+    await tx.query('select from lock_of_test for update');
+  });
+  await database.db.query('create table lock_of_test as select 1 as id');
+  await other.transaction(async (tx) => {
+    await tx.query('select from lock_of_test for update');
+    assert.deepEqual(await Promise.all([placeAll(database.db, sequence), placeNext(other, sequence)]), [
+      false,
+      0,
+    ]);
+  });
+  assert.equal(await placeAll(database.db, sequence), true);
+  assert.equal(await waiting(), 0);
+  await database.db.query('drop table lock_of_test');
+});
+
+test('the server ends the transaction of a sequencer that says nothing, and waits for no lock for ever', async () => {
+  await write();
+  let settings: object | undefined;
+  const sequence = sequenceOf(async (tx) => {
+    [settings] = await tx.query(
+      `select current_setting('idle_in_transaction_session_timeout') as idle, current_setting('lock_timeout') as lock`,
+    );
+  });
+  await placeAll(database.db, sequence);
+  assert.deepEqual(settings, { idle: '10s', lock: '2s' });
+});
+
+test('a look reads what was written since the one before, also while an old snapshot is open', async () => {
+  const old = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  const backup = other.transaction(async (tx) => {
+    await tx.query('select count(*) from audit');
+    old.resolve();
+    await go.promise;
+  }, 'snapshot');
+  await old.promise;
+  const sequence = sequenceOf();
+  const reading = explaining(database.db);
+  await write(database.db, 20_000);
+  await placeAll(reading.db, sequence);
+  await placeAll(reading.db, sequence);
+  reading.blocks.length = 0;
+  await write();
+  await placeAll(reading.db, sequence);
+  const [look] = reading.blocks;
+  assert.ok(look !== undefined && look < 20, `the look read ${look} blocks`);
+  assert.equal(await waiting(), 0);
+  go.resolve();
+  await backup;
+});
+
+test('what a transaction wrote that was open during many looks gets its position when it commits', async () => {
+  const sequence = sequenceOf();
+  await placeAll(database.db, sequence);
+  await other.transaction(async (tx) => {
+    await write(tx);
+    for (let round = 0; round < 10; round += 1) {
+      await write();
+      await placeAll(database.db, sequence);
+    }
+  });
+  assert.equal(await waiting(), 1);
+  await placeAll(database.db, sequence);
+  assert.equal(await waiting(), 0);
+});
+
+test('what a server that took over wrote under earlier transactions is found within a hundred looks', async () => {
+  const sequence = sequenceOf();
+  await placeAll(database.db, sequence);
+  await database.db.query(
+    `insert into audit (actor, action, target, written_in) values ('a', 'b', 'c', '3'::xid8)`,
+  );
+  for (let look = 0; look < 100; look += 1) await placeNext(database.db, sequence);
+  assert.equal(await waiting(), 0);
+});
+
+/** Notes how many blocks each look reads. */
+function explaining(db: Db): { db: Db; blocks: number[] } {
+  const blocks: number[] = [];
+  return {
+    blocks,
+    db: {
+      ...db,
+      async query<R extends object>(text: string, values?: readonly unknown[]) {
+        const [row] = await db.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
+          `explain (analyze, buffers, format json) ${text}`,
+          values,
+        );
+        const plan = row!['QUERY PLAN'][0].Plan;
+        blocks.push(plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!);
+        return db.query<R>(text, values);
+      },
+    },
+  };
+}

@@ -1,0 +1,79 @@
+import type { CompatType } from '../events/compat-types.ts';
+
+/**
+ * Bodies in the form that official clients know. An event that is to have one gets a line in `events/compat-types.ts`
+ * and a writer here.
+ */
+
+type Facts = {
+  environment: string;
+  brandWord: string;
+  data: Readonly<Record<string, unknown>>;
+  /** `OAUTH2`, `API_KEY`, ...; undefined where the catalogue no longer has the provider. */
+  authModeOf: (provider: string) => string | undefined;
+};
+type Body = Record<string, unknown>;
+
+const writers: Record<CompatType, (facts: Facts) => Body> = {
+  'connection.created': (facts) => auth(facts, { operation: 'creation', success: true }),
+  'connection.reconnected': (facts) => auth(facts, { operation: 'override', success: true }),
+  'connection.connect_failed': (facts) => ({
+    ...auth(facts, {
+      operation: facts.data.connection_id === null ? 'creation' : 'override',
+      success: false,
+    }),
+    error: errorOf(facts),
+  }),
+  'connection.needs_reauth': (facts) => ({
+    ...auth(facts, { operation: 'refresh', success: false }),
+    error: errorOf(facts),
+  }),
+  'connection.blocked': (facts) => ({
+    ...auth(facts, { operation: 'refresh', success: false }),
+    error: errorOf(facts),
+  }),
+};
+
+/** The body as it is signed and sent: JSON with sorted keys, at every depth. */
+export function compatBody(type: CompatType, facts: Facts): string {
+  return JSON.stringify(sorted(writers[type](facts)));
+}
+
+function auth(
+  { environment, brandWord, data, authModeOf }: Facts,
+  outcome: { operation: 'creation' | 'override' | 'refresh'; success: boolean },
+): Body {
+  const tags = (data.tags ?? {}) as Record<string, string>;
+  const endUser = data.end_user as { id: string } | null | undefined;
+  return {
+    from: brandWord,
+    type: 'auth',
+    // Of a trip that was to make a connection and failed there is none.
+    connectionId: data.connection_id ?? '',
+    providerConfigKey: data.provider_config_key,
+    provider: data.provider,
+    authMode: authModeOf(String(data.provider)) ?? 'unknown',
+    environment,
+    ...outcome,
+    ...(Object.keys(tags).length > 0 && { tags }),
+    ...(endUser && {
+      endUser: {
+        endUserId: endUser.id,
+        ...(tags.end_user_email !== undefined && { endUserEmail: tags.end_user_email }),
+        ...(tags.organization_id !== undefined && { organizationId: tags.organization_id }),
+        tags,
+      },
+    }),
+  };
+}
+
+function errorOf({ data }: Facts): Body {
+  return { type: data.cause, description: data.next_step };
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1));
+  return Object.fromEntries(entries.map(([key, inner]) => [key, sorted(inner)]));
+}

@@ -1,0 +1,154 @@
+import { z } from 'zod';
+import { actorOf, writeAudit } from '../activity/audit.ts';
+import type { Db } from '../db/pool.ts';
+import { AppError, fieldError } from '../errors.ts';
+import type { App } from '../http/server.ts';
+import { type Delivery, deliveryStatuses, listDeliveries } from './deliveries.ts';
+import { idParams, takeNoneAsEmpty } from './endpoint-routes.ts';
+import { getEndpoint } from './endpoints.ts';
+import { mostReplayed, replayOne, replayRange } from './replay.ts';
+
+const deliveryWire = z.object({
+  id: z.number().int(),
+  endpoint: z.number().int(),
+  status: z.enum(deliveryStatuses),
+  attempts: z.number(),
+  event: z.object({ id: z.string(), type: z.string(), created_at: z.string() }),
+  provider_config_key: z.string().nullable(),
+  connection_id: z.string().nullable(),
+  /** When its time began: with the event, or with its replay. */
+  queued_at: z.string(),
+  last_attempt: z.record(z.string(), z.unknown()).nullable(),
+  settled_at: z.string().nullable(),
+});
+const time = z.iso.datetime({ offset: true }).transform((given) => new Date(given));
+const position = z.string().regex(/^\d{1,15}$/, 'is no position of the feed');
+
+/** What became of events at endpoints, and sending them again. */
+export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date }): void {
+  app.get(
+    '/events/deliveries',
+    {
+      config: { access: { by: 'key', scope: 'events:read' } },
+      schema: {
+        summary: 'What became of events at endpoints, newest first',
+        description:
+          '`status`: `waiting` to be sent or sent again, `delivered`, or `dead`: not taken in three days. `before` is ' +
+          '`next_before` of the page before.',
+        querystring: z.strictObject({
+          endpoint: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
+          status: z.enum(deliveryStatuses).optional(),
+          before: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
+          limit: z.coerce.number().int().min(1).max(1000).default(100),
+        }),
+        response: {
+          200: z.object({ deliveries: z.array(deliveryWire), next_before: z.number().nullable() }),
+        },
+      },
+    },
+    async ({ query, caller }) => {
+      const deliveries = await listDeliveries(db, { environmentId: caller.environmentId, ...query });
+      const last = deliveries.length === query.limit ? deliveries.at(-1) : undefined;
+      return { deliveries: deliveries.map(toWire), next_before: last?.id ?? null };
+    },
+  );
+
+  app.post(
+    '/events/deliveries/:id/replay',
+    {
+      preValidation: takeNoneAsEmpty,
+      config: { access: { by: 'key', scope: 'events:write' } },
+      schema: {
+        summary: 'Send one delivery again',
+        description:
+          'Under the same `webhook-id`, with three days of attempts before it. One that waits stays as it is.',
+        params: idParams,
+        body: z.strictObject({}),
+        response: { 200: z.object({ success: z.literal(true) }) },
+      },
+    },
+    async ({ params: { id }, caller }) => {
+      const { environmentId } = caller;
+      await db.transaction(async (tx) => {
+        if (!(await replayOne(tx, { id, environmentId, now: now() }))) {
+          throw new AppError('not_found', `This environment has no delivery ${id}.`);
+        }
+        await writeAudit(tx, {
+          environmentId,
+          actor: actorOf(caller),
+          action: 'delivery.replayed',
+          target: String(id),
+        });
+      });
+      return { success: true as const };
+    },
+  );
+
+  app.post(
+    '/events/endpoints/:id/replay',
+    {
+      config: { access: { by: 'key', scope: 'events:write' } },
+      schema: {
+        summary: 'Send the events of a range to an endpoint again',
+        description:
+          `Oldest first, at most ${mostReplayed} a call, also those it missed while it was disabled or not there. ` +
+          '`after` is a position of the feed, `from` and `to` are times (`to` exclusive); with `undelivered_only` what ' +
+          'arrived is left out. Send `next_after` as `after` for the rest; null means that all is done.',
+        params: idParams,
+        body: z.strictObject({
+          after: position.optional(),
+          from: time.optional(),
+          to: time.optional(),
+          undelivered_only: z.boolean().default(false),
+        }),
+        response: { 200: z.object({ count: z.number(), next_after: z.string().nullable() }) },
+      },
+    },
+    async ({ params: { id }, body, caller }) => {
+      const { after, from, to, undelivered_only: undeliveredOnly } = body;
+      if (after === undefined && from === undefined) {
+        throw fieldError(
+          'invalid_body',
+          ['after'],
+          'Name `after`, or `from`, to say where the range begins.',
+        );
+      }
+      const { environmentId } = caller;
+      const range = { after: Number(after ?? 0), from, to, undeliveredOnly };
+      const { count, doneUpTo } = await db.transaction(async (tx) => {
+        const endpoint = await getEndpoint(tx, { id, environmentId });
+        const replayed = await replayRange(tx, { endpoint, environmentId, range, now: now() });
+        await writeAudit(tx, {
+          environmentId,
+          actor: actorOf(caller),
+          action: 'endpoint.replayed',
+          target: String(id),
+          details: { count: replayed.count },
+        });
+        return replayed;
+      });
+      return { count, next_after: doneUpTo === undefined ? null : String(doneUpTo) };
+    },
+  );
+}
+
+function toWire(delivery: Delivery): z.input<typeof deliveryWire> {
+  const { lastAttemptAt, lastAttempt } = delivery;
+  return {
+    id: delivery.id,
+    endpoint: delivery.endpoint,
+    status: delivery.status,
+    attempts: delivery.attempts,
+    event: {
+      id: delivery.eventId,
+      type: delivery.type,
+      created_at: delivery.createdAt.toISOString(),
+    },
+    provider_config_key: delivery.integration,
+    connection_id: delivery.connection,
+    queued_at: delivery.queuedAt.toISOString(),
+    last_attempt:
+      lastAttemptAt === null ? null : { at: lastAttemptAt.toISOString(), ...(lastAttempt as object) },
+    settled_at: delivery.settledAt?.toISOString() ?? null,
+  };
+}

@@ -1,0 +1,181 @@
+import type { Brand } from '../brand.ts';
+import { AppError } from '../errors.ts';
+import { type CompatType, compatTypes } from '../events/compat-types.ts';
+import type { Outbound } from '../outbound.ts';
+import { readRetryAfterMs } from './breaker.ts';
+import type { Claim } from './claims.ts';
+import { compatBody } from './compat-body.ts';
+import { keptAnswer } from './evidence.ts';
+import { signatureHeaders } from './signing.ts';
+import type { SigningKeys } from './signing-keys.ts';
+
+/** The guarded way to receivers; it follows no redirect. */
+export type Fetch = ReturnType<Outbound['fetchFor']>;
+
+/** What became of one attempt. */
+export type Attempt = {
+  readonly isDelivered: boolean;
+  readonly durationMs: number;
+  readonly httpStatus?: number;
+  readonly error?: AttemptError;
+  /** Of the system or the client, where nothing was answered: ECONNREFUSED, ENOTFOUND. */
+  readonly code?: string;
+  /** The beginning of the answer, without secrets. */
+  readonly answer?: string;
+  /** For how long the receiver asked for silence. */
+  readonly askedPauseMs?: number;
+};
+/**
+ * `status`: it answered, but not with 2xx; a redirect is not followed, whoever it leads to. `internal`: nothing was sent,
+ * since it could not be written or signed here.
+ */
+export type AttemptError =
+  | 'status'
+  | 'redirect'
+  | 'timeout'
+  | 'no_answer'
+  | 'address_not_allowed'
+  | 'internal';
+
+type Sending = {
+  fetch: Fetch;
+  brand: Brand;
+  authModeOf: (provider: string) => string | undefined;
+  keys: SigningKeys;
+  timeoutMs: number;
+  /** Breaks it off. */
+  signal: AbortSignal;
+  nowMs: () => number;
+};
+
+/** An answer of success is read to its end while it is short, so that the connection can be used again. */
+const mostReadBytes = 16 * 1024;
+const readForMs = 1_000;
+const mostKeptBytes = 4 * 1024;
+
+/**
+ * Sends a delivery once. The status alone decides; what comes after a 2xx changes nothing. Undefined where `signal`
+ * broke it off: nobody knows whether it arrived. Throws where it cannot be written or signed, and then nothing was sent.
+ */
+export async function send(claim: Claim, sending: Sending): Promise<Attempt | undefined> {
+  const { fetch, signal, timeoutMs, nowMs, keys } = sending;
+  if (signal.aborted) return undefined;
+  const written = request(claim, sending);
+  const startedMs = performance.now();
+  // Not `AbortSignal.any`: what listens there would be kept for as long as `signal`, with all that it holds.
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  signal.addEventListener('abort', end, { once: true });
+  let timer = setTimeout(end, timeoutMs);
+  const elapsed = () => Math.round(performance.now() - startedMs);
+  try {
+    const answering = fetch(claim.endpoint.url, {
+      ...written,
+      method: 'POST',
+      redirect: 'manual',
+      signal: ending.signal,
+    });
+    // A call that still looks for its address or connects hears of the signal only then, and is not sent any more.
+    const answer = await Promise.race([answering, whenAborted(ending.signal)]);
+    clearTimeout(timer);
+    timer = setTimeout(end, Math.min(readForMs, timeoutMs));
+    const { status } = answer;
+    const isDelivered = status >= 200 && status < 300;
+    const body = await readSome(answer.body, isDelivered ? mostReadBytes : mostKeptBytes);
+    if (isDelivered) return { isDelivered, durationMs: elapsed(), httpStatus: status };
+    const asksForPause = status === 429 || status === 503;
+    const askedPauseMs = asksForPause
+      ? readRetryAfterMs(answer.headers.get('retry-after'), nowMs())
+      : undefined;
+    const secrets = keys.map(({ secret }) => secret);
+    return {
+      isDelivered,
+      durationMs: elapsed(),
+      httpStatus: status,
+      error: status >= 300 && status < 400 ? 'redirect' : 'status',
+      answer: keptAnswer(body, secrets),
+      ...(askedPauseMs !== undefined && { askedPauseMs }),
+    };
+  } catch (error) {
+    if (signal.aborted) return undefined;
+    const durationMs = elapsed();
+    if (ending.signal.aborted) return { isDelivered: false, durationMs, error: 'timeout' };
+    return { isDelivered: false, durationMs, ...faultOf(error) };
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', end);
+  }
+}
+
+function request(
+  { delivery, endpoint, environment }: Claim,
+  { brand, keys, nowMs, authModeOf }: Sending,
+): { headers: Record<string, string>; body: string } {
+  const { eventId, type, createdAt, data } = delivery;
+  const isCompat = endpoint.kind !== 'events' && isCompatType(type);
+  const body = isCompat
+    ? compatBody(type, { environment, brandWord: brand.word, data, authModeOf })
+    : JSON.stringify({ id: eventId, type, environment, created_at: createdAt.toISOString(), data });
+  const [newest, ...others] = keys;
+  return {
+    body,
+    headers: {
+      'content-type': 'application/json',
+      'user-agent': `${brand.word}/1`,
+      ...signatureHeaders({
+        ...{ brand, eventId, body },
+        nowMs: nowMs(),
+        secrets: [newest.secret, ...others.map(({ secret }) => secret)],
+        signedFor: isCompat ? 'compat' : 'envelope',
+      }),
+    },
+  };
+}
+
+function isCompatType(type: string): type is CompatType {
+  return Object.hasOwn(compatTypes, type);
+}
+
+function whenAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+}
+
+async function readSome(body: AsyncIterable<Uint8Array> | null, most: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of body ?? []) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= most) break;
+    }
+  } catch {
+    // Cut off or too slow: the status was there.
+  }
+  return Buffer.concat(chunks).subarray(0, most);
+}
+
+function faultOf(error: unknown): Pick<Attempt, 'error' | 'code'> {
+  if (error instanceof AppError && error.code === 'address_not_allowed') return { error: error.code };
+  const code = (error as { code?: unknown } | undefined)?.code;
+  return { error: 'no_answer', ...(typeof code === 'string' && /^[A-Z_]{1,40}$/.test(code) && { code }) };
+}
+
+/** What is kept of an attempt, and shown. */
+export function evidenceOf({
+  durationMs,
+  httpStatus,
+  error,
+  code,
+  answer,
+}: Attempt): Record<string, unknown> {
+  return {
+    ...(error !== undefined && { error }),
+    ...(code !== undefined && { code }),
+    ...(httpStatus !== undefined && { http_status: httpStatus }),
+    ...(answer !== undefined && answer !== '' && { answer }),
+    duration_ms: durationMs,
+  };
+}

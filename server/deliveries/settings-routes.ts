@@ -1,0 +1,183 @@
+import { z } from 'zod';
+import { actorOf, writeAudit } from '../activity/audit.ts';
+import type { Db } from '../db/pool.ts';
+import { eventSwitches } from '../events/compat-types.ts';
+import type { App } from '../http/server.ts';
+import { webAddress } from '../http/text.ts';
+import type { Outbound } from '../outbound.ts';
+import type { Vault } from '../vault.ts';
+import { originOf, requireAddress, takeNoneAsEmpty } from './endpoint-routes.ts';
+import { type EventSettings, readSettings, setAddress, writeSettings } from './settings.ts';
+import { rotateSigningKey, type SigningKeys, signingKeys } from './signing-keys.ts';
+
+type Deps = {
+  db: Db;
+  vault: Vault;
+  outbound: Pick<Outbound, 'requireReachable'>;
+  now: () => Date;
+  /** Told of an environment whose signing keys changed. */
+  afterRotation: (environmentId: number) => void;
+};
+
+const switches = z.object({
+  on_auth_creation: z.boolean(),
+  on_auth_refresh_error: z.boolean(),
+  on_sync_completion_always: z.boolean(),
+  on_sync_error: z.boolean(),
+  on_async_action_completion: z.boolean(),
+});
+const overlapHours = z.number().int().min(0).max(720);
+const settingsWire = switches.extend({
+  webhook_url: z.string().nullable(),
+  webhook_url_secondary: z.string().nullable(),
+  webhook_signing_key_overlap_hours: z.number(),
+});
+/** An empty text or null clears it. */
+const address = z
+  .union([z.literal(''), webAddress()])
+  .nullable()
+  .optional();
+const keyWire = z.object({
+  webhook_signing_key: z.string(),
+  created_at: z.string(),
+  /** Keys before it that still sign. */
+  earlier: z.array(z.object({ created_at: z.string(), retires_at: z.string().nullable() })),
+});
+const hourMs = 3_600_000;
+
+/** Settings of the environment as far as its events go, and what these are signed with. */
+export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotation }: Deps): void {
+  app.get(
+    '/environment/settings',
+    {
+      config: { access: { by: 'key', scope: 'environment:read' } },
+      schema: {
+        summary: 'Settings of the environment',
+        response: { 200: z.object({ data: settingsWire }) },
+      },
+    },
+    async ({ caller }) => ({ data: toWire(await readSettings(db, caller.environmentId)) }),
+  );
+
+  app.patch(
+    '/environment/settings',
+    {
+      config: { access: { by: 'key', scope: 'environment:write' } },
+      schema: {
+        summary: 'Change settings of the environment',
+        description:
+          'What is left out stays. `webhook_url` and `webhook_url_secondary` get the bodies that official clients know, ' +
+          'as the switches say; an empty text or null clears one. One that was disabled is enabled by setting it again.',
+        body: z.strictObject({
+          webhook_url: address,
+          webhook_url_secondary: address,
+          ...switches.partial().shape,
+          webhook_signing_key_overlap_hours: overlapHours.optional(),
+        }),
+        response: { 200: z.object({ data: settingsWire }) },
+      },
+    },
+    async ({ body, caller }) => {
+      const {
+        webhook_url: primary,
+        webhook_url_secondary: secondary,
+        webhook_signing_key_overlap_hours: overlap,
+        ...wanted
+      } = body;
+      if (primary) requireAddress(primary, ['webhook_url'], outbound);
+      if (secondary) requireAddress(secondary, ['webhook_url_secondary'], outbound);
+      const { environmentId } = caller;
+      const data = await db.transaction(async (tx) => {
+        for (const [kind, url] of [['primary', primary] as const, ['secondary', secondary] as const]) {
+          if (url !== undefined)
+            await setAddress(tx, { environmentId, kind, url: url || undefined, now: now() });
+        }
+        await writeSettings(tx, { environmentId, change: { switches: wanted, overlapHours: overlap } });
+        const settings = toWire(await readSettings(tx, environmentId));
+        const changed = Object.keys(body) as (keyof typeof body)[];
+        await writeAudit(tx, {
+          environmentId,
+          actor: actorOf(caller),
+          action: 'settings.changed',
+          target: caller.environment,
+          details: Object.fromEntries(changed.map((name) => [name, told(settings[name])])),
+        });
+        return settings;
+      });
+      return { data };
+    },
+  );
+
+  app.get(
+    '/environment/webhook-signing-key',
+    {
+      config: { access: { by: 'key', scope: 'keys' } },
+      schema: {
+        summary: 'The key that events are signed with',
+        description: 'It is made when it is first needed.',
+        response: { 200: z.object({ data: keyWire }) },
+      },
+    },
+    async ({ caller: { environmentId } }) => ({
+      data: keyToWire(await signingKeys(db, { environmentId, vault, now: now() })),
+    }),
+  );
+
+  app.post(
+    '/environment/webhook-signing-key/rotate',
+    {
+      preValidation: takeNoneAsEmpty,
+      config: { access: { by: 'key', scope: 'keys' } },
+      schema: {
+        summary: 'Sign events with a new key',
+        description:
+          'The key before signs beside it for `webhook_signing_key_overlap_hours` of the settings, or for ' +
+          '`overlap_hours` where given; 0 ends it at once.',
+        body: z.strictObject({ overlap_hours: overlapHours.optional() }),
+        response: { 200: z.object({ data: keyWire }) },
+      },
+    },
+    async ({ body, caller }) => {
+      const { environmentId } = caller;
+      const keys = await db.transaction(async (tx) => {
+        const hours = body.overlap_hours ?? (await readSettings(tx, environmentId)).overlapHours;
+        const at = { environmentId, vault, now: now(), overlapMs: hours * hourMs };
+        const rotated = await rotateSigningKey(tx, at);
+        await writeAudit(tx, {
+          environmentId,
+          actor: actorOf(caller),
+          action: 'signing_key.rotated',
+          target: caller.environment,
+          details: { overlap_hours: hours },
+        });
+        return rotated;
+      });
+      afterRotation(environmentId);
+      return { data: keyToWire(keys) };
+    },
+  );
+}
+
+function toWire({ addresses, switches: given, overlapHours: hours }: EventSettings) {
+  return {
+    webhook_url: addresses.primary ?? null,
+    webhook_url_secondary: addresses.secondary ?? null,
+    ...(Object.fromEntries(eventSwitches.map((name) => [name, given[name]])) as typeof given),
+    webhook_signing_key_overlap_hours: hours,
+  };
+}
+
+function told(value: string | number | boolean | null): string | number | boolean | null {
+  return typeof value === 'string' ? originOf(value) : value;
+}
+
+function keyToWire([newest, ...earlier]: SigningKeys): z.input<typeof keyWire> {
+  return {
+    webhook_signing_key: newest.secret,
+    created_at: newest.createdAt.toISOString(),
+    earlier: earlier.map(({ createdAt, retiresAt }) => ({
+      created_at: createdAt.toISOString(),
+      retires_at: retiresAt?.toISOString() ?? null,
+    })),
+  };
+}

@@ -1,0 +1,268 @@
+import type { Activity } from '../activity/writer.ts';
+import { Beliefs } from '../beliefs.ts';
+import type { Brand } from '../brand.ts';
+import { type Db, mayPass } from '../db/pool.ts';
+import type { Logger } from '../log.ts';
+import type { Vault } from '../vault.ts';
+import { type Claim, claimLanes, findReady } from './claims.ts';
+import { type Attempt, type Fetch, send } from './send.ts';
+import { type Arrived, release, settleDelivered } from './settle.ts';
+import { settleFailed } from './settle-failed.ts';
+import { type SigningKeys, signingKeys } from './signing-keys.ts';
+import { createSlots, type Slot } from './slots.ts';
+import { inBatches, takingTurns } from './turns.ts';
+
+/** Sends what is due. One on each node; together they send each delivery once, unless one of them is killed. */
+export type Deliverer = {
+  /** From now on until `stop`. */
+  start(): void;
+  /** Sends until nothing is due any more and nothing is under way. */
+  deliverDue(): Promise<void>;
+  /**
+   * Begins nothing more. What is under way may end within `graceMs`; then it is broken off and given back, to be sent
+   * again by another node under the same id.
+   */
+  stop(graceMs?: number): Promise<void>;
+  /** To be called when an environment's signing keys were changed here: this node signs with the new ones at once. */
+  forgetKeys(environmentId: number): void;
+};
+
+type Deps = {
+  db: Db;
+  vault: Vault;
+  fetch: Fetch;
+  brand: Brand;
+  log: Pick<Logger, 'warn'>;
+  activity: Activity;
+  authModeOf: (provider: string) => string | undefined;
+  nowMs: () => number;
+  /** The machine's clock: `nowMs` is corrected by what it is ahead of the database's. */
+  machineMs?: () => number;
+  random?: () => number;
+  limits?: Partial<DelivererLimits>;
+};
+
+export type DelivererLimits = {
+  /** How long a receiver may take to answer. */
+  timeoutMs: number;
+  /**
+   * Added to the time limit: until a lane is free again whose node was killed. An attempt that is not begun within it is
+   * not begun at all.
+   */
+  leaseMarginMs: number;
+  /** Under way at once, from this node, without those that let it wait. */
+  most: number;
+  /** Then an attempt lets it wait. */
+  slowAfterMs: number;
+  /** Under way at once to one endpoint, from all nodes together. */
+  mostOfEndpoint: number;
+  pollMs: number;
+};
+
+const ordinary: DelivererLimits = {
+  timeoutMs: 20_000,
+  leaseMarginMs: 10_000,
+  most: 256,
+  slowAfterMs: 1_000,
+  mostOfEndpoint: 8,
+  pollMs: 200,
+};
+/** Then the other lanes of the endpoint get their turn. */
+const mostInARow = 10;
+const graceOrdinaryMs = 3_000;
+/** Of the connections to the database, beside the one that settles what arrived: requests need them too. */
+const mostSettling = 3;
+const mostInBatch = 64;
+/** Endpoints of one look, 10 ms or so. With 20,000 broken ones for which something waits each has its turn in 4 s. */
+const mostLooked = 1_000;
+/** More is a machine whose time is not kept. */
+const tellableMs = 5_000;
+
+export function createDeliverer({
+  db,
+  vault,
+  fetch,
+  brand,
+  log,
+  activity,
+  authModeOf,
+  nowMs: givenMs,
+  machineMs = Date.now,
+  random = Math.random,
+  limits,
+}: Deps): Deliverer {
+  const { timeoutMs, leaseMarginMs, most, slowAfterMs, mostOfEndpoint, pollMs } = { ...ordinary, ...limits };
+  const leaseMs = timeoutMs + leaseMarginMs;
+  const underWay = new Set<Promise<void>>();
+  const slots = createSlots({ most, slowAfterMs, random, onFree: () => wake() });
+  const inTurn = takingTurns(mostSettling);
+  const settleArrived = inBatches((arrived: readonly Arrived[]) => settleDelivered(db, arrived), {
+    most: mostInBatch,
+  });
+  const breakingOff = new AbortController();
+  const keys = new Beliefs<number, SigningKeys>({
+    load: (environmentId) => signingKeys(db, { environmentId, vault, now: new Date(nowMs()) }),
+    keyOf: (environmentId) => environmentId,
+    // A key that retires within a second may sign for as long.
+    most: 1_000,
+  });
+  let aheadMs = 0;
+  let isStopping = false;
+  let isFailing = false;
+  let lookAfter = 0;
+  let ended = 0;
+  let loop: Promise<void> | undefined;
+  let wake = () => {};
+
+  /** The database's time, so that the node whose clock is fastest ends no pause and no open breaker for all the others. */
+  function nowMs(): number {
+    return givenMs() - aheadMs;
+  }
+
+  function report(error: unknown): void {
+    if (!isFailing) log.warn({ err: error }, 'deliveries go on later');
+    isFailing = true;
+  }
+
+  /** How many were begun. What was claimed before a failure is under way by then. */
+  async function begin(): Promise<number> {
+    if (slots.free() === 0 || isStopping) return 0;
+    const ready = await look();
+    const now = new Date(nowMs());
+    let begun = 0;
+    for (const endpointId of slots.inOrder(ready)) {
+      const free = slots.free();
+      if (free === 0 || isStopping) break;
+      const claims = await claimLanes(db, { endpointId, now, most: free, mostOfEndpoint, leaseMs });
+      for (const claim of claims) start(claim);
+      begun += claims.length;
+    }
+    isFailing = false;
+    return begun;
+  }
+
+  async function look(): Promise<number[]> {
+    const startedMs = machineMs();
+    const at = { now: new Date(nowMs()), after: lookAfter, mostOfEndpoint, mostLooked };
+    const { ready, lookOnAfter, databaseMs } = await findReady(db, at);
+    lookAfter = lookOnAfter;
+    const wasAheadMs = aheadMs;
+    aheadMs = (startedMs + machineMs()) / 2 - databaseMs;
+    if (Math.abs(aheadMs) >= tellableMs && Math.abs(wasAheadMs) < tellableMs) {
+      log.warn({ ahead_ms: Math.round(aheadMs) }, "this machine's clock differs from the database's");
+    }
+    return ready;
+  }
+
+  function start(claim: Claim): void {
+    const slot = slots.take(claim.endpoint.id);
+    const running: Promise<void> = deliverLane(claim, slot)
+      // The lease ends by itself.
+      .catch(report)
+      .finally(() => {
+        slot.end();
+        underWay.delete(running);
+        ended += 1;
+        wake();
+      });
+    underWay.add(running);
+  }
+
+  /** The claimed delivery, and those behind it in its lane while they arrive. */
+  async function deliverLane(claimed: Claim, slot: Slot): Promise<void> {
+    let claim: Claim | undefined = claimed;
+    for (let turn = 1; claim !== undefined; turn += 1) {
+      const held: Claim = claim;
+      const attempt = await tryOnce(held, slot);
+      if (attempt === undefined) return inTurn(() => release(db, held));
+      note(held, attempt);
+      if (!attempt.isDelivered) {
+        const settling = { claim: held, attempt, nowMs: nowMs(), random: random() };
+        return inTurn(() => settleFailed(db, settling));
+      }
+      const renewMs = turn < mostInARow && !isStopping ? leaseMs : undefined;
+      claim = await settleArrived({ claim: held, attempt, nowMs: nowMs(), renewMs });
+    }
+  }
+
+  /** Undefined where it was broken off, or not begun because the lease might end before the attempt does. */
+  async function tryOnce(claim: Claim, slot: Slot): Promise<Attempt | undefined> {
+    try {
+      const signedWith = await keys.get(claim.environmentId);
+      if (performance.now() - claim.leasedAtMs > leaseMarginMs) return undefined;
+      const sending = { fetch, brand, authModeOf, timeoutMs, nowMs, signal: breakingOff.signal };
+      return await slot.during(() => send(claim, { ...sending, keys: signedWith }));
+    } catch (error) {
+      if (mayPass(error)) throw error;
+      const { endpoint, delivery } = claim;
+      log.warn(
+        { err: error, endpoint: endpoint.id, event: delivery.eventId },
+        'an event cannot be written or signed',
+      );
+      return { isDelivered: false, durationMs: 0, error: 'internal' };
+    }
+  }
+
+  function note({ environmentId, endpoint, delivery }: Claim, attempt: Attempt): void {
+    const { connection_id: connection, provider_config_key: integration } = delivery.data;
+    activity.log({
+      environmentId,
+      type: 'delivery',
+      status: attempt.isDelivered ? 'success' : 'failed',
+      integration: typeof integration === 'string' ? integration : undefined,
+      connection: typeof connection === 'string' ? connection : undefined,
+      durationMs: attempt.durationMs,
+      method: 'POST',
+      // The rest of a receiver's address may be its secret.
+      path: URL.parse(endpoint.url)?.origin,
+      httpStatus: attempt.httpStatus,
+      errorCode: attempt.error,
+      retries: delivery.attempts,
+      details: { endpoint: endpoint.id, event: delivery.eventId, event_type: delivery.type },
+    });
+  }
+
+  async function keepGoing(): Promise<void> {
+    while (!isStopping) {
+      const woken = Promise.withResolvers<void>();
+      wake = woken.resolve;
+      const begun = await begin().catch((error: unknown) => {
+        report(error);
+        return 0;
+      });
+      if (begun > 0 || isStopping) continue;
+      const timer = setTimeout(woken.resolve, pollMs);
+      await woken.promise;
+      clearTimeout(timer);
+    }
+  }
+
+  async function deliverDue(): Promise<void> {
+    for (;;) {
+      const woken = Promise.withResolvers<void>();
+      wake = woken.resolve;
+      const endedBefore = ended;
+      const begun = await begin();
+      const isMore = begun > 0 || ended !== endedBefore || (lookAfter > 0 && slots.free() > 0);
+      if (isMore && !isStopping) continue;
+      if (underWay.size === 0) return;
+      await woken.promise;
+    }
+  }
+
+  return {
+    start() {
+      loop ??= keepGoing();
+    },
+    deliverDue,
+    async stop(graceMs = graceOrdinaryMs) {
+      isStopping = true;
+      wake();
+      await loop;
+      const grace = setTimeout(() => breakingOff.abort(), graceMs);
+      while (underWay.size > 0) await Promise.race(underWay);
+      clearTimeout(grace);
+    },
+    forgetKeys: (environmentId) => keys.forget(environmentId),
+  };
+}

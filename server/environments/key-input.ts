@@ -1,0 +1,34 @@
+import { z } from 'zod';
+import { scopes } from '../http/caller.ts';
+import { proxyRules } from '../http/proxy-rule.ts';
+import { text } from '../http/text.ts';
+
+/** What may be said of a new key, by whichever door it is asked for. */
+
+/** What the key of the setting is called, and no other. */
+export const settingName = 'TRELLIS_SECRET_KEY';
+
+export const keyName = text({ min: 1, max: 255 }).refine(
+  (given) => given !== settingName,
+  'stands for the key of the setting',
+);
+export const scopeList = z
+  .array(z.enum(['*', ...scopes]))
+  .min(1)
+  .refine((list) => new Set(list).size === list.length, 'names a scope twice');
+/** With a zone; `readExpiry` judges it. Of a year that ISO 8601 writes with four digits in every zone. */
+export const expiry = z.iso
+  .datetime({ offset: true })
+  .refine((given) => new Date(given).getUTCFullYear() <= 9999, 'must be before the year 10000');
+export const newKey = z.strictObject({
+  name: keyName,
+  scopes: scopeList,
+  proxy_rules: proxyRules.optional(),
+  expires_at: expiry.optional(),
+});
+
+/** Undefined where it is no time to come. */
+export function readExpiry(given: string, now: Date): Date | undefined {
+  const at = new Date(given);
+  return at > now ? at : undefined;
+}

@@ -1,0 +1,103 @@
+import { sql } from 'kysely';
+import { ConfigError } from '../config.ts';
+import { type Queryable, tables } from '../db/pool.ts';
+import { settingName } from './key-input.ts';
+import { hashOf, keyColumns, noteKey, readKeyRow } from './keys.ts';
+
+/** The key of TRELLIS_SECRET_KEY: what the setting says holds at each start, whatever was done to the key meanwhile. */
+
+/**
+ * Makes this secret a key with all scopes and no end, also where it was another key of the environment, was narrowed or
+ * revoked, and revokes whatever key stood in the setting before. Nodes believe those for a second yet. Each change is in
+ * the audit log. Of nodes that start with different secrets one at a time does this, so one secret alone is good.
+ *
+ * A ConfigError: a secret of another environment's key, and one that another secret has taken the place of in the
+ * setting. A node that was left with the old setting would make a secret good that may have leaked.
+ */
+export async function putSettingKey(
+  tx: Queryable,
+  { environment, secret, at }: { environment: { id: number; name: string }; secret: string; at: Date },
+): Promise<void> {
+  // Waits for a node that is about to put another one; the statements behind it see what that one did.
+  await tx.query('select from environment where id = $1 for no key update', [environment.id]);
+  const hash = hashOf(secret);
+  await proveNotReplaced(tx, { hash, environment });
+  const whole = {
+    name: settingName,
+    scopes: ['*'],
+    proxy_rules: '[]',
+    expires_at: null,
+    revoked_at: null,
+    is_setting: true,
+  };
+  const [inserted] = await tx.run(
+    tables
+      .insertInto('api_key')
+      .values({ ...whole, environment_id: environment.id, hash, hint: secret.slice(-4) })
+      .onConflict((conflict) => conflict.column('hash').doNothing())
+      .returning(keyColumns),
+  );
+  const [changed] = await tx.run(
+    tables
+      .updateTable('api_key')
+      .set(whole)
+      .where('hash', '=', hash)
+      .where('environment_id', '=', environment.id)
+      .where(
+        sql<boolean>`(name, scopes, proxy_rules, expires_at, revoked_at, is_setting)
+          is distinct from (${settingName}, array['*'], '[]'::jsonb, null::timestamptz, null::timestamptz, true)`,
+      )
+      .returning(keyColumns),
+  );
+  const note = { environmentId: environment.id, actor: 'service' };
+  if (inserted) await noteKey(tx, { ...note, action: 'key.created', key: readKeyRow(inserted) });
+  else if (changed) await noteKey(tx, { ...note, action: 'key.changed', key: readKeyRow(changed) });
+  else await proveOwn(tx, { hash, environment });
+  const revoked = await tx.run(
+    tables
+      .updateTable('api_key')
+      .set({ revoked_at: at })
+      .where('environment_id', '=', environment.id)
+      .where('is_setting', '=', true)
+      .where('hash', '<>', hash)
+      .where('revoked_at', 'is', null)
+      .returning(keyColumns),
+  );
+  for (const row of revoked) await noteKey(tx, { ...note, action: 'key.revoked', key: readKeyRow(row) });
+}
+
+async function proveNotReplaced(
+  tx: Queryable,
+  { hash, environment }: { hash: Buffer; environment: { id: number; name: string } },
+): Promise<void> {
+  const [young] = await tx.query<{ id: number }>(
+    `select young.id
+     from api_key as old
+     join api_key as young on young.environment_id = old.environment_id
+     where old.hash = $1
+       and old.environment_id = $2
+       and old.is_setting and old.revoked_at is not null
+       and young.is_setting and young.revoked_at is null`,
+    [hash, environment.id],
+  );
+  if (young === undefined) return;
+  throw new ConfigError([
+    `${settingName}: this secret stood there before, and another one took its place. Put the new one here too; or, to go ` +
+      `back to this one, end the other: trellis key revoke ${young.id} --environment ${environment.name}`,
+  ]);
+}
+
+async function proveOwn(
+  tx: Queryable,
+  { hash, environment }: { hash: Buffer; environment: { id: number; name: string } },
+): Promise<void> {
+  const [own] = await tx.run(
+    tables
+      .selectFrom('api_key')
+      .select('id')
+      .where('hash', '=', hash)
+      .where('environment_id', '=', environment.id),
+  );
+  if (own === undefined)
+    throw new ConfigError([`the key chosen for ${environment.name} is a key of another environment`]);
+}

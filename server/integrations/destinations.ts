@@ -1,0 +1,60 @@
+/**
+ * Who may change where an integration's secrets are sent.
+ *
+ * A setting that stands in the host of an address, or names origins for `Base-Url-Override`, chooses who gets the client
+ * secret and the tokens of all connections. So once there are any, changing it takes the scopes that show them: else
+ * `integrations:write` could read what it cannot ask for.
+ */
+import type { Queryable } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { type Caller, hasScope, type Scope } from '../http/caller.ts';
+import { addressesOf, type ProviderDefinition } from '../providers/definition.ts';
+import { type Part, parseAddress } from '../providers/template-grammar.ts';
+import { hasSecrets, type Integration } from './store.ts';
+
+type Settings = Readonly<Record<string, string | undefined>>;
+
+const secrets: readonly Scope[] = ['integrations:secrets', 'connections:credentials'];
+const refreshTokens: readonly Scope[] = [...secrets, 'connections:refresh_tokens'];
+
+/**
+ * Throws `forbidden`, naming the setting and the scopes that the caller lacks, where `after` differs from the settings of
+ * `current`, which is read for update, in one that says where its secrets are sent. Without any it may be moved freely.
+ */
+export async function requireMayMove(
+  tx: Queryable,
+  caller: Caller,
+  { current, provider, after }: { current: Integration; provider: ProviderDefinition; after: Settings },
+): Promise<void> {
+  const before: Settings = current.integrationConfig;
+  const moved = [...destinationsOf(provider)].filter(([name]) => after[name] !== before[name]);
+  if (moved.length === 0 || !(await hasSecrets(tx, current))) return;
+  for (const [name, scopes] of moved) {
+    const missing = scopes.filter((scope) => !hasScope(caller, scope));
+    if (missing.length === 0) continue;
+    throw new AppError(
+      'forbidden',
+      `"integration_config.${name}" says where secrets of this integration and its connections are sent. Changing it ` +
+        `needs a key that may also read them: it lacks ${missing.join(' and ')}.`,
+    );
+  }
+}
+
+/** The integration's settings that choose a host, and the scopes that show what is sent there. */
+function destinationsOf(provider: ProviderDefinition): Map<string, readonly Scope[]> {
+  const found = new Map([['allowed_base_urls', secrets]]);
+  for (const [[section], template] of addressesOf(provider)) {
+    const { start, host } = parseAddress(template);
+    for (const name of [start, ...host].filter(isSetting).map((part) => part.name)) {
+      // What renews a token: a refresh token, or the secret of a client that a connection brought along.
+      const getsWhatRenews = section === 'token' || section === 'refresh' || section === 'revocation';
+      if (getsWhatRenews) found.set(name, refreshTokens);
+      else if (!found.has(name)) found.set(name, secrets);
+    }
+  }
+  return found;
+}
+
+function isSetting(part: Part): part is Exclude<Part, string> {
+  return typeof part !== 'string' && part.source === 'integrationConfig';
+}

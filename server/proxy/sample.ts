@@ -1,0 +1,56 @@
+import type { ObservedAnswer } from '../connections/observe.ts';
+import { codingOf } from './codings.ts';
+import type { Head } from './relay.ts';
+
+const mostSampledBytes = 16 * 1024;
+/** Errors do not shrink further than that when they are encoded. */
+const mostDecodedBytes = 64 * mostSampledBytes;
+
+/** What is shown of an answer while it goes by. */
+export type Sampled = Omit<ObservedAnswer, 'url'>;
+
+/** An answer and the first 16 KB of its body; of one below 400, whose body says nothing, only the head. */
+export class Sample {
+  readonly #head: Head;
+  readonly #parts: Buffer[] = [];
+  #leftBytes: number;
+
+  constructor(head: Head) {
+    this.#head = head;
+    this.#leftBytes = head.status < 400 ? 0 : mostSampledBytes;
+  }
+
+  /** Whether nothing more is kept. */
+  get isFull(): boolean {
+    return this.#leftBytes === 0;
+  }
+
+  add(part: Buffer): void {
+    if (this.#leftBytes === 0) return;
+    // A copy: the part itself belongs to a larger buffer, which must not be kept for it.
+    const kept = Buffer.from(part.subarray(0, this.#leftBytes));
+    this.#leftBytes -= kept.length;
+    this.#parts.push(kept);
+  }
+
+  answer(): Sampled {
+    const { status, rawHeaders } = this.#head;
+    const headers: Record<string, string> = {};
+    for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+      headers[(rawHeaders[at] as string).toLowerCase()] ??= rawHeaders[at + 1] as string;
+    }
+    return { status, headers, body: this.#decoded() };
+  }
+
+  /** Errors are small, so their encoded form mostly is whole; what cannot be decoded stays as it is. */
+  #decoded(): Buffer {
+    const bytes = Buffer.concat(this.#parts);
+    const coding = bytes.length === 0 ? undefined : codingOf(this.#head.rawHeaders);
+    try {
+      const text = coding?.decode(bytes, { maxOutputLength: mostDecodedBytes }) ?? bytes;
+      return text.subarray(0, mostSampledBytes);
+    } catch {
+      return bytes;
+    }
+  }
+}

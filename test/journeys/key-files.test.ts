@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { readMasterKeys } from '../../server/config.ts';
+import { registerMasterKey } from '../../server/data-keys/store.ts';
+import { ensureEnvironment } from '../../server/environments/store.ts';
+import { openVault } from '../../server/vault.ts';
+import { runCommand } from '../support/command.ts';
+import { openTestDatabase, type TestDatabase, urlOf } from '../support/database.ts';
+
+/** `trellis keys` as an operator types it: what is said, and what is refused. */
+
+const newKey = (id: string) => `${id}:${randomBytes(32).toString('base64')}`;
+const [k1, k2] = [newKey('k1'), newKey('k2')];
+let dir: string;
+let file: string;
+let database: TestDatabase;
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'trellis-key-files-'));
+  file = join(dir, 'data.keys');
+  database = await openTestDatabase();
+  const vault = openVault(masterKeys(k1));
+  for (const name of ['dev', 'prod']) await ensureEnvironment(database.db, { name, vault });
+});
+after(async () => {
+  await rm(dir, { recursive: true, force: true });
+  await database.drop();
+});
+
+function masterKeys(ring: string) {
+  const [sealing, ...others] = readMasterKeys(ring, []) ?? [];
+  return [sealing!, ...others] as const;
+}
+const keys = (ring: string, ...args: string[]) =>
+  runCommand(['keys', ...args], {
+    DATABASE_URL: urlOf(database.target),
+    TRELLIS_ENCRYPTION_KEYS: ring,
+    DATA_DIR: join(dir, 'none'),
+  });
+/** What the activity log has of rotations in one environment, the oldest first. */
+const rotations = async () => {
+  const rows = await database.db.query<{ status: string; details: { master_key: string } }>(
+    `select status, details
+     from operation
+     join environment on environment.id = operation.environment_id
+     where type = 'key_rotation' and environment.name = 'dev'
+     order by operation.created_at, operation.id`,
+  );
+  return rows.map(({ status, details }) => `${status} ${details.master_key}`);
+};
+async function says(ring: string, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await keys(ring, ...args);
+  assert.deepEqual([code, stderr], [0, ''], args.join(' '));
+  return stdout;
+}
+async function refuses(word: RegExp, ring: string, ...args: string[]): Promise<void> {
+  const { code, stdout, stderr } = await keys(ring, ...args);
+  assert.equal(code, 1, `${args.join(' ')}: ${stdout}`);
+  assert.match(stderr, word);
+  assert.doesNotMatch(stderr, /configuration|^ +at /m);
+}
+
+test('options and files are taken where they mean something, and nowhere else', async () => {
+  await refuses(/dry-run/, k1, 'export', file, '--dry-run');
+  await assert.rejects(readFile(file), { code: 'ENOENT' });
+  await refuses(/drop-newer/, k1, 'rotate', '--drop-newer');
+  await refuses(/keys list takes no file/, k1, 'list', 'x');
+  await refuses(/keys restore takes one file/, k1, 'restore');
+  await refuses(/ENOENT/, k1, 'restore', join(dir, 'missing'));
+  await refuses(/one of: keys list/, k1, 'nonsense');
+});
+
+test('a start that fails is none that a rotation may go by', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  try {
+    const { code, stderr } = await runCommand(['start'], {
+      DATABASE_URL: urlOf(database.target),
+      TRELLIS_ENCRYPTION_KEYS: `${k2},${k1}`,
+      TRELLIS_SANDBOX: 'off',
+      DATA_DIR: join(dir, 'failed'),
+      PORT: String((taken.address() as AddressInfo).port),
+    });
+    assert.equal(code, 1);
+    assert.match(stderr, /is in use by another program/);
+  } finally {
+    taken.close();
+  }
+  await refuses(/No service has started with the master key "k2" in front/, `${k2},${k1}`, 'rotate');
+});
+
+test('an export takes no master keys, and what takes some says which setting is missing', async () => {
+  const env = { DATABASE_URL: urlOf(database.target), DATA_DIR: join(dir, 'none') };
+  const { code, stdout, stderr } = await runCommand(['keys', 'export', join(dir, 'blind.keys')], env);
+  assert.deepEqual([code, stderr], [0, '']);
+  assert.match(stdout, /^2 wrapped data keys written to .*\nto open them takes k1\n$/);
+  for (const args of [['list'], ['rotate'], ['restore', join(dir, 'blind.keys')]]) {
+    const refused = await runCommand(['keys', ...args], env);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /TRELLIS_ENCRYPTION_KEYS is missing/);
+  }
+});
+
+test('a ring that is in the old order, or not the one used before, is told, and changes nothing', async () => {
+  await registerMasterKey(database.db, masterKeys(k2)[0]);
+  const before = await rotations();
+  await refuses(/"k2" came into use after "k1".*--back/, `${k1},${k2}`, 'rotate');
+  assert.deepEqual(await rotations(), [...before, 'failed k1']);
+  await refuses(/"k2" came into use after "k1".*--back/, `${k1},${k2}`, 'rotate', '--dry-run');
+  await refuses(/"k1" is missing/, k2, 'rotate', '--dry-run');
+  await refuses(/"k1" is not the one used before/, `${k2},${newKey('k1')}`, 'rotate', '--dry-run');
+  const listed = await keys(`${k2},${newKey('k1')}`, 'list');
+  assert.match(listed.stdout, /^k1 +2 {2}NOT the one used before\nk2 +0 {2}seals$/m);
+  const lacking = await keys(k2, 'list');
+  assert.match(lacking.stdout, /^k1 +2 {2}MISSING from the settings$/m);
+  assert.deepEqual([listed.code, lacking.code], [1, 1]);
+});
+
+test('a rotation says that files of keys need the old master key yet, and who goes back on purpose can', async () => {
+  assert.match(
+    await says(k1, 'export', file),
+    /^2 wrapped data keys written to .*\nto open them takes k1\n$/,
+  );
+  assert.match(
+    await says(`${k2},${k1}`, 'rotate'),
+    /k1: it is retired.*\nfiles of keys need k1 yet: write a new one with "trellis keys export FILE"\n$/,
+  );
+  assert.match(await says(k2, 'export', file), /^to open them takes k2$/m);
+  const k3 = newKey('k3');
+  await registerMasterKey(database.db, masterKeys(k3)[0]);
+  assert.match(
+    await says(`${k2},${k3}`, 'rotate', '--back'),
+    /^0 data keys are left under k3: it is retired/m,
+  );
+});
