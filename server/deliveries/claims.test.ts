@@ -6,8 +6,9 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { exampleConnection } from '../events/event-type.ts';
 import { fanOut } from '../events/fan-out.ts';
 import { queueEvent } from '../events/outbox.ts';
-import { dueLanes, findReady, headsSql, readySql } from './claims.ts';
+import { dueLanes, headsSql } from './claims.ts';
 import { type DeliveryBench, ok, openDeliveryBench, silent } from './deliveries.fixture.ts';
+import { findReady, readySql } from './ready.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {

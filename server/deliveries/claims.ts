@@ -1,4 +1,4 @@
-import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
+import type { Db, Tx } from '../db/pool.ts';
 import type { EndpointKind } from './endpoints.ts';
 
 /** The right to send the oldest waiting delivery of a lane, for as long as its lease lasts. */
@@ -29,77 +29,6 @@ export type Head = {
   readonly createdAt: Date;
   readonly data: Record<string, unknown>;
 };
-
-/**
- * Endpoints that something may be sent to by `now`, of the next `mostLooked` after `after` for which something waits;
- * after which to look next, 0 where these were the last; and the database's time, in milliseconds since the epoch.
- *
- * They are found by jumping along the index of lanes, whose rows exist only while something waits: with nothing to do
- * that is one jump, with a million waiting deliveries as many as endpoints, and with any number of endpoints whose
- * breaker is open no more than `mostLooked`.
- */
-export async function findReady(
-  db: Db,
-  of: { now: Date; after: number; mostOfEndpoint: number; mostLooked: number },
-): Promise<{ ready: number[]; lookOnAfter: number; databaseMs: number }> {
-  const rows = await db.query<{ lookOnAfter: number; databaseMs: number; id: number | null }>(readySql, [
-    ...[of.now, of.after, of.mostOfEndpoint, of.mostLooked],
-  ]);
-  const [looked] = rows;
-  if (looked === undefined) throw new Error('A statement without a condition had no row.');
-  return {
-    ready: rows.flatMap(({ id }) => id ?? []),
-    lookOnAfter: looked.lookOnAfter,
-    databaseMs: looked.databaseMs,
-  };
-}
-
-// A probe needs no lane that is due: by the time of its attempts alone, the only lane of an endpoint that is back would
-// wait up to an hour.
-export const readySql = `
-  with recursive busy (endpoint_id, nth) as (
-    (select endpoint_id, 1 from delivery_lane where endpoint_id > $2 order by endpoint_id limit 1)
-    union all
-    select next.endpoint_id, busy.nth + 1
-    from busy
-    cross join lateral (
-      select delivery_lane.endpoint_id
-      from delivery_lane
-      where delivery_lane.endpoint_id > busy.endpoint_id
-      order by delivery_lane.endpoint_id
-      limit 1
-    ) as next
-    where busy.nth < $4
-  ), ready as (
-    select endpoint.id
-    from busy
-    join endpoint on endpoint.id = busy.endpoint_id
-    where endpoint.deleted_at is null
-      and endpoint.disabled_at is null
-      and coalesce(endpoint.open_until <= $1, true)
-      and coalesce(endpoint.paused_until <= $1, true)
-      and (
-        select endpoint.open_until is not null or due_at <= greatest($1, now())
-        from delivery_lane
-        where delivery_lane.endpoint_id = busy.endpoint_id
-          and coalesce(lease_until <= clock_timestamp(), true)
-        order by due_at
-        limit 1
-      )
-      and (
-        select count(*)
-        from delivery_lane
-        where delivery_lane.endpoint_id = busy.endpoint_id
-          and owner is not null
-          and lease_until > clock_timestamp()
-      ) < case when endpoint.open_until is null then $3::bigint else 1 end
-  )
-  select
-    looked.last as "lookOnAfter",
-    extract(epoch from clock_timestamp())::float8 * 1000 as "databaseMs",
-    ready.id
-  from (select coalesce(max(endpoint_id) filter (where nth = $4), 0) as last from busy) as looked
-  left join ready on true`;
 
 type Target = {
   environmentId: number;
@@ -154,7 +83,7 @@ export async function claimLanes(db: Db, claiming: Claiming): Promise<Claim[]> {
     const owner = crypto.randomUUID();
     const lanes = await takeLanes(tx, { ...claiming, owner, isProbe });
     if (lanes.length === 0) return [];
-    const heads = await tx.query<Head & { lane: number }>(headsSql, [endpointId, lanes]);
+    const heads = await findHeads(tx, { endpointId, lanes });
     const endpoint = { id: endpointId, kind, url, isProbe };
     return heads.map(({ lane, ...delivery }) => ({
       ...{ owner, leasedAtMs, environmentId, environment, endpoint, lane, delivery },
@@ -246,9 +175,16 @@ export const headSql = ({ endpointId, lane }: { endpointId: string; lane: string
   limit 1`;
 
 /**
- * The heads of lanes $2 of endpoint $1, whose rows the transaction has locked in a statement before: who queues more takes
- * that lock first, so a lane in which nothing is found now is empty, and closed.
+ * The oldest waiting deliveries of lanes whose rows the transaction has locked in a statement before: who queues more
+ * takes that lock first, so a lane in which nothing is found now is empty, and closed.
  */
+export function findHeads(
+  tx: Tx,
+  { endpointId, lanes }: { endpointId: number; lanes: readonly number[] },
+): Promise<(Head & { lane: number })[]> {
+  return tx.query(headsSql, [endpointId, lanes]);
+}
+
 export const headsSql = `
   with found as materialized (
     select taken.lane, head.*
@@ -264,19 +200,3 @@ export const headsSql = `
   select *
   from found
   where id is not null`;
-
-/** The oldest waiting delivery of a lane. */
-export async function findHead(
-  db: Queryable,
-  { endpointId, lane }: { endpointId: number; lane: number },
-): Promise<Head | undefined> {
-  return first(await db.query<Head>(headSql({ endpointId: '$1', lane: '$2' }), [endpointId, lane]));
-}
-
-/** To be called under the lane's lock, once nothing waits in it: who queues more takes that lock first. */
-export async function closeLane(
-  tx: Tx,
-  { endpointId, lane }: { endpointId: number; lane: number },
-): Promise<void> {
-  await tx.query('delete from delivery_lane where endpoint_id = $1 and lane = $2', [endpointId, lane]);
-}

@@ -11,7 +11,7 @@ import {
   pauseMs,
   retryDelayMs,
 } from './breaker.ts';
-import { type Claim, closeLane, findHead } from './claims.ts';
+import { type Claim, findHeads } from './claims.ts';
 import { disableEndpoint } from './endpoints.ts';
 
 import { type Attempt, evidenceOf } from './send.ts';
@@ -110,14 +110,14 @@ async function giveBack(tx: Tx, { endpoint, lane }: Claim): Promise<void> {
 
 /** On to what waits behind a dead letter, at once; without any the lane is closed. */
 async function goOn(tx: Tx, { claim, nowMs }: Settling): Promise<void> {
-  const at = { endpointId: claim.endpoint.id, lane: claim.lane };
-  const next = await findHead(tx, at);
-  if (next === undefined) return closeLane(tx, at);
+  const { endpoint, lane } = claim;
+  const [next] = await findHeads(tx, { endpointId: endpoint.id, lanes: [lane] });
+  if (next === undefined) return;
   await tx.query(
     `update delivery_lane
      set owner = null, lease_until = null, failures = 0, due_at = $3
      where endpoint_id = $1 and lane = $2`,
-    [at.endpointId, at.lane, new Date(nowMs)],
+    [endpoint.id, lane, new Date(nowMs)],
   );
 }
 

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Db } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
 import { eventSequence } from '../events/sequence.ts';
 import { stateOf } from './breaker.ts';
@@ -13,6 +15,7 @@ import {
   ok,
   openDeliveryBench,
 } from './deliveries.fixture.ts';
+import { readySql } from './ready.ts';
 import { replayOne, replayRange } from './replay.ts';
 
 let bench: DeliveryBench;
@@ -186,6 +189,27 @@ test('a node whose clock is fast ends no pause before its time, and says that it
   assert.equal(receiver.got.length, 2);
   const until = (await bench.stateOf(id)).pausedUntil!.getTime() - bench.nowMs();
   assert.ok(until > minuteMs && until <= 2 * minuteMs, String(until));
+});
+
+test('how long a look at the database takes does not make late what is due', async () => {
+  const receiver = await bench.receiver();
+  await bench.endpoint(receiver.url);
+  await bench.raise(range(15));
+  let looks = 0;
+  const slowly: Db = {
+    ...bench.db,
+    async query(text, values) {
+      if (text !== readySql) return bench.db.query(text, values);
+      looks += 1;
+      // The database's time is read at the end of the first one, and at the beginning of the second.
+      if (looks === 1) await sleep(200);
+      const rows = await bench.db.query(text, values);
+      while (looks === 2 && receiver.got.length < 10) await sleep(10);
+      return rows as never;
+    },
+  };
+  await bench.deliverer({}, { on: slowly }).deliverDue();
+  assert.equal(await bench.count('delivered'), 15);
 });
 
 test('after three days an event is a dead letter, and its connection goes on', async () => {

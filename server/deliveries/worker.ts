@@ -4,7 +4,9 @@ import type { Brand } from '../brand.ts';
 import { type Db, mayPass } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
 import type { Vault } from '../vault.ts';
-import { type Claim, claimLanes, findReady } from './claims.ts';
+import { type Claim, claimLanes } from './claims.ts';
+import { createClock } from './clock.ts';
+import { findReady } from './ready.ts';
 import { type Attempt, type Fetch, send } from './send.ts';
 import { type Arrived, release, settleDelivered } from './settle.ts';
 import { settleFailed } from './settle-failed.ts';
@@ -36,7 +38,7 @@ type Deps = {
   activity: Activity;
   authModeOf: (provider: string) => string | undefined;
   nowMs: () => number;
-  /** The machine's clock: `nowMs` is corrected by what it is ahead of the database's. */
+  /** The machine's clock: see `createClock`. */
   machineMs?: () => number;
   random?: () => number;
   limits?: Partial<DelivererLimits>;
@@ -75,8 +77,6 @@ const mostSettling = 3;
 const mostInBatch = 64;
 /** Endpoints of one look, 10 ms or so. With 20,000 broken ones for which something waits each has its turn in 4 s. */
 const mostLooked = 1_000;
-/** More is a machine whose time is not kept. */
-const tellableMs = 5_000;
 
 export function createDeliverer({
   db,
@@ -86,13 +86,19 @@ export function createDeliverer({
   log,
   activity,
   authModeOf,
-  nowMs: givenMs,
+  nowMs: uncorrectedMs,
   machineMs = Date.now,
   random = Math.random,
   limits,
 }: Deps): Deliverer {
   const { timeoutMs, leaseMarginMs, most, slowAfterMs, mostOfEndpoint, pollMs } = { ...ordinary, ...limits };
   const leaseMs = timeoutMs + leaseMarginMs;
+  const clock = createClock({
+    ...{ nowMs: uncorrectedMs, machineMs },
+    onFarOff: (aheadMs) =>
+      log.warn({ ahead_ms: Math.round(aheadMs) }, "this machine's clock differs from the database's"),
+  });
+  const { nowMs } = clock;
   const underWay = new Set<Promise<void>>();
   const slots = createSlots({ most, slowAfterMs, random, onFree: () => wake() });
   const inTurn = takingTurns(mostSettling);
@@ -106,18 +112,12 @@ export function createDeliverer({
     // A key that retires within a second may sign for as long.
     most: 1_000,
   });
-  let aheadMs = 0;
   let isStopping = false;
   let isFailing = false;
   let lookAfter = 0;
   let ended = 0;
   let loop: Promise<void> | undefined;
   let wake = () => {};
-
-  /** The database's time, so that the node whose clock is fastest ends no pause and no open breaker for all the others. */
-  function nowMs(): number {
-    return givenMs() - aheadMs;
-  }
 
   function report(error: unknown): void {
     if (!isFailing) log.warn({ err: error }, 'deliveries go on later');
@@ -142,15 +142,9 @@ export function createDeliverer({
   }
 
   async function look(): Promise<number[]> {
-    const startedMs = machineMs();
     const at = { now: new Date(nowMs()), after: lookAfter, mostOfEndpoint, mostLooked };
-    const { ready, lookOnAfter, databaseMs } = await findReady(db, at);
+    const { ready, lookOnAfter } = await clock.compare(() => findReady(db, at));
     lookAfter = lookOnAfter;
-    const wasAheadMs = aheadMs;
-    aheadMs = (startedMs + machineMs()) / 2 - databaseMs;
-    if (Math.abs(aheadMs) >= tellableMs && Math.abs(wasAheadMs) < tellableMs) {
-      log.warn({ ahead_ms: Math.round(aheadMs) }, "this machine's clock differs from the database's");
-    }
     return ready;
   }
 
