@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { startSandbox } from '../sandbox/main.ts';
+import { type Sandbox, startSandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
 import { createApp, providersDirectory } from './app.ts';
 import { type Config, ConfigError, type MasterKey } from './config.ts';
@@ -85,21 +85,13 @@ async function startParts({
   const vault = openVault(config.encryptionKeys ?? (await ownMasterKeys(db, config)));
   await proveKeyRing(db, vault.masterKeys);
   await proveEnvironmentKeys(db);
+  const startingSandbox = startSandboxOf(config, log);
+  // From now on: what fails beside it must not leave it running.
+  parts.push({ name: 'sandbox', stop: async () => (await startingSandbox.catch(() => undefined))?.close() });
   const [newDevKey, sandbox] = await Promise.all([
     prepareEnvironments({ config, db, vault }),
-    config.sandbox &&
-      startSandbox({
-        port: config.sandbox.port,
-        dataDir: join(config.dataDir, 'sandbox'),
-        redirectUris: [`${config.baseUrl}/oauth/callback`],
-        ...(config.sandbox.port !== 0 && { url: config.sandbox.url }),
-        ...(config.sandbox.controlKey !== undefined && { key: config.sandbox.controlKey }),
-        log: (message, error) => log.warn({ err: error }, message),
-      }).catch((error: unknown) => {
-        throw asPortFault(error, { name: 'SANDBOX_PORT', at: `127.0.0.1:${config.sandbox?.port}` });
-      }),
+    startingSandbox,
   ]);
-  if (sandbox) parts.push({ name: 'sandbox', stop: () => sandbox.close() });
   const outbound = createOutbound({
     allow: config.outboundAllow,
     ...(sandbox && { sandbox: { origin: new URL(sandbox.url).origin } }),
@@ -127,6 +119,24 @@ async function startParts({
     hasDevKeyFile: (await readDevKey(config.dataDir)) !== undefined,
     failed,
   };
+}
+
+/** Undefined where it is switched off. */
+async function startSandboxOf(config: Config, log: Logger): Promise<Sandbox | undefined> {
+  const { sandbox, dataDir, baseUrl } = config;
+  if (sandbox === undefined) return undefined;
+  try {
+    return await startSandbox({
+      port: sandbox.port,
+      dataDir: join(dataDir, 'sandbox'),
+      redirectUris: [`${baseUrl}/oauth/callback`],
+      ...(sandbox.port !== 0 && { url: sandbox.url }),
+      ...(sandbox.controlKey !== undefined && { key: sandbox.controlKey }),
+      log: (message, error) => log.warn({ err: error }, message),
+    });
+  } catch (error) {
+    throw asPortFault(error, { name: 'SANDBOX_PORT', at: `127.0.0.1:${sandbox.port}` });
+  }
 }
 
 /** The keys of DATA_DIR; made at the first start alone, since a database that was sealed needs the old ones. */
