@@ -1,6 +1,6 @@
 import { type Db, first } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { EventWire } from './catalogue.ts';
+import { type EventWire, eventTypes } from './catalogue.ts';
 
 /**
  * The feed: the events of an environment by position.
@@ -52,7 +52,11 @@ const page = `
   order by environment_id, position
   limit $3`;
 
-/** Each type by its own index range, of which none is read further than the page is long. */
+/**
+ * Each type by its own index range, of which none is read further than the page is long. PostgreSQL 15 sees the end of a row
+ * comparison only where its first column ends, so where less than a page is left of a type it reads on in the index, to the
+ * end of the environment's events.
+ */
 const pageOfTypes = `
   select found.*
   from unnest($4::text[]) as wanted
@@ -88,13 +92,15 @@ export async function readFeed(
     types?: readonly string[] | undefined;
   },
 ): Promise<FeedPage> {
+  // All of them are none in particular, and one range is read faster than one for each.
+  const wanted = types !== undefined && types.length < eventTypes.length ? [types] : [];
   const rows = await db.query<Ends & (Row | { [name in keyof Row]: null })>(
     `with ends as (${ends})
      select *
      from ends
-     left join lateral (${types === undefined ? page : pageOfTypes}) as page on true
+     left join lateral (${wanted.length === 0 ? page : pageOfTypes}) as page on true
      order by position`,
-    [of.environmentId, after ?? 0, limit, ...(types === undefined ? [] : [types])],
+    [of.environmentId, after ?? 0, limit, ...wanted],
   );
   const known = first(rows);
   // The environment was removed a moment ago, and its keys with it.
