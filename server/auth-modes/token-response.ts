@@ -6,6 +6,7 @@
  * (`token-fault.ts`), the requests (`oauth2.ts`), which addresses may be reached (`outbound.ts`, behind `fetch`).
  */
 import { AppError } from '../errors.ts';
+import { readRetryAfter } from '../http/retry-after.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
@@ -145,7 +146,10 @@ async function readAnswer(
     return {
       status: response.status,
       contentType: response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase() ?? '',
-      retryAfterMs: retryAfter(response.headers.get('retry-after')),
+      retryAfterMs: readRetryAfter(
+        response.headers.get('retry-after'),
+        (options.now ?? new Date()).getTime(),
+      ),
       text: new TextDecoder().decode(Buffer.concat(chunks)),
     };
   } catch (error) {
@@ -267,14 +271,6 @@ function secondsUntil(value: JsonValue | undefined, now: Date): number | undefin
   const unixS =
     secondsOf(value) ?? (typeof value === 'string' ? secondsOf(Date.parse(value) / 1000) : undefined);
   return unixS === undefined ? undefined : Math.max(Math.round(unixS - now.getTime() / 1000), 0);
-}
-
-/** Milliseconds of a Retry-After header (RFC 9110 §10.2.3), which is a number of seconds or a date. */
-function retryAfter(header: string | null): number | undefined {
-  if (header === null) return undefined;
-  if (/^\d{1,9}$/.test(header.trim())) return Number(header) * 1000;
-  const date = Date.parse(header);
-  return Number.isNaN(date) ? undefined : Math.max(date - Date.now(), 0);
 }
 
 /** The value at `a.b.c`; the whole for no path. */

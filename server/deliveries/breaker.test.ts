@@ -8,7 +8,6 @@ import {
   isGivenUp,
   isOverdue,
   pauseMs,
-  readRetryAfterMs,
   retryDelayMs,
   stateOf,
 } from './breaker.ts';
@@ -47,16 +46,6 @@ test('attempts come ever more slowly, up to an hour, a fifth more or less', () =
     [5, 15, 45, 135, 405, 1215, 3600, 3600, 3600],
   );
   assert.deepEqual([retryDelayMs(1, 0), retryDelayMs(1, 1)], [4_000, 6_000]);
-});
-
-test('Retry-After is read as seconds and as a date, and never runs backwards', () => {
-  const read = (value: string | null) => readRetryAfterMs(value, nowMs);
-  assert.equal(read('120'), 120_000);
-  assert.equal(read(' 0 '), 0);
-  assert.equal(read(new Date(nowMs + 90_000).toUTCString()), 90_000);
-  assert.equal(read(new Date(nowMs - 90_000).toUTCString()), 0);
-  for (const nothing of [null, '', 'soon', '1.5 s', '3 minutes'])
-    assert.equal(read(nothing), undefined, `${nothing}`);
 });
 
 test('silence lasts five seconds to a day', () => {

@@ -97,14 +97,6 @@ export function retryDelayMs(attempts: number, random: number): number {
   return spread(Math.min(firstRetryMs * 3 ** Math.min(attempts - 1, 20), longestRetryMs), random);
 }
 
-/** A Retry-After (RFC 9110 §10.2.3) as milliseconds from now, not below 0; undefined where it says nothing. */
-export function readRetryAfterMs(value: string | null, nowMs: number): number | undefined {
-  if (value === null) return undefined;
-  const text = value.trim();
-  const delayMs = /^\d+$/.test(text) ? Number(text) * second : Date.parse(text) - nowMs;
-  return Number.isNaN(delayMs) ? undefined : Math.max(delayMs, 0);
-}
-
 /** A fifth more or less, so that what failed together does not come back together. `random` is 0 to 1. */
 function spread(ms: number, random: number): number {
   return Math.round(ms * (0.8 + 0.4 * random));

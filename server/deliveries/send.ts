@@ -1,8 +1,8 @@
 import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { type CompatType, compatTypes } from '../events/compat-types.ts';
+import { readRetryAfter } from '../http/retry-after.ts';
 import type { Outbound } from '../outbound.ts';
-import { readRetryAfterMs } from './breaker.ts';
 import type { Claim } from './claims.ts';
 import { compatBody } from './compat-body.ts';
 import { keptAnswer } from './evidence.ts';
@@ -85,7 +85,7 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
     if (isDelivered) return { isDelivered, durationMs: elapsed(), httpStatus: status };
     const asksForPause = status === 429 || status === 503;
     const askedPauseMs = asksForPause
-      ? readRetryAfterMs(answer.headers.get('retry-after'), nowMs())
+      ? readRetryAfter(answer.headers.get('retry-after'), nowMs())
       : undefined;
     const secrets = keys.map(({ secret }) => secret);
     return {

@@ -17,6 +17,19 @@ test('a Retry-After counts in seconds and in each form of a date', () => {
 });
 
 test('a Retry-After that is none is as good as absent', () => {
-  for (const text of [undefined, '', 'soon', '-1', '1.5', '1e3', 'NaN', 'Sat, 99 Nov', '1994-11-06'])
+  for (const text of [
+    undefined,
+    null,
+    '',
+    'soon',
+    '3 minutes',
+    '1.5 s',
+    '-1',
+    '1.5',
+    '1e3',
+    'NaN',
+    'Sat, 99 Nov',
+    '1994-11-06',
+  ])
     assert.equal(readRetryAfter(text, now), undefined, String(text));
 });

@@ -1,6 +1,6 @@
 /** Milliseconds that a Retry-After asks for (RFC 9110 §10.2.3); undefined where it is absent or no such thing. */
-export function readRetryAfter(value: string | undefined, now: number): number | undefined {
-  if (value === undefined) return undefined;
+export function readRetryAfter(value: string | null | undefined, now: number): number | undefined {
+  if (value === undefined || value === null) return undefined;
   const text = value.trim();
   if (/^\d+$/.test(text)) return Number(text) * 1000;
   if (!httpDate.test(text)) return undefined;
