@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
 import { after, before, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { hangUpHalfWay } from '../../test/support/hang-up.ts';
 import type { WirePage } from '../../test/support/records.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { portionRecords } from './page.ts';
@@ -173,15 +173,7 @@ test('an export that breaks off half-way has no last line, and its answer is no 
 
 test('a reader that goes away half-way leaves nothing running', async () => {
   await save('Left', 20_000, 'x'.repeat(900));
-  const closed = new Promise<void>((resolve) => {
-    trellis.app.server.once('connection', (socket: Socket) => socket.once('close', () => resolve()));
-  });
-  const answer = await open('model=Left');
-  await once(answer, 'data');
-  answer.destroy();
-  await closed;
-  // A page that is being read ends; then every database connection is free again.
-  while (trellis.db.load().total > trellis.db.load().idle) await nextTurn();
+  await hangUpHalfWay(trellis, () => open('model=Left'));
   const { lines } = await read(await open('model=Whole'));
   assert.ok(lines.at(-1)?._trellis_export);
 });

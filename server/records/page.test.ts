@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
 import { after, before, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { hangUpHalfWay } from '../../test/support/hang-up.ts';
 import type { WirePage } from '../../test/support/records.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { portionRecords } from './page.ts';
@@ -111,14 +111,7 @@ test('a page ends with its connection: deleted half-way, it breaks off', async (
 
 test('a reader that hangs up half-way frees its database connection, and no more is read', async () => {
   await countPortions(async (portions) => {
-    const closed = new Promise<void>((resolve) => {
-      trellis.app.server.once('connection', (socket: Socket) => socket.once('close', () => resolve()));
-    });
-    const answer = await open('Slow');
-    await once(answer, 'data');
-    answer.destroy();
-    await closed;
-    while (trellis.db.load().total > trellis.db.load().idle) await nextTurn();
+    await hangUpHalfWay(trellis, () => open('Slow'));
     const left = portions();
     for (let turn = 0; turn < 200; turn += 1) await nextTurn();
     assert.equal(portions(), left);
