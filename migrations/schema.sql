@@ -343,6 +343,23 @@ create table integration (
 CREATE INDEX integration_client ON public.integration USING btree (is_test, client_id COLLATE "C");
 CREATE INDEX integration_probe ON public.integration USING btree (probe_at) WHERE (probe_at IS NOT NULL);
 
+create table invitation (
+  id bigint generated always as identity not null,
+  hash bytea not null,
+  is_set_up boolean not null default false,
+  email text,
+  role text not null,
+  environment_ids bigint[] not null default '{}'::bigint[],
+  created_by text,
+  created_at timestamp with time zone not null default now(),
+  expires_at timestamp with time zone not null,
+  constraint invitation_created_by_fkey FOREIGN KEY (created_by) REFERENCES sign_in_user(id) ON DELETE CASCADE,
+  constraint invitation_hash_unique UNIQUE (hash),
+  constraint invitation_pkey PRIMARY KEY (id),
+  constraint invitation_role CHECK ((role = ANY (ARRAY['owner'::text, 'developer'::text, 'viewer'::text]))),
+  constraint invitation_set_up_makes_owner CHECK (((NOT is_set_up) OR (role = 'owner'::text)))
+);
+
 create table issued_token (
   id bigint generated always as identity not null,
   holder bytea not null,
@@ -370,6 +387,19 @@ create table master_key (
   retired_at timestamp with time zone,
   constraint master_key_pkey PRIMARY KEY (id)
 );
+
+create table member (
+  user_id text not null,
+  environment_id bigint,
+  role text not null,
+  created_at timestamp with time zone not null default now(),
+  constraint member_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint member_owner_is_everywhere CHECK (((role = 'owner'::text) = (environment_id IS NULL))),
+  constraint member_role CHECK ((role = ANY (ARRAY['owner'::text, 'developer'::text, 'viewer'::text]))),
+  constraint member_unique UNIQUE NULLS NOT DISTINCT (user_id, environment_id),
+  constraint member_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
+);
+CREATE INDEX member_environment ON public.member USING btree (environment_id);
 
 create table migration (
   name text not null,
@@ -526,6 +556,95 @@ create table sequencer (
   chain bytea,
   constraint sequencer_pkey PRIMARY KEY (name)
 );
+
+create table sign_in_account (
+  id text not null,
+  user_id text not null,
+  provider_id text not null,
+  account_id text not null,
+  access_token text,
+  refresh_token text,
+  id_token text,
+  access_token_expires_at timestamp with time zone,
+  refresh_token_expires_at timestamp with time zone,
+  scope text,
+  password text,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint sign_in_account_pkey PRIMARY KEY (id),
+  constraint sign_in_account_unique UNIQUE (provider_id, account_id),
+  constraint sign_in_account_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
+);
+CREATE INDEX sign_in_account_user ON public.sign_in_account USING btree (user_id);
+
+create table sign_in_key (
+  is_only boolean not null default true,
+  data_key uuid not null,
+  constraint sign_in_key_only CHECK (is_only),
+  constraint sign_in_key_pkey PRIMARY KEY (is_only)
+);
+CREATE TRIGGER sign_in_key_destroys_data_key AFTER DELETE OR UPDATE OF data_key ON public.sign_in_key FOR EACH ROW EXECUTE FUNCTION destroy_data_key();
+
+create table sign_in_rate (
+  id text not null,
+  key text not null,
+  count integer not null,
+  last_request bigint not null,
+  constraint sign_in_rate_key_unique UNIQUE (key),
+  constraint sign_in_rate_pkey PRIMARY KEY (id)
+);
+
+create table sign_in_session (
+  id text not null,
+  user_id text not null,
+  token text not null,
+  expires_at timestamp with time zone not null,
+  ip_address text,
+  user_agent text,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint sign_in_session_pkey PRIMARY KEY (id),
+  constraint sign_in_session_token_unique UNIQUE (token),
+  constraint sign_in_session_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
+);
+CREATE INDEX sign_in_session_user ON public.sign_in_session USING btree (user_id);
+
+create table sign_in_two_factor (
+  id text not null,
+  user_id text not null,
+  secret text not null,
+  backup_codes text not null,
+  verified boolean not null default true,
+  failed_verification_count integer not null default 0,
+  locked_until timestamp with time zone,
+  constraint sign_in_two_factor_pkey PRIMARY KEY (id),
+  constraint sign_in_two_factor_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
+);
+CREATE INDEX sign_in_two_factor_user ON public.sign_in_two_factor USING btree (user_id);
+
+create table sign_in_user (
+  id text not null,
+  name text not null,
+  email text not null,
+  email_verified boolean not null default false,
+  image text,
+  two_factor_enabled boolean not null default false,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint sign_in_user_email_unique UNIQUE (email),
+  constraint sign_in_user_pkey PRIMARY KEY (id)
+);
+
+create table sign_in_verification (
+  id text not null,
+  identifier text not null,
+  value text not null,
+  expires_at timestamp with time zone not null,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint sign_in_verification_pkey PRIMARY KEY (id)
+);
+CREATE INDEX sign_in_verification_identifier ON public.sign_in_verification USING btree (identifier);
 
 create table signing_key (
   id uuid not null,

@@ -28,12 +28,15 @@ import { deliverySweepJob } from './deliveries/sweep.ts';
 import { createDeliverer } from './deliveries/worker.ts';
 import { createKeyReader } from './environments/key-reader.ts';
 import { keyRoutes } from './environments/key-routes.ts';
+import { environmentRoutes } from './environments/routes.ts';
 import { eventRetentionJob } from './events/retention.ts';
 import { eventRoutes } from './events/routes.ts';
 import { proxyCallerOf } from './http/authorize.ts';
 import { healthRoutes } from './http/health.ts';
+import { createLoopbackGuard } from './http/loopback-only.ts';
+import { createPersonDoor } from './http/person-door.ts';
 import { type App, createHttp } from './http/server.ts';
-import { startPageRoutes } from './http/start-page.ts';
+import { staticRoutes, type Web } from './http/static.ts';
 import { integrationRoutes } from './integrations/routes.ts';
 import type { Integration, TestClient } from './integrations/store.ts';
 import type { Job } from './jobs/jobs.ts';
@@ -47,7 +50,14 @@ import { createQuota } from './proxy/quota/quota.ts';
 import { ticketRoutes } from './proxy/ticket-routes.ts';
 import { recordJobs } from './records/jobs.ts';
 import { recordRoutes } from './records/routes.ts';
+import { invitationRoutes } from './users/invitation-routes.ts';
+import { createPersonReader, everybodyIsOwner } from './users/person-reader.ts';
+import { userRoutes } from './users/routes.ts';
+import { createSignIn } from './users/sign-in.ts';
+import { signInSecret } from './users/sign-in-key.ts';
+import { signInRoutes } from './users/sign-in-routes.ts';
 import type { Vault } from './vault.ts';
+import { builtWeb } from './web-build.ts';
 import { retryJob } from './webhooks/retries.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
@@ -68,6 +78,8 @@ export type AppDeps = {
   /** Runs a job each minute on one node. Without it nothing is done by itself. */
   everyMinute?: (job: Job<Record<string, never>>) => Promise<void>;
   now?: () => Date;
+  /** Absent: what was built is served, and nothing is built. */
+  web?: Web;
 };
 
 /**
@@ -87,6 +99,7 @@ export async function createApp({
   afterConnectionDeleted,
   everyMinute,
   now: clock,
+  web = builtWeb,
 }: AppDeps): Promise<App> {
   const now = clock ?? (() => new Date());
   // Read several times a call: a number needs no object.
@@ -99,7 +112,21 @@ export async function createApp({
   const isRootAlias = (path: string) =>
     aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
   const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
-  const authenticate = { ...keys, session: createSessionReader({ db, brand, now }) };
+  const signIn = createSignIn({
+    ...{ config, db, log, now },
+    secret: await signInSecret(db, vault),
+    fetch: outbound.fetchFor({ isTest: false }),
+    afterChange: () => people.forget(),
+  });
+  const people = createPersonReader({
+    signIn,
+    db,
+    cookieName: `${brand.word}.session_token`,
+    clock: steadyMs,
+  });
+  const personOf = config.signIn.isOff ? everybodyIsOwner(db) : people.personOf;
+  const door = createPersonDoor({ brand, baseUrl, personOf });
+  const authenticate = { ...keys, session: createSessionReader({ db, brand, now }), door };
   const reader = createConnectionReader({ db, reading, clock: steadyMs });
   const fetchFor = (integration: Integration): Fetch => outbound.fetchFor({ isTest: integration.isTest });
   const states = createStates({ db, log, reader, now });
@@ -113,7 +140,10 @@ export async function createApp({
     ...{ brand, log, authenticate, isRootAlias, credentials, outbound, observer, quota, activity },
     connections: reader,
   });
-  const app = await createHttp({ config, log, authenticate, isRootAlias, front });
+  const app = await createHttp({
+    ...{ config, log, authenticate, isRootAlias, front },
+    guard: config.signIn.isOff ? createLoopbackGuard(baseUrl) : undefined,
+  });
   app.addHook('preClose', async () => quota.refuse());
   app.addHook('onClose', async () => {
     await Promise.all([keys.settled(), credentials.settled(), observer.settled(), quota.stop()]);
@@ -127,7 +157,12 @@ export async function createApp({
       await db.query('select 1');
     },
   });
-  startPageRoutes(app, { sandboxUrl: testClient?.url });
+  await staticRoutes(app, { web, brand });
+  const ofUsers = { config, db, signIn, now, afterChange: people.forget };
+  signInRoutes(app, { signIn, config });
+  userRoutes(app, ofUsers);
+  invitationRoutes(app, ofUsers);
+  environmentRoutes(app, { db, vault, now, afterChange: people.forget });
   keyRoutes(app, { db, now, afterChange: keys.forget });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
   integrationRoutes(app, { db, reading, baseUrl, now, afterChange: (at) => reader.forgetIntegration(at) });
@@ -159,9 +194,9 @@ export async function createApp({
   activityRoutes(app, { db, now, activity });
   tailRoute(app, {
     ...{ db, now },
-    authorizeAgain: async (authorization) =>
-      proxyCallerOf(authorization, {
-        authenticate: { key: keys.reread, ticket: keys.ticket },
+    authorizeAgain: async (request) =>
+      proxyCallerOf(request, {
+        authenticate: { key: keys.reread, ticket: keys.ticket, door },
         scope: 'activity:read',
       }),
   });

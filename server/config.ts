@@ -33,6 +33,7 @@ export type Config = {
   drainMs: number;
   /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
   trustedProxies: string[];
+  signIn: SignInConfig;
   isProduction: boolean;
 };
 
@@ -40,6 +41,16 @@ export type MasterKey = { id: string; key: KeyObject };
 /** `sampleRate`: how many of the proxied calls that succeeded are logged, 0 to 1. */
 export type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
 export type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
+
+export type SignInConfig = {
+  /** Everybody who reaches the service is an owner; it is on loopback then. */
+  isOff: boolean;
+  /** Made the first owner at a start where there is none. */
+  admin: { email: string; password: string } | undefined;
+  oidc: OidcConfig | undefined;
+};
+/** An OpenID provider that people may sign in at. */
+export type OidcConfig = { issuer: string; clientId: string; clientSecret: string; name: string };
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];
@@ -114,6 +125,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   });
   const isProduction = read('NODE_ENV') === 'production';
   const sandbox = readSandbox({ read, host, port, baseUrl, isProduction, faults });
+  const signIn = readSignIn({ read, host, baseUrl, faults });
   const trustedProxies = readRanges(read('TRELLIS_TRUSTED_PROXIES'), 'TRELLIS_TRUSTED_PROXIES', faults);
   const outboundAllow = new BlockList();
   for (const range of readRanges(read('TRELLIS_OUTBOUND_ALLOW'), 'TRELLIS_OUTBOUND_ALLOW', faults)) {
@@ -152,6 +164,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     logFormat,
     drainMs: Number(drainSeconds) * 1000,
     trustedProxies,
+    signIn,
     isProduction,
   };
   return { config, faults };
@@ -222,6 +235,55 @@ function readSandbox(from: {
     );
   }
   return { port, url, controlKey };
+}
+
+function readSignIn(from: {
+  read: (name: string) => string | undefined;
+  host: string;
+  baseUrl: string;
+  faults: string[];
+}): SignInConfig {
+  const { read, faults } = from;
+  const isOff =
+    oneOf(read('TRELLIS_SIGN_IN'), {
+      name: 'TRELLIS_SIGN_IN',
+      allowed: ['on', 'off'] as const,
+      fallback: 'on',
+      faults,
+    }) === 'off';
+  if (isOff && !(isLoopback(from.host) && isLoopback(URL.parse(from.baseUrl)?.hostname ?? ''))) {
+    faults.push('TRELLIS_SIGN_IN=off is for this machine alone: HOST and BASE_URL must be loopback');
+  }
+  const email = read('TRELLIS_ADMIN_EMAIL');
+  const password = read('TRELLIS_ADMIN_PASSWORD');
+  if ((email === undefined) !== (password === undefined)) {
+    faults.push('TRELLIS_ADMIN_EMAIL and TRELLIS_ADMIN_PASSWORD are set together or not at all');
+  }
+  if (email !== undefined && !/^[^@\s]+@[^@\s]+$/.test(email)) {
+    faults.push(`TRELLIS_ADMIN_EMAIL must be an e-mail address, it is "${email}"`);
+  }
+  if (password !== undefined && (password.length < 12 || password.length > 128)) {
+    faults.push('TRELLIS_ADMIN_PASSWORD must be 12 to 128 characters');
+  }
+  const admin = email !== undefined && password !== undefined ? { email, password } : undefined;
+  return { isOff, admin, oidc: readOidc(read, faults) };
+}
+
+function readOidc(read: (name: string) => string | undefined, faults: string[]): OidcConfig | undefined {
+  const issuer = read('TRELLIS_OIDC_ISSUER');
+  const clientId = read('TRELLIS_OIDC_CLIENT_ID');
+  const clientSecret = read('TRELLIS_OIDC_CLIENT_SECRET');
+  const name = read('TRELLIS_OIDC_NAME') ?? 'OpenID Connect';
+  if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined;
+  if (issuer === undefined || clientId === undefined || clientSecret === undefined) {
+    faults.push(
+      'TRELLIS_OIDC_ISSUER, TRELLIS_OIDC_CLIENT_ID and TRELLIS_OIDC_CLIENT_SECRET are set together',
+    );
+    return undefined;
+  }
+  readUrl(issuer, { name: 'TRELLIS_OIDC_ISSUER', fallback: '', faults });
+  // As it is spelled: it is compared with what the provider calls itself.
+  return { issuer, clientId, clientSecret, name };
 }
 
 function readActivity(read: (name: string) => string | undefined, faults: string[]): ActivityConfig {

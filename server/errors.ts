@@ -57,6 +57,13 @@ export const errorCatalogue = {
     message: 'The ticket is altered, expired, or its key is no longer good. Ask for another.',
   },
   forbidden: { status: 403, message: 'The key lacks the scope for this call.' },
+  not_signed_in: { status: 401, message: 'Sign in to the dashboard: there is no session, or it has ended.' },
+  cross_site_request: { status: 403, message: 'A cookie counts only for pages of this service.' },
+  invalid_invitation: { status: 404, message: 'The link is unknown, used or expired. Ask for another.' },
+  user_exists: { status: 409, message: 'Somebody signs in with this e-mail address already.' },
+  last_owner: { status: 409, message: 'This is the last owner. Make somebody else an owner first.' },
+  environment_exists: { status: 409, message: 'An environment of this name exists already.' },
+  environment_in_use: { status: 409, message: 'The environment has connections: delete these first.' },
 
   // Providers and integrations
   unknown_provider_config: {

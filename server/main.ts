@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
+import { hashPassword } from 'better-auth/crypto';
 import { type Sandbox, startSandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
 import { createApp, providersDirectory } from './app.ts';
@@ -29,7 +30,9 @@ import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
+import { prepareOwner } from './users/set-up.ts';
 import { openVault, type Vault } from './vault.ts';
+import { createWebBuild } from './web-build.ts';
 
 export type Service = {
   /** With the port that was taken where PORT is 0. */
@@ -37,6 +40,8 @@ export type Service = {
   sandboxUrl: string | undefined;
   /** The key of `dev`, when this start made it. */
   newDevKey: string | undefined;
+  /** Makes whoever opens it the first owner; undefined where there is one. */
+  setUpLink: string | undefined;
   /** Whether DATA_DIR/dev.key is there to be read. */
   hasDevKeyFile: boolean;
   /** Ends what runs, in order, within 5 s after the time that requests in flight get; what was answered is on the disk. May be called more than once. */
@@ -100,8 +105,10 @@ async function startParts({
   const testClient = sandbox && { ...sandbox.client, url: sandbox.url };
   const housekeeping = await startHousekeeping({ db, log });
   parts.push({ name: 'housekeeping', stop: housekeeping.stop });
+  const web = createWebBuild({ log });
+  parts.push({ name: 'build of the dashboard', stop: () => web.stop() });
   const app = await createApp({
-    ...{ config, log, db, vault, catalog, outbound, testClient },
+    ...{ config, log, db, vault, catalog, outbound, testClient, web },
     afterConnectionDeleted: housekeeping.removeOrphans,
     everyMinute: housekeeping.everyMinute,
   });
@@ -112,10 +119,16 @@ async function startParts({
   await listen(app, config);
   // From here on a rotation may go by it that a node has this key in front.
   await registerMasterKey(db, vault.masterKeys[0]);
+  web.start();
+  const setUpLink = await prepareOwner(db, {
+    ...{ settings: config.signIn, baseUrl: config.baseUrl, at: new Date() },
+    hashPassword,
+  });
   return {
     baseUrl: config.baseUrl,
     sandboxUrl: sandbox?.url,
     newDevKey,
+    setUpLink,
     hasDevKeyFile: (await readDevKey(config.dataDir)) !== undefined,
     failed,
   };

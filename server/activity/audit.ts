@@ -8,7 +8,7 @@ import type { Caller, TicketCaller } from '../http/caller.ts';
 export type AuditEntry = {
   /** Undefined for what concerns the installation as a whole. */
   environmentId: number | undefined;
-  /** `key:12`, `key:12 ticket:...`, `session:7`, `command line`, `service`. */
+  /** `key:12`, `key:12 ticket:...`, `session:7`, `user:...`, `command line`, `service`. */
   actor: string;
   /** `integration.created`, ... */
   action: string;
@@ -31,8 +31,14 @@ export async function writeAudit(tx: Queryable, entry: AuditEntry): Promise<void
   );
 }
 
+/** How the audit log names a person. */
+export function userActor({ userId }: { userId: string }): string {
+  return `user:${userId}`;
+}
+
 /** How the audit log names a caller. */
 export function actorOf(caller: Caller | TicketCaller): string {
   if (caller.kind === 'session') return `session:${caller.sessionId}`;
+  if (caller.kind === 'user') return userActor(caller);
   return caller.kind === 'key' ? `key:${caller.keyId}` : `key:${caller.keyId} ticket:${caller.ticket.id}`;
 }

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { setTimeout as wait } from 'node:timers/promises';
 import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
@@ -11,8 +12,8 @@ import { operationToWire } from './wire.ts';
 export type TailDeps = {
   db: Db;
   now: () => Date;
-  /** Rejects where the holder of this header may not read the log any more, as it is stored now. */
-  authorizeAgain: (authorization: string | undefined) => Promise<unknown>;
+  /** Rejects where whoever sent this request may not read the log any more, as it is stored now. */
+  authorizeAgain: (request: IncomingMessage) => Promise<unknown>;
   timing?: TailTiming;
 };
 
@@ -57,7 +58,7 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
         produces: ['text/event-stream'],
       },
     },
-    async ({ query: { seconds = Number.POSITIVE_INFINITY, ...query }, headers, caller }, reply) => {
+    async ({ query: { seconds = Number.POSITIVE_INFINITY, ...query }, headers, caller, raw }, reply) => {
       if (open.size >= mostOnNode) {
         throw new AppError('too_many_requests', `A node serves ${mostOnNode} tails at once.`, {
           retryAfterS: 10,
@@ -76,7 +77,7 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
         tail,
         timing,
         until: performance.now() + seconds * 1000,
-        authorizeAgain: () => authorizeAgain(headers.authorization),
+        authorizeAgain: () => authorizeAgain(raw),
       });
       return reply
         .type('text/event-stream; charset=utf-8')

@@ -22,12 +22,14 @@ export async function start(): Promise<number> {
 
 /** What a person needs to begin; the last line says that the service is ready. */
 function greeting(service: Service, dataDir: string): string {
-  const { baseUrl, sandboxUrl, newDevKey } = service;
+  const { baseUrl, sandboxUrl, newDevKey, setUpLink } = service;
   const path = devKeyPath(dataDir);
   const shown = relative(process.cwd(), path);
   const file = quoted(shown.startsWith('..') ? path : shown);
   const lines = ['', `  dashboard   ${baseUrl}/`, `  interface   ${baseUrl}/docs`];
   if (sandboxUrl) lines.push(`  sandbox     ${sandboxUrl}/  (a provider to try everything with)`);
+  if (setUpLink)
+    lines.push(`  set up      ${setUpLink}  (makes the owner of the dashboard, once; for a day)`);
   if (newDevKey) lines.push(`  secret key  ${newDevKey}  (of dev; also in ${file})`);
   lines.push('');
   if (service.hasDevKeyFile) lines.push(...examples({ baseUrl, file, hasSandbox: sandboxUrl !== undefined }));

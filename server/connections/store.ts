@@ -174,6 +174,7 @@ export async function listConnections(
     query = query.where((where) =>
       where.or([
         where('connection.connection_id', 'ilike', part),
+        where('connection.account_email', 'ilike', part),
         where(sql`end_user->>'display_name'`, 'ilike', part),
         where(sql`end_user->>'email'`, 'ilike', part),
       ]),

@@ -271,6 +271,18 @@ export interface Integration {
   updated_at: Generated<Timestamp>;
 }
 
+export interface Invitation {
+  created_at: Generated<Timestamp>;
+  created_by: string | null;
+  email: string | null;
+  environment_ids: Generated<ArrayType<number>>;
+  expires_at: Timestamp;
+  hash: Buffer;
+  id: Generated<number>;
+  is_set_up: Generated<boolean>;
+  role: string;
+}
+
 export interface IssuedToken {
   connection: number | null;
   holder: Buffer;
@@ -290,6 +302,13 @@ export interface MasterKey {
   id: string;
   proof: Buffer;
   retired_at: Timestamp | null;
+}
+
+export interface Member {
+  created_at: Generated<Timestamp>;
+  environment_id: number | null;
+  role: string;
+  user_id: string;
 }
 
 export interface Migration {
@@ -417,12 +436,81 @@ export interface Sequencer {
   name: string;
 }
 
+export interface SignInAccount {
+  access_token: string | null;
+  access_token_expires_at: Timestamp | null;
+  account_id: string;
+  created_at: Generated<Timestamp>;
+  id: string;
+  id_token: string | null;
+  password: string | null;
+  provider_id: string;
+  refresh_token: string | null;
+  refresh_token_expires_at: Timestamp | null;
+  scope: string | null;
+  updated_at: Generated<Timestamp>;
+  user_id: string;
+}
+
 export interface SigningKey {
   created_at: Timestamp;
   environment_id: number;
   id: string;
   retires_at: Timestamp | null;
   secret: Buffer;
+}
+
+export interface SignInKey {
+  data_key: string;
+  is_only: Generated<boolean>;
+}
+
+export interface SignInRate {
+  count: number;
+  id: string;
+  key: string;
+  last_request: number;
+}
+
+export interface SignInSession {
+  created_at: Generated<Timestamp>;
+  expires_at: Timestamp;
+  id: string;
+  ip_address: string | null;
+  token: string;
+  updated_at: Generated<Timestamp>;
+  user_agent: string | null;
+  user_id: string;
+}
+
+export interface SignInTwoFactor {
+  backup_codes: string;
+  failed_verification_count: Generated<number>;
+  id: string;
+  locked_until: Timestamp | null;
+  secret: string;
+  user_id: string;
+  verified: Generated<boolean>;
+}
+
+export interface SignInUser {
+  created_at: Generated<Timestamp>;
+  email: string;
+  email_verified: Generated<boolean>;
+  id: string;
+  image: string | null;
+  name: string;
+  two_factor_enabled: Generated<boolean>;
+  updated_at: Generated<Timestamp>;
+}
+
+export interface SignInVerification {
+  created_at: Generated<Timestamp>;
+  expires_at: Timestamp;
+  id: string;
+  identifier: string;
+  updated_at: Generated<Timestamp>;
+  value: string;
 }
 
 export interface Tracked {
@@ -448,9 +536,11 @@ export interface DB {
   event_settings: EventSettings;
   exchange: Exchange;
   integration: Integration;
+  invitation: Invitation;
   issued_token: IssuedToken;
   key_file: KeyFile;
   master_key: MasterKey;
+  member: Member;
   migration: Migration;
   operation: Operation;
   operation_message: OperationMessage;
@@ -463,6 +553,13 @@ export interface DB {
   revocation: Revocation;
   security_event: SecurityEvent;
   sequencer: Sequencer;
+  sign_in_account: SignInAccount;
+  sign_in_key: SignInKey;
+  sign_in_rate: SignInRate;
+  sign_in_session: SignInSession;
+  sign_in_two_factor: SignInTwoFactor;
+  sign_in_user: SignInUser;
+  sign_in_verification: SignInVerification;
   signing_key: SigningKey;
   tracked: Tracked;
 }

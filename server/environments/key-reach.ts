@@ -1,5 +1,5 @@
 import { AppError } from '../errors.ts';
-import { holdsScope, type KeyCaller, type Scope } from '../http/caller.ts';
+import { holdsScope, type KeyCaller, type Scope, type UserCaller } from '../http/caller.ts';
 import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
 import type { Key } from './keys.ts';
 
@@ -12,7 +12,7 @@ export type Reach = Pick<Key, 'scopes' | 'proxyRules' | 'expiresAt'>;
  */
 export function requireWithin(
   key: Reach,
-  maker: Pick<KeyCaller, 'scopes' | 'proxyRules' | 'expiresAt'>,
+  maker: Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'>,
 ): void {
   const beyond = key.scopes.filter((scope) => !holdsScope(maker.scopes, scope as Scope));
   if (beyond.length > 0) throw wider(`it lacks the scope ${beyond.join(', ')}`);

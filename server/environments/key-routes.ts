@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { actorOf } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { Caller, KeyCaller } from '../http/caller.ts';
+import type { Caller, KeyCaller, UserCaller } from '../http/caller.ts';
 import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import { expiry, keyName, newKey, readExpiry, scopeList } from './key-input.ts';
@@ -160,8 +160,8 @@ function toWire(key: Key): z.input<typeof keyWire> {
   };
 }
 
-function keyOf(caller: Caller): KeyCaller {
-  if (caller.kind !== 'key') throw new AppError('forbidden');
+function keyOf(caller: Caller): KeyCaller | UserCaller {
+  if (caller.kind === 'session') throw new AppError('forbidden');
   return caller;
 }
 

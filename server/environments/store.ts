@@ -1,5 +1,5 @@
 import { destroyDataKey, insertDataKey } from '../data-keys/store.ts';
-import { first, type Queryable, tables } from '../db/pool.ts';
+import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { DataKey, Vault } from '../vault.ts';
 
@@ -32,6 +32,46 @@ export async function getEnvironment(db: Queryable, name: string): Promise<Envir
   const found = await findEnvironment(db, name);
   if (found === undefined) throw new AppError('not_found', `There is no environment "${name}".`);
   return found;
+}
+
+/** All there are, oldest first. */
+export async function listEnvironments(db: Queryable): Promise<{ name: string; createdAt: Date }[]> {
+  return db.query('select name, created_at as "createdAt" from environment order by id');
+}
+
+/** Throws `not_found`, or `environment_exists` where the new name is taken. */
+export async function renameEnvironment(
+  tx: Queryable,
+  { from, to }: { from: string; to: string },
+): Promise<{ name: string; createdAt: Date }> {
+  try {
+    const renamed = first(
+      await tx.query<{ name: string; createdAt: Date }>(
+        'update environment set name = $2 where name = $1 returning name, created_at as "createdAt"',
+        [from, to],
+      ),
+    );
+    if (renamed !== undefined) return renamed;
+  } catch (error) {
+    if (isViolationOf(error, 'environment_name_unique')) throw new AppError('environment_exists');
+    throw error;
+  }
+  throw new AppError('not_found', `There is no environment "${from}".`);
+}
+
+/** With all it owns. Throws `not_found`, or `environment_in_use` while it has connections. */
+export async function deleteEnvironment(tx: Queryable, name: string): Promise<void> {
+  // Nobody connects meanwhile: a connection holds its environment's row.
+  const found = first(
+    await tx.query<{ id: number }>('select id from environment where name = $1 for update', [name]),
+  );
+  if (found === undefined) throw new AppError('not_found', `There is no environment "${name}".`);
+  const connected = await tx.query(
+    'select from connection where environment_id = $1 and deleted_at is null limit 1',
+    [found.id],
+  );
+  if (connected.length > 0) throw new AppError('environment_in_use');
+  await tx.query('delete from environment where id = $1', [found.id]);
 }
 
 async function findEnvironment(db: Queryable, name: string): Promise<Environment | undefined> {

@@ -12,7 +12,9 @@ import {
   type Scope,
   type TicketCaller,
 } from './caller.ts';
+import { answerOwnOrigin } from './cors.ts';
 import { privateHeaders } from './page.ts';
+import type { Carried, Person, PersonDoor } from './person-door.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -23,6 +25,8 @@ declare module 'fastify' {
     caller: Caller;
     /** Who is calling, asked anew: for an answer that had to wait. Rejects with the 401 or 403 that fits by now. */
     callerNow(): Promise<Caller>;
+    /** Present on the routes of people. */
+    person: Person;
   }
 }
 
@@ -30,12 +34,16 @@ declare module 'fastify' {
 export type Authenticate = {
   key(secret: string): Caller | Promise<Caller>;
   session(token: string): Promise<Caller>;
+  /** Absent: cookies count nowhere. */
+  door?: PersonDoor;
 };
 
 /** As `Authenticate`, for the proxy: a ticket whose key is known already takes no wait either. */
 export type AuthenticateCall = {
   key(secret: string): KeyCaller | Promise<KeyCaller>;
   ticket(token: string): TicketCaller | Promise<TicketCaller>;
+  /** Absent: cookies count nowhere. */
+  door?: PersonDoor;
 };
 
 /** What a ticket begins with, and no key that we make. */
@@ -48,6 +56,7 @@ export function authorizeRoutes(
 ): void {
   app.decorateRequest<Caller | null>('caller', null);
   app.decorateRequest<(() => Promise<Caller>) | null>('callerNow', null);
+  app.decorateRequest<Person | null>('person', null);
   const routes: RouteOptions[] = [];
   const establishers = new WeakSet<object>();
   app.addHook('onRoute', (route) => {
@@ -78,6 +87,14 @@ function establishing(
   return (request, reply, done) => {
     // The address itself holds a right: neither it nor the answer is anybody else's to keep, a refusal included.
     if (access.by === 'session in query') reply.headers(privateHeaders);
+    if (by.authenticate.door?.isFor(request.headers)) answerOwnOrigin(reply);
+    if (access.by === 'person') {
+      personBy(request, { ...by, access }).then((person) => {
+        request.person = person;
+        done();
+      }, done);
+      return;
+    }
     request.callerNow = () => callerOf(request, { ...by, access });
     request.callerNow().then((caller) => {
       request.caller = caller;
@@ -86,10 +103,41 @@ function establishing(
   };
 }
 
+async function personBy(
+  request: FastifyRequest,
+  { access, authenticate }: { access: Access & { by: 'person' }; authenticate: Authenticate },
+): Promise<Person> {
+  const { door } = authenticate;
+  // A key belongs to one environment, and to no person.
+  if (door === undefined || request.headers.authorization !== undefined)
+    throw new AppError(
+      'not_signed_in',
+      'This is for people who are signed in: a key or a token does not count.',
+    );
+  const person = await door.person(request);
+  if (access.only === 'owner' && !person.isOwner) throw new AppError('forbidden', 'This is for owners.');
+  return person;
+}
+
+async function userBy(
+  request: FastifyRequest,
+  { access, door }: { access: Access & { scope: unknown }; door: PersonDoor },
+): Promise<Caller> {
+  const caller = await door.caller(request);
+  requireScope(caller, access.scope as Scope);
+  const isRead = request.method === 'GET' || request.method === 'HEAD';
+  const viewers = ('viewers' in access ? access.viewers : undefined) ?? (isRead ? 'served' : 'refused');
+  if (caller.role === 'viewer' && viewers === 'refused')
+    throw new AppError('forbidden', 'A viewer can change nothing, and export nothing.');
+  return caller;
+}
+
 async function callerOf(
   request: FastifyRequest,
   { access, authenticate, brand }: { access: Access; authenticate: Authenticate; brand: Brand },
 ): Promise<Caller> {
+  const { door } = authenticate;
+  if ('scope' in access && door?.isFor(request.headers)) return userBy(request, { access, door });
   if (access.by === 'session in query') {
     const token = (request.query as { connect_session_token?: unknown }).connect_session_token;
     if (typeof token !== 'string' || !token.startsWith(brand.sessionTokenPrefix)) {
@@ -106,15 +154,20 @@ async function callerOf(
   if (access.by === 'key or session' && isSession) return authenticate.session(credential);
   if (isTicket(credential)) throw new AppError('forbidden', 'A ticket is good for the proxy alone.');
   const caller = await authenticate.key(credential);
-  if (access.by !== 'anyone') requireScope(caller, access.scope);
+  if ('scope' in access) requireScope(caller, access.scope);
   return caller;
 }
 
-/** Who is calling the proxy, by a key or a ticket. Throws, or rejects with, the 401 or 403 that fits. */
+/** Who is calling the proxy, by a key, a ticket or a cookie. Throws, or rejects with, the 401 or 403 that fits. */
 export function proxyCallerOf(
-  authorization: string | undefined,
+  request: Carried,
   { authenticate, scope }: { authenticate: AuthenticateCall; scope: Scope },
 ): ProxyCaller | Promise<ProxyCaller> {
+  const { door } = authenticate;
+  const { authorization } = request.headers;
+  // A key is the rule, and costs no further look.
+  if (authorization === undefined && door?.isFor(request.headers))
+    return door.caller(request).then((caller) => scoped(caller, scope));
   const credential = bearerOf(authorization);
   const found = isTicket(credential) ? authenticate.ticket(credential) : authenticate.key(credential);
   if (found instanceof Promise) return found.then((caller: ProxyCaller) => scoped(caller, scope));
@@ -122,7 +175,7 @@ export function proxyCallerOf(
 }
 
 function scoped(caller: ProxyCaller, scope: Scope): ProxyCaller {
-  if (!holdsScope(caller.scopes, scope)) throw lacking(scope);
+  if (!holdsScope(caller.scopes, scope)) throw lacking(scope, caller);
   return caller;
 }
 

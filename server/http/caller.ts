@@ -1,5 +1,6 @@
 import { AppError } from '../errors.ts';
 import type { ProxyRule } from './proxy-rule.ts';
+import type { Role } from './roles.ts';
 
 /**
  * Scopes of a key: what it may call. None implies another; `*` stands for all of them, those of later releases too.
@@ -32,7 +33,7 @@ export const scopes = [
 export type Scope = (typeof scopes)[number];
 
 /** Who is calling, as `http/` establishes it before a route runs. */
-export type Caller = KeyCaller | SessionCaller;
+export type Caller = KeyCaller | SessionCaller | UserCaller;
 
 export type KeyCaller = {
   kind: 'key';
@@ -65,8 +66,24 @@ export type TicketRights = {
   mostBytes: number | undefined;
 };
 
+/**
+ * A person who is signed in, in one environment: what a page of the dashboard calls with (`person-door.ts`). Keys that
+ * it makes are bound by its scopes, and outlive its session.
+ */
+export type UserCaller = {
+  kind: 'user';
+  environmentId: number;
+  environment: string;
+  userId: string;
+  role: Role;
+  /** Those of the role. */
+  scopes: ReadonlySet<string>;
+  proxyRules?: undefined;
+  expiresAt?: undefined;
+};
+
 /** Who may call through the proxy. */
-export type ProxyCaller = KeyCaller | TicketCaller;
+export type ProxyCaller = KeyCaller | TicketCaller | UserCaller;
 
 export type SessionCaller = {
   kind: 'session';
@@ -80,9 +97,12 @@ export type SessionCaller = {
 /** Whom a route serves. Every route declares it; a start without is refused. Of several scopes any one will do. */
 export type Access =
   | { by: 'anyone' }
-  | { by: 'key'; scope: Scope | readonly Scope[] }
+  /** Viewers are served what reads (GET, HEAD) unless the route says otherwise. */
+  | { by: 'key'; scope: Scope | readonly Scope[]; viewers?: 'served' | 'refused' }
   | { by: 'key or session'; scope: Scope }
   | { by: 'session' }
+  /** A person who is signed in, with a cookie alone: of `owner` only owners. There is `request.person`, and no caller. */
+  | { by: 'person'; only?: 'owner' }
   /** The session token stands in the query, as `connect_session_token`. */
   | { by: 'session in query' };
 
@@ -93,16 +113,18 @@ export function holdsScope(held: ReadonlySet<string>, scope: Scope): boolean {
 
 /** Whether the caller's key has the scope; a session has none. */
 export function hasScope(caller: Caller, scope: Scope): boolean {
-  return caller.kind === 'key' && holdsScope(caller.scopes, scope);
+  return caller.kind !== 'session' && holdsScope(caller.scopes, scope);
 }
 
 /** Throws `forbidden`, naming the scope, where the caller lacks it; of several it needs one. */
 export function requireScope(caller: Caller, scope: Scope | readonly Scope[]): void {
   const wanted = [scope].flat() as Scope[];
-  if (!wanted.some((one) => hasScope(caller, one))) throw lacking(wanted.join(' or '));
+  if (!wanted.some((one) => hasScope(caller, one))) throw lacking(wanted.join(' or '), caller);
 }
 
-export function lacking(scope: string): AppError {
+export function lacking(scope: string, caller?: Caller | ProxyCaller): AppError {
+  if (caller?.kind === 'user')
+    return new AppError('forbidden', `Your role here (${caller.role}) lacks the scope ${scope}.`);
   return new AppError('forbidden', `This call needs a key with the scope ${scope}.`);
 }
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Brand } from '../brand.ts';
 import { allowedMethods } from './methods.ts';
 
@@ -33,6 +33,11 @@ export function answerAnyOrigin(app: FastifyInstance, brand: Brand): void {
     if (isPreflight(request.raw)) reply.code(204).headers(preflightHeaders(request.raw)).send();
     else done();
   });
+}
+
+/** An answer to a cookie is for pages of ours alone. */
+export function answerOwnOrigin(reply: FastifyReply): void {
+  reply.removeHeader('access-control-allow-origin').removeHeader('access-control-expose-headers');
 }
 
 /** Whether a browser asks for leave before it sends the request itself. */

@@ -8,8 +8,9 @@ import type { Access } from './caller.ts';
 /** What a route asks for, in OpenAPI's words; alternatives stand side by side. */
 const security: Record<Access['by'], Record<string, string[]>[]> = {
   anyone: [],
-  key: [{ key: [] }],
-  'key or session': [{ key: [] }, { session: [] }],
+  key: [{ key: [] }, { cookie: [] }],
+  'key or session': [{ key: [] }, { session: [] }, { cookie: [] }],
+  person: [{ cookie: [] }],
   session: [{ session: [] }],
   'session in query': [{ session_in_query: [] }],
 };
@@ -20,7 +21,10 @@ const docsPolicy =
   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /** The OpenAPI document out of the routes' schemas at /openapi.json, and pages to read it at /docs. */
-export async function describeRoutes(app: FastifyInstance, config: Pick<Config, 'baseUrl'>): Promise<void> {
+export async function describeRoutes(
+  app: FastifyInstance,
+  config: Pick<Config, 'baseUrl' | 'brand'>,
+): Promise<void> {
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -35,6 +39,13 @@ export async function describeRoutes(app: FastifyInstance, config: Pick<Config, 
         securitySchemes: {
           key: { type: 'http', scheme: 'bearer', description: 'Secret key of an environment.' },
           session: { type: 'http', scheme: 'bearer', description: 'Token of a connect session.' },
+          cookie: {
+            type: 'apiKey',
+            in: 'header',
+            name: config.brand.header('Environment'),
+            description:
+              'A signed-in person names the environment here; the cookie of the sign-in goes along.',
+          },
           session_in_query: { type: 'apiKey', in: 'query', name: 'connect_session_token' },
         },
       },

@@ -63,6 +63,8 @@ export type HttpSettings = {
   isRootAlias: (path: string) => boolean;
   /** Asked before the routes. */
   front?: Front;
+  /** Why a request is refused before anything else, its connection ending with it; undefined: it is not. */
+  guard?: ((request: IncomingMessage) => AppError | undefined) | undefined;
 };
 
 /** A server without routes yet; it does not listen. */
@@ -72,10 +74,11 @@ export async function createHttp({
   authenticate,
   isRootAlias,
   front,
+  guard,
 }: HttpSettings): Promise<App> {
   const refuse = createRefusal(config.brand);
   const app: FastifyInstance = fastify({
-    serverFactory: (routes) => serverOf(routes, { refuse, front }),
+    serverFactory: (routes) => serverOf(routes, { refuse, front, guard }),
     clientErrorHandler: (error, socket) => refuseUnreadable(refuse, { error, socket }),
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -120,7 +123,7 @@ const mostHeaders = 1_000;
 
 function serverOf(
   routes: RequestListener,
-  { refuse, front }: { refuse: Refuse; front: Front | undefined },
+  { refuse, front, guard }: { refuse: Refuse; front: Front | undefined; guard: HttpSettings['guard'] },
 ): Server {
   const listener = inTurn((request, response) => {
     const { url = '' } = request;
@@ -128,6 +131,11 @@ function serverOf(
     const fault = faultOf(request);
     if (fault !== undefined) {
       refuse(request.socket, new AppError('malformed_request', fault));
+      return;
+    }
+    const refusal = guard?.(request);
+    if (refusal !== undefined) {
+      refuse(request.socket, refusal);
       return;
     }
     const isSent = hasBody(request);

@@ -291,7 +291,7 @@ function audit(
 /** A session knows the integrations it allows; a key those of its environment. */
 function mayKnow(caller: Caller, key: string): boolean {
   return (
-    caller.kind === 'key' ||
+    caller.kind !== 'session' ||
     caller.allowedIntegrations === undefined ||
     caller.allowedIntegrations.includes(key)
   );

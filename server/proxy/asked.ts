@@ -29,9 +29,9 @@ export type Place = Parameters<ConnectionReader['get']>[0];
 /** Throws, or rejects with, the 401 or 403 that fits. */
 export function callerOf(
   { authenticate }: Pick<Knowing, 'authenticate'>,
-  { headers, method }: IncomingMessage,
+  request: IncomingMessage,
 ): ProxyCaller | Promise<ProxyCaller> {
-  return proxyCallerOf(headers.authorization, { authenticate, scope: proxyScopeOf(method) });
+  return proxyCallerOf(request, { authenticate, scope: proxyScopeOf(request.method) });
 }
 
 /** Throws `proxy_rule_denied` (403) where the caller holds a ticket for another place. */

@@ -29,6 +29,7 @@ type Given = {
     readonly quota?: Pick<Quota, 'admit'>;
     readonly answers: AnswerRules;
     readonly ownHeaders: readonly string[];
+    readonly pageHeaders: readonly string[];
   };
   readonly call: Call;
   readonly ask: Ask;
@@ -36,6 +37,8 @@ type Given = {
   readonly first: Attempt;
   /** What the caller called with, where it was no key. */
   readonly ticket: TicketRights | undefined;
+  /** Whether a page of ours calls, with a cookie. */
+  readonly isOfPage: boolean;
   readonly arrival: {
     readonly request: IncomingMessage;
     readonly response: ServerResponse;
@@ -94,9 +97,9 @@ export class ProxiedCall implements Exchange {
   }
 
   answerHeaders(rawHeaders: readonly string[], from: Attempt): string[] {
-    const { room, ticket } = this.#given;
+    const { room, ticket, isOfPage } = this.#given;
     const headers = room.answers.headers(rawHeaders, from);
-    return ticket === undefined ? headers : shieldedHeaders(headers);
+    return ticket === undefined && !isOfPage ? headers : shieldedHeaders(headers);
   }
 
   answerTrailers(rawTrailers: readonly string[]): [string, string][] {
@@ -104,7 +107,8 @@ export class ProxiedCall implements Exchange {
   }
 
   get ownHeaders(): readonly string[] {
-    return this.#given.room.ownHeaders;
+    const { room, isOfPage } = this.#given;
+    return isOfPage ? room.pageHeaders : room.ownHeaders;
   }
 
   get waits(): Waits {

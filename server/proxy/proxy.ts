@@ -64,6 +64,7 @@ export function createProxy(deps: ProxyDeps): Front {
     ...deps,
     answers: new AnswerRules(brand),
     ownHeaders,
+    pageHeaders: [],
     nextId: requestIds(),
     failures: new FailureLog(deps.log),
     waits: new Waits(),
@@ -77,6 +78,7 @@ export function createProxy(deps: ProxyDeps): Front {
     handle: (request, response) => take(room, { request, response }),
     stopping() {
       room.ownHeaders = ownLastHeaders;
+      room.pageHeaders = ['connection', 'close'];
       room.waits.stop();
     },
   };
@@ -86,6 +88,8 @@ type Room = ProxyDeps & {
   readonly answers: AnswerRules;
   /** Ours for every answer from now on, names and values in turn. */
   ownHeaders: readonly string[];
+  /** As `ownHeaders`, where a cookie called: no page of another origin may read the answer. */
+  pageHeaders: readonly string[];
   readonly nextId: () => string;
   readonly failures: FailureLog;
   readonly waits: Waits;
@@ -186,6 +190,7 @@ function send(room: Room, arrival: Arrival, { call, caller, connection, credenti
       first,
       arrival,
       ticket,
+      isOfPage: caller.kind === 'user',
       ended: (outcome) => end(room, arrival, outcome),
       failed: (error) => fail(room, arrival, error),
     }),
@@ -225,8 +230,10 @@ function fail(room: Room, arrival: Arrival, thrown: unknown): void {
 
 /** Marked, and in the provider's words once the provider is known. */
 function tell(room: Room, arrival: Arrival, thrown: unknown): void {
-  const { brand, log, ownHeaders, failures } = room;
+  const { brand, log, failures } = room;
   const { id: reqId, origin, provider, request, response } = arrival;
+  const isOfPage = room.authenticate.door?.isFor(request.headers) === true;
+  const ownHeaders = isOfPage ? room.pageHeaders : room.ownHeaders;
   const error = thrown instanceof AppError ? thrown : new AppError('internal', undefined, { cause: thrown });
   if (error.code === 'internal') log.error({ reqId, err: thrown }, 'unexpected error');
   else if (error.status >= 500) failures.note({ reqId, origin, error });

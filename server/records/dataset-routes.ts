@@ -88,7 +88,7 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
   app.post(
     '/records/prune/estimate',
     {
-      config: { access: { by: 'key', scope: 'records:read' } },
+      config: { access: { by: 'key', scope: 'records:read', viewers: 'served' } },
       schema: {
         summary: 'Tell what a prune would remove',
         description: 'Payloads up to and including the cursor, and their sealed bytes. Changes nothing.',

@@ -15,7 +15,7 @@ export function exportRoutes(
   app.get(
     '/records/export',
     {
-      config: { access: { by: 'key', scope: 'records:read' } },
+      config: { access: { by: 'key', scope: 'records:read', viewers: 'refused' } },
       schema: {
         summary: 'Export records as NDJSON',
         description:

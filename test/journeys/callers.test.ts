@@ -8,6 +8,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { createKey } from '../../server/environments/keys.ts';
 import { getEnvironment } from '../../server/environments/store.ts';
 import { scopes } from '../../server/http/caller.ts';
+import { openPaths } from '../../server/users/sign-in.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 import { type Fixture, prepareScenarios, scenarios } from './scenarios.ts';
 
@@ -140,8 +141,11 @@ test('what is served is documented or open to anyone, so that no route is left o
   assert.deepEqual(
     undocumented.filter((route) => !/^GET \/docs(\/|\*|$)/.test(route)).sort(),
     [
+      ...Array.from(openPaths, (open) => open.replace(' ', ' /api/auth')),
       ...['GET /', 'GET /connect', 'GET /health', 'GET /oauth/callback', 'GET /oauth/connect/{key}'],
       ...['GET /openapi.json', 'GET /providers/logos/{file}', 'GET /ready'],
+      // The dashboard, which asks for everything else as its user.
+      ...['GET /app', 'GET /app*', 'GET /assets/{file}', 'GET /invitation', 'GET /reset-password'],
     ].sort(),
   );
 });

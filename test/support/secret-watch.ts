@@ -33,7 +33,8 @@ export type SecretKind =
   | 'code_verifier'
   | 'state'
   | 'cookie'
-  | 'password';
+  | 'password'
+  | 'link';
 
 type Giver = {
   route: RegExp;
@@ -47,6 +48,8 @@ type Giver = {
 };
 
 const oneConnection = String.raw`^GET /connections?/(?!metadata\?)[^/?]+\?(.*&)?provider_config_key=`;
+/** Links of invitations and of resets: the token stands behind the #. */
+const linkMaker = /^POST \/users\/(invitations|[\w-]+\/password-reset)$/;
 const trip = /^GET \/oauth\/(connect\/|callback\?)/;
 const imports = /^POST \/connections$/;
 const credentials: SecretKind[] = ['access_token', 'id_token', 'password'];
@@ -83,6 +86,11 @@ const givers: Giver[] = [
   // The browser that begins, and the one that is sent to the provider once more.
   { route: trip, kinds: ['state'], header: 'location' },
   { route: trip, kinds: ['cookie'], header: 'set-cookie' },
+  // The browser that signs in, and the owner who makes a link for somebody.
+  { route: /^(GET|POST) \/api\/auth\//, kinds: ['cookie'], header: 'set-cookie' },
+  { route: linkMaker, kinds: ['link'] },
+  { route: /^POST \/api\/auth\/sign-in\/social$/, kinds: ['state'] },
+  { route: /^POST \/api\/auth\/sign-in\/social$/, kinds: ['state'], header: 'location' },
 ];
 
 /** Fields by which secrets travel, in requests and answers alike. */
@@ -171,7 +179,8 @@ export function openSecretWatch() {
   };
   const madeInHeader = (name: string, value: string): void => {
     if (name === 'location' && URL.canParse(value)) made('state', new URL(value).searchParams.get('state'));
-    if (name === 'set-cookie') made('cookie', /^[\w-]+_connect_\w+=([^;]+)/.exec(value)?.[1]);
+    if (name === 'set-cookie')
+      made('cookie', /^(?:[\w-]+_connect_\w+|[\w.-]*session_token)=([^;]+)/.exec(value)?.[1]);
   };
 
   function hold(characters: number): void {
@@ -241,6 +250,7 @@ export function openSecretWatch() {
         typeof sent === 'string' ? jsonOf(sent) : sent,
         ownClientForm.test(route) ? kindOfOwnClient : undefined,
       );
+      if (linkMaker.test(route)) made('link', linkOf(text)?.split('#')[1]);
       if (trip.test(route)) madeInTrip(new URL(route.split(' ')[1] ?? '', 'http://x').searchParams);
       const { data } = jsonOf(text) as { data?: Record<string, unknown> };
       if (route.startsWith('POST /connect/sessions')) made('session_token', data?.token);
@@ -251,7 +261,7 @@ export function openSecretWatch() {
         text.length <= mostOfAnswer ? text : text.slice(0, mostOfAnswer / 2) + text.slice(-mostOfAnswer / 2);
       const parts: HeldAnswer['parts'] = [['', kept]];
       for (const [name, value] of headers) {
-        if (trip.test(route)) madeInHeader(name, value);
+        if (trip.test(route) || route.includes(' /api/auth/')) madeInHeader(name, value);
         parts.push([name, value]);
       }
       const back = !isKept(route) ? '' : typeof sent === 'string' ? sent : JSON.stringify(sent ?? '');
@@ -317,6 +327,10 @@ function mayGive({
         giver.route.test(route),
     )
   );
+}
+
+function linkOf(text: string): string | undefined {
+  return (jsonOf(text) as { data?: { link?: string } }).data?.link;
 }
 
 function jsonOf(text: string): object {

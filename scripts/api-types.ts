@@ -1,0 +1,113 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/**
+ * Writes web/api/schema.ts: the interface as types, out of the OpenAPI document of a running service.
+ *
+ * Use: `node scripts/api-types.ts http://localhost:3003`. What the generated file says is compared with the service's
+ * document by `web/api/schema.test.ts`.
+ */
+type Schema = {
+  type?: string | string[];
+  properties?: Record<string, Schema>;
+  required?: string[];
+  additionalProperties?: boolean | Schema;
+  items?: Schema;
+  enum?: unknown[];
+  const?: unknown;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  allOf?: Schema[];
+};
+type Content = { content?: Record<string, { schema?: Schema }> };
+type Operation = {
+  parameters?: { name: string; in: string; required?: boolean; schema?: Schema }[];
+  requestBody?: Content;
+  responses?: Record<string, Content>;
+};
+export type OpenApi = { paths: Record<string, Record<string, Operation>> };
+
+/** The text of web/api/schema.ts for a document; the same document gives the same text. */
+export function apiTypes({ paths }: OpenApi): string {
+  const routes = Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, operation]) => ({
+      name: `${method.toUpperCase()} ${path}`,
+      operation,
+    })),
+  );
+  const lines = routes
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .map(({ name, operation }) => `  ${JSON.stringify(name)}: ${routeType(operation)};`);
+  return [
+    '// Written by scripts/api-types.ts out of /openapi.json.',
+    '',
+    '/** Every route of the interface: what it takes and what it answers. */',
+    'export type Routes = {',
+    ...lines,
+    '};',
+    '',
+  ].join('\n');
+}
+
+function routeType({ parameters = [], requestBody, responses = {} }: Operation): string {
+  const placed = (place: string) => {
+    const own = parameters.filter((parameter) => parameter.in === place);
+    return typeOf({
+      type: 'object',
+      properties: Object.fromEntries(own.map(({ name, schema }) => [name, schema ?? {}])),
+      required: own.filter(({ required }) => required === true).map(({ name }) => name),
+      additionalProperties: false,
+    });
+  };
+  const success = Object.entries(responses).find(([status]) => status.startsWith('2'))?.[1];
+  const answer = success?.content?.['application/json']?.schema;
+  const body = requestBody?.content?.['application/json']?.schema;
+  return `{ path: ${placed('path')}; query: ${placed('query')}; headers: ${placed('header')}; body: ${
+    body ? typeOf(body) : 'undefined'
+  }; answer: ${answer ? typeOf(answer) : 'undefined'} }`;
+}
+
+function typeOf(schema: Schema): string {
+  const { anyOf, oneOf, allOf, enum: values, type } = schema;
+  if ('const' in schema) return JSON.stringify(schema.const);
+  if (values) return values.map((value) => JSON.stringify(value)).join(' | ');
+  const alternatives = anyOf ?? oneOf;
+  if (alternatives) return alternatives.map(typeOf).join(' | ');
+  if (allOf) return allOf.map((part) => `(${typeOf(part)})`).join(' & ');
+  if (Array.isArray(type)) return type.map((one) => typeOf({ ...schema, type: one })).join(' | ');
+  switch (type) {
+    case 'string':
+    case 'boolean':
+    case 'null':
+      return type;
+    case 'number':
+    case 'integer':
+      return 'number';
+    case 'array':
+      return `(${schema.items ? typeOf(schema.items) : 'unknown'})[]`;
+    case 'object':
+      return objectType(schema);
+    default:
+      return 'unknown';
+  }
+}
+
+function objectType({ properties = {}, required = [], additionalProperties }: Schema): string {
+  const fields = Object.entries(properties).map(
+    ([name, schema]) =>
+      `${/^[A-Za-z_]\w*$/.test(name) ? name : JSON.stringify(name)}${required.includes(name) ? '' : '?'}: ${typeOf(schema)}`,
+  );
+  const isOpen = typeof additionalProperties === 'object' || additionalProperties === true;
+  if (!isOpen) return fields.length > 0 ? `{ ${fields.join('; ')} }` : 'Record<string, never>';
+  const rest = typeof additionalProperties === 'object' ? typeOf(additionalProperties) : 'unknown';
+  const open = `Record<string, ${rest}>`;
+  return fields.length > 0 ? `{ ${fields.join('; ')} } & ${open}` : open;
+}
+
+if (import.meta.main) {
+  const [address] = process.argv.slice(2);
+  if (address === undefined) throw new Error('Name the address of a running service.');
+  const answer = await fetch(new URL('/openapi.json', address));
+  const document = (await answer.json()) as OpenApi;
+  writeFileSync(join(import.meta.dirname, '../web/api/schema.ts'), apiTypes(document));
+}

@@ -1,0 +1,30 @@
+import type { IncomingMessage } from 'node:http';
+import { AppError } from '../errors.ts';
+
+const forwarded = /^(forwarded|x-forwarded-.*|x-real-ip|via)$/;
+
+/**
+ * With the sign-in switched off whoever reaches the service is an owner. So it serves only requests that a program of this
+ * machine has sent to it by a name of this machine: a page of the web whose name was made to lead here sends its own name
+ * (DNS rebinding), and whatever passes requests on from elsewhere says so. Answers why one is refused; undefined: it is not.
+ */
+export function createLoopbackGuard(baseUrl: string): (request: IncomingMessage) => AppError | undefined {
+  const { port } = new URL(baseUrl);
+  const names = ['localhost', '127.0.0.1', '[::1]', new URL(baseUrl).hostname];
+  const hosts = new Set(names.map((name) => (port === '' ? name : `${name}:${port}`)));
+  return ({ headers }) => {
+    if (!hosts.has((headers.host ?? '').toLowerCase())) {
+      return new AppError(
+        'forbidden',
+        'The sign-in is off: this service answers to a name of this machine alone.',
+      );
+    }
+    if (Object.keys(headers).some((name) => forwarded.test(name))) {
+      return new AppError(
+        'forbidden',
+        'The sign-in is off: this service answers nothing that was passed on to it.',
+      );
+    }
+    return undefined;
+  };
+}

@@ -1,0 +1,116 @@
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import staticFiles from '@fastify/static';
+import type { FastifyReply } from 'fastify';
+import type { Brand } from '../brand.ts';
+import { html } from './html.ts';
+import { page } from './page.ts';
+import type { App } from './server.ts';
+
+/**
+ * The browser's side of the service: one document for every page of the dashboard, and the files that it loads.
+ *
+ * Owns how they are served and guarded. Does not own what is in them (`web/`) nor how they come to be
+ * (`web-build.ts`). Where they are missing, the document is a page that tells how far their build is and turns into
+ * the dashboard.
+ */
+export type Web = {
+  /** Holds `dashboard/index.html` and `assets/`. May appear while the service runs. */
+  directory: string;
+  /** What is known of a build; asked only where the document is missing. */
+  building(): Building;
+};
+export type Building =
+  | { is: 'running' }
+  | { is: 'failed'; why: string }
+  /** Nobody builds: a service that was started some other way than by its command. */
+  | { is: 'none' };
+
+/** Below these a browser gets the dashboard, which knows by itself which page is meant. */
+const addresses = ['/', '/app', '/app/*', '/invitation', '/reset-password'];
+
+export async function staticRoutes(app: App, { web, brand }: { web: Web; brand: Brand }): Promise<void> {
+  const config = { access: { by: 'anyone' } } as const;
+  const schema = { hide: true };
+  await app.register(staticFiles, {
+    root: join(web.directory, 'assets'),
+    serve: false,
+    // A directory that is not there yet is no fault.
+    suppressWarning: true,
+    preCompressed: true,
+  });
+  app.get<{ Params: { file: string } }>('/assets/:file', { config, schema }, (request, reply) => {
+    // A file's name changes with its content.
+    reply.header('x-content-type-options', 'nosniff');
+    return reply.sendFile(request.params.file, { immutable: true, maxAge: '365d', dotfiles: 'ignore' });
+  });
+  for (const address of addresses) {
+    app.get(address, { config, schema }, async (_request, reply) => {
+      const document = await readFile(join(web.directory, 'dashboard/index.html'), 'utf8').catch(
+        () => undefined,
+      );
+      return document === undefined
+        ? sendProgress(reply, web.building())
+        : sendDocument(reply, { document, brand });
+    });
+  }
+}
+
+/**
+ * Scripts and styles run by the nonce of this answer or from our own files, and by nothing else. Libraries that write
+ * style elements are given the nonce by `web/dashboard/main.tsx`.
+ */
+function sendDocument(
+  reply: FastifyReply,
+  { document, brand }: { document: string; brand: Brand },
+): FastifyReply {
+  const nonce = randomBytes(18).toString('base64url');
+  const policy = [
+    "default-src 'none'",
+    `script-src 'self' 'nonce-${nonce}'`,
+    `style-src 'self' 'nonce-${nonce}'`,
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ];
+  return reply
+    .headers({
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': policy.join('; '),
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+      'referrer-policy': 'same-origin',
+      'cross-origin-opener-policy': 'same-origin',
+      'cache-control': 'no-store',
+    })
+    .send(document.replaceAll('__NONCE__', nonce).replaceAll('__BRAND__', brand.word));
+}
+
+/** Loads itself anew every second until there is a dashboard; a failed build is tried by hand, so that page stays. */
+function sendProgress(reply: FastifyReply, building: Building): FastifyReply {
+  const told = {
+    running: html`<h1>The dashboard is being built</h1>
+<p class="soft">This happens once and takes less than a minute. The page turns into the dashboard by itself.</p>`,
+    failed: html`<h1>The dashboard could not be built</h1>
+<p class="soft">The service itself runs. Stop it, run <code>npm run build</code>, and start it again.</p>
+<pre>${building.is === 'failed' && building.why}</pre>`,
+    none: html`<h1>Trellis is running</h1>
+<p class="soft">Its dashboard has not been built: run <code>npm run build</code>.</p>`,
+  }[building.is];
+  const { status, headers, body } = page({
+    status: 200,
+    title: 'Trellis',
+    main: html`<main>
+${told}
+<div class="choices">
+<a class="choice" href="/docs/"><span class="name">Interface<span class="soft">Every route, to read and to try</span></span></a>
+</div>
+</main>`,
+  });
+  if (building.is === 'running') reply.header('refresh', '1');
+  return reply.code(status).headers(headers).send(body);
+}

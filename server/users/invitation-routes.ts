@@ -1,0 +1,183 @@
+import { z } from 'zod';
+import { AppError, fieldError } from '../errors.ts';
+import { roles } from '../http/roles.ts';
+import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
+import {
+  acceptInvitation,
+  createInvitation,
+  deleteInvitation,
+  getInvitation,
+  type Invitation,
+  listInvitations,
+} from './invitations.ts';
+import { grantInput, grantOf, note, type UserDeps } from './routes.ts';
+import { invitationLink } from './set-up.ts';
+import { longestPassword, shortestPassword } from './sign-in.ts';
+
+const ofOwners = { access: { by: 'person', only: 'owner' } } as const;
+const anyone = { access: { by: 'anyone' } } as const;
+const token = z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'is not what stands in a link');
+const email = z.email().max(254);
+const invitationWire = z.object({
+  id: z.number().int(),
+  email: z.string().nullable(),
+  role: z.enum(roles),
+  environments: z.array(z.string()),
+  created_at: z.string(),
+  expires_at: z.string(),
+});
+
+/** Invitations: made and taken back by owners, accepted by whoever has the link. */
+export function invitationRoutes(app: App, { config, db, signIn, now }: UserDeps): void {
+  app.get(
+    '/users/invitations',
+    {
+      config: ofOwners,
+      schema: {
+        summary: 'List the invitations that wait to be accepted',
+        response: { 200: z.object({ data: z.array(invitationWire) }) },
+      },
+    },
+    async () => ({ data: (await listInvitations(db, now())).map(toWire) }),
+  );
+
+  app.post(
+    '/users/invitations',
+    {
+      config: ofOwners,
+      schema: {
+        summary: 'Invite somebody',
+        description:
+          'The link is told this once. It is good for seven days and for one user. With an `email` it makes the user of that ' +
+          'address, who may also come through the OpenID provider; without, whoever has the link names theirs.',
+        body: z.strictObject({ ...grantInput, email: email.optional() }),
+        response: { 201: z.object({ data: invitationWire.extend({ link: z.string() }) }) },
+      },
+    },
+    async ({ body, person }, reply) => {
+      requireSignIn();
+      const grant = await grantOf(db, body);
+      const at = now();
+      const made = await db.transaction(async (tx) => {
+        const created = await createInvitation(tx, { email: body.email, grant, by: person.userId, at });
+        const details = { role: grant.role, environments: (body.environments ?? []).join(',') };
+        await note(tx, { person, action: 'invitation.created', target: String(created.id), details });
+        return created;
+      });
+      reply.code(201);
+      return {
+        data: {
+          id: made.id,
+          email: body.email?.toLowerCase() ?? null,
+          role: grant.role,
+          environments: body.environments ?? [],
+          created_at: at.toISOString(),
+          expires_at: made.expiresAt.toISOString(),
+          link: invitationLink(config.baseUrl, made.token),
+        },
+      };
+    },
+  );
+
+  app.delete(
+    '/users/invitations/:id',
+    {
+      config: ofOwners,
+      schema: {
+        summary: 'Take an invitation back',
+        params: z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) }),
+        response: { 200: z.object({ success: z.literal(true) }) },
+      },
+    },
+    async ({ params: { id }, person }) => {
+      await db.transaction(async (tx) => {
+        const deleted = await deleteInvitation(tx, id);
+        if (deleted === undefined) throw new AppError('not_found', `There is no invitation ${id}.`);
+        await note(tx, {
+          person,
+          action: 'invitation.deleted',
+          target: String(id),
+          details: { role: deleted.role },
+        });
+      });
+      return { success: true as const };
+    },
+  );
+
+  app.post(
+    '/users/invitation',
+    {
+      config: anyone,
+      schema: {
+        summary: 'What an invitation link is for',
+        body: z.strictObject({ token }),
+        response: {
+          200: z.object({
+            data: z.object({
+              kind: z.enum(['setup', 'invitation']),
+              email: z.string().nullable(),
+              role: z.enum(roles),
+              environments: z.array(z.string()),
+              expires_at: z.string(),
+            }),
+          }),
+        },
+      },
+    },
+    async ({ body }) => {
+      requireSignIn();
+      const invitation = await getInvitation(db, { token: body.token, at: now() });
+      const { email, role, environments, expires_at } = toWire(invitation);
+      const kind = invitation.isSetUp ? ('setup' as const) : ('invitation' as const);
+      return { data: { kind, email, role, environments, expires_at } };
+    },
+  );
+
+  app.post(
+    '/users',
+    {
+      config: anyone,
+      schema: {
+        summary: 'Become a user, by an invitation link',
+        description: `The link is used up. The password has ${shortestPassword} to ${longestPassword} characters.`,
+        body: z.strictObject({
+          token,
+          name: text({ min: 1, max: 100 }),
+          email,
+          password: z.string().min(shortestPassword).max(longestPassword),
+        }),
+        response: { 201: z.object({ data: z.object({ id: z.string(), email: z.string() }) }) },
+      },
+    },
+    async ({ body }, reply) => {
+      requireSignIn();
+      const at = now();
+      const invitation = await getInvitation(db, { token: body.token, at });
+      if (invitation.email !== undefined && invitation.email !== body.email.toLowerCase())
+        throw fieldError('invalid_body', ['email'], 'is not the address that was invited');
+      // It takes a while, so before the transaction, and only for who has a link.
+      const { password } = await signIn.$context;
+      const passwordHash = await password.hash(body.password);
+      const user = { name: body.name, email: body.email, passwordHash };
+      const made = await db.transaction((tx) => acceptInvitation(tx, { token: body.token, user, at }));
+      reply.code(201);
+      return { data: made };
+    },
+  );
+
+  function requireSignIn(): void {
+    if (config.signIn.isOff) throw new AppError('not_found', 'The sign-in is off: there are no users.');
+  }
+}
+
+function toWire(invitation: Invitation): z.input<typeof invitationWire> {
+  return {
+    id: invitation.id,
+    email: invitation.email ?? null,
+    role: invitation.role,
+    environments: invitation.environments,
+    created_at: invitation.createdAt.toISOString(),
+    expires_at: invitation.expiresAt.toISOString(),
+  };
+}

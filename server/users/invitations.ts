@@ -1,0 +1,236 @@
+/**
+ * Links that make users: an invitation, or the set-up that makes the first owner.
+ *
+ * Owns: the table `invitation`, and how somebody becomes a user. Does not own: rights (`members.ts`), signing in
+ * (`sign-in.ts`).
+ */
+import { writeAudit } from '../activity/audit.ts';
+import { first, isViolationOf, type Queryable, type Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import type { Role } from '../http/roles.ts';
+import { type Grant, hasOwner, lockOwners, putGrant } from './members.ts';
+import { hashOfToken, newToken, newUserId } from './tokens.ts';
+
+export type Invitation = {
+  id: number;
+  isSetUp: boolean;
+  email: string | undefined;
+  role: Role;
+  environments: string[];
+  createdAt: Date;
+  expiresAt: Date;
+};
+
+const invitationMs = 7 * 86_400_000;
+const setUpMs = 86_400_000;
+
+/** Makes an invitation; its token is told this once. */
+export async function createInvitation(
+  tx: Queryable,
+  { email, grant, by, at }: { email: string | undefined; grant: Grant; by: string; at: Date },
+): Promise<{ id: number; token: string; expiresAt: Date }> {
+  return insert(tx, {
+    email,
+    grant,
+    by,
+    at,
+    expiresAt: new Date(at.getTime() + invitationMs),
+    isSetUp: false,
+  });
+}
+
+/** The link of a start on which there is no owner yet. Those of former starts stay good for their day. */
+export async function createSetUp(tx: Queryable, at: Date): Promise<{ token: string; expiresAt: Date }> {
+  await tx.query('delete from invitation where expires_at <= $1', [at]);
+  const expiresAt = new Date(at.getTime() + setUpMs);
+  return insert(tx, {
+    email: undefined,
+    grant: { role: 'owner' },
+    by: undefined,
+    at,
+    expiresAt,
+    isSetUp: true,
+  });
+}
+
+async function insert(
+  tx: Queryable,
+  given: {
+    email: string | undefined;
+    grant: Grant;
+    by: string | undefined;
+    at: Date;
+    expiresAt: Date;
+    isSetUp: boolean;
+  },
+): Promise<{ id: number; token: string; expiresAt: Date }> {
+  const { email, grant, by, at, expiresAt, isSetUp } = given;
+  const token = newToken();
+  const [row] = await tx.query<{ id: number }>(
+    `insert into invitation (hash, is_set_up, email, role, environment_ids, created_by, created_at, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8)
+     returning id`,
+    [
+      ...[hashOfToken(token), isSetUp, email?.toLowerCase() ?? null, grant.role],
+      ...[grant.environmentIds ?? [], by ?? null, at, expiresAt],
+    ],
+  );
+  return { id: row!.id, token, expiresAt };
+}
+
+const selectInvitations = `
+  select invitation.id, is_set_up as "isSetUp", email, role, created_at as "createdAt", expires_at as "expiresAt",
+    array(select name from environment where id = any(environment_ids) order by id) as environments
+  from invitation`;
+
+type Row = Omit<Invitation, 'email'> & { email: string | null };
+const asInvitation = (row: Row): Invitation => ({ ...row, email: row.email ?? undefined });
+
+/** Those that wait to be accepted, without that of the set-up. */
+export async function listInvitations(db: Queryable, at: Date): Promise<Invitation[]> {
+  const rows = await db.query<Row>(
+    `${selectInvitations} where not is_set_up and expires_at > $1 order by invitation.id`,
+    [at],
+  );
+  return rows.map(asInvitation);
+}
+
+/** Throws `invalid_invitation` where the token is unknown, used or expired. */
+export async function getInvitation(
+  db: Queryable,
+  { token, at }: { token: string; at: Date },
+): Promise<Invitation> {
+  const row = first(
+    await db.query<Row>(`${selectInvitations} where hash = $1 and expires_at > $2`, [hashOfToken(token), at]),
+  );
+  if (row === undefined || (row.isSetUp && (await hasOwner(db)))) throw new AppError('invalid_invitation');
+  return asInvitation(row);
+}
+
+/** Answers the invitation that was; undefined where there is none. */
+export async function deleteInvitation(tx: Queryable, id: number): Promise<{ role: Role } | undefined> {
+  return first(
+    await tx.query<{ role: Role }>('delete from invitation where id = $1 and not is_set_up returning role', [
+      id,
+    ]),
+  );
+}
+
+/** Whether somebody of this address is awaited. */
+export async function hasInvitation(
+  db: Queryable,
+  { email, at }: { email: string; at: Date },
+): Promise<boolean> {
+  const found = await db.query('select from invitation where email = $1 and expires_at > $2 limit 1', [
+    email.toLowerCase(),
+    at,
+  ]);
+  return found.length > 0;
+}
+
+export type NewUser = { name: string; email: string; passwordHash: string };
+
+/**
+ * Uses an invitation up and makes its user, who signs in with a password. Of many who come with the same link at once one
+ * is served. Throws `invalid_invitation`, or `user_exists`, after which the link is still good.
+ */
+export async function acceptInvitation(
+  tx: Tx,
+  { token, user, at }: { token: string; user: NewUser; at: Date },
+): Promise<{ id: string; email: string }> {
+  // First, and for all: two set-up links at once would wait for each other.
+  await lockOwners(tx);
+  const taken = first(
+    await tx.query<Taken>(
+      `delete from invitation
+       where hash = $1 and expires_at > $2
+       returning id, is_set_up, email, role, environment_ids`,
+      [hashOfToken(token), at],
+    ),
+  );
+  if (taken === undefined) throw new AppError('invalid_invitation');
+  if (taken.is_set_up) {
+    if (await hasOwner(tx)) throw new AppError('invalid_invitation');
+    await tx.query('delete from invitation where is_set_up');
+  }
+  // Whoever is invited by address is that address, as far as the inviter goes.
+  const email = taken.email ?? user.email.toLowerCase();
+  const id = await createUser(tx, { ...user, email, isVerified: taken.email !== null, at });
+  await putGrant(tx, { userId: id, grant: grantOf(taken), at });
+  const how = taken.is_set_up ? 'set-up' : `invitation ${taken.id}`;
+  await noteCreated(tx, { id, role: taken.role, how });
+  return { id, email };
+}
+
+/** The owner of TRELLIS_ADMIN_EMAIL, where there is no owner yet; tells whether one was made. */
+export async function createFirstOwner(tx: Tx, { user, at }: { user: NewUser; at: Date }): Promise<boolean> {
+  await lockOwners(tx);
+  if (await hasOwner(tx)) return false;
+  const id = await createUser(tx, { ...user, email: user.email.toLowerCase(), isVerified: true, at });
+  await putGrant(tx, { userId: id, grant: { role: 'owner' }, at });
+  await tx.query('delete from invitation where is_set_up');
+  await noteCreated(tx, { id, role: 'owner', how: 'TRELLIS_ADMIN_EMAIL' });
+  return true;
+}
+
+/** Uses up the invitation of somebody whom the OpenID provider has made known, and gives them what it grants. */
+export async function acceptByEmail(
+  tx: Tx,
+  { userId, email, at }: { userId: string; email: string; at: Date },
+): Promise<void> {
+  const taken = await tx.query<Taken>(
+    `delete from invitation
+     where email = $1 and expires_at > $2
+     returning id, is_set_up, email, role, environment_ids`,
+    [email.toLowerCase(), at],
+  );
+  const [newest] = taken.sort((one, other) => other.id - one.id);
+  if (newest === undefined) return;
+  await putGrant(tx, { userId, grant: grantOf(newest), at });
+  await noteCreated(tx, { id: userId, role: newest.role, how: `invitation ${newest.id}` });
+}
+
+type Taken = {
+  id: number;
+  is_set_up: boolean;
+  email: string | null;
+  role: Role;
+  environment_ids: number[];
+};
+
+function grantOf({ role, environment_ids: environmentIds }: Taken): Grant {
+  return role === 'owner' ? { role } : { role, environmentIds };
+}
+
+async function createUser(tx: Tx, user: NewUser & { isVerified: boolean; at: Date }): Promise<string> {
+  const id = newUserId();
+  try {
+    await tx.query(
+      `insert into sign_in_user (id, name, email, email_verified, created_at, updated_at)
+       values ($1, $2, $3, $4, $5, $5)`,
+      [id, user.name, user.email, user.isVerified, user.at],
+    );
+  } catch (error) {
+    if (isViolationOf(error, 'sign_in_user_email_unique')) throw new AppError('user_exists');
+    throw error;
+  }
+  await tx.query(
+    `insert into sign_in_account (id, user_id, provider_id, account_id, password, created_at, updated_at)
+     values ($1, $2, 'credential', $2, $3, $4, $4)`,
+    [newUserId(), id, user.passwordHash, user.at],
+  );
+  return id;
+}
+
+async function noteCreated(
+  tx: Tx,
+  { id, role, how }: { id: string; role: Role; how: string },
+): Promise<void> {
+  await writeAudit(tx, {
+    environmentId: undefined,
+    actor: `user:${id}`,
+    action: 'user.created',
+    target: id,
+    details: { role, by: how },
+  });
+}

@@ -1,0 +1,172 @@
+/**
+ * Signing in at an OpenID provider (OpenID Connect Core 1.0, authorization code with PKCE), as better-auth calls it.
+ *
+ * Owns: discovery, the exchange, what is believed of an ID token. Does not own: state, nonce and PKCE, which better-auth
+ * makes and binds to the browser; who may sign in (`sign-in.ts`).
+ */
+import type { OAuthProvider } from 'better-auth/oauth2';
+import * as oauth from 'oauth4webapi';
+import type { OidcConfig } from '../config.ts';
+import type { Logger } from '../log.ts';
+
+export type Fetch = (
+  url: string,
+  init: {
+    method: string;
+    headers: Record<string, string>;
+    body?: string;
+    redirect: 'manual';
+    signal: AbortSignal;
+  },
+) => Promise<{
+  readonly status: number;
+  readonly headers: { get(name: string): string | null };
+  readonly body: AsyncIterable<Uint8Array> | null;
+}>;
+
+const timeoutMs = 10_000;
+const mostBytes = 256 * 1024;
+const discoveredMs = 3_600_000;
+
+/** The provider `oidc`. It is asked for its endpoints when they are first needed, and again after an hour. */
+export function createOidcProvider({
+  oidc,
+  fetch,
+  log,
+}: {
+  oidc: OidcConfig;
+  fetch: Fetch;
+  log: Pick<Logger, 'warn'>;
+}): OAuthProvider {
+  const issuer = new URL(oidc.issuer);
+  const client: oauth.Client = { client_id: oidc.clientId };
+  const clientAuth = oauth.ClientSecretPost(oidc.clientSecret);
+  const options = {
+    [oauth.customFetch]: asFetch(fetch),
+    // The address is the operator's own word; the way out refuses plain http but to ranges that are allowed by name.
+    [oauth.allowInsecureRequests]: issuer.protocol === 'http:',
+  };
+  let known: { server: oauth.AuthorizationServer; until: number } | undefined;
+
+  async function discover(): Promise<oauth.AuthorizationServer> {
+    if (known !== undefined && known.until > performance.now()) return known.server;
+    const answer = await oauth.discoveryRequest(issuer, { ...options, algorithm: 'oidc' });
+    const server = await oauth.processDiscoveryResponse(issuer, answer);
+    known = { server, until: performance.now() + discoveredMs };
+    return server;
+  }
+
+  return {
+    id: 'oidc',
+    name: oidc.name,
+    issuer: oidc.issuer,
+    requiresIdTokenNonce: true,
+    accountSubject: ({ profile }) => String((profile as { sub?: unknown }).sub ?? ''),
+    async createAuthorizationURL({ state, codeVerifier, redirectURI, idTokenNonce }) {
+      const { authorization_endpoint: endpoint } = await discover();
+      if (endpoint === undefined) throw new Error('The OpenID provider names no authorization_endpoint.');
+      const url = new URL(endpoint);
+      url.searchParams.set('response_type', 'code');
+      url.searchParams.set('client_id', oidc.clientId);
+      url.searchParams.set('redirect_uri', redirectURI);
+      url.searchParams.set('scope', 'openid email profile');
+      url.searchParams.set('state', state);
+      if (idTokenNonce !== undefined) url.searchParams.set('nonce', idTokenNonce);
+      url.searchParams.set('code_challenge', await oauth.calculatePKCECodeChallenge(codeVerifier));
+      url.searchParams.set('code_challenge_method', 'S256');
+      return url;
+    },
+    async validateAuthorizationCode({ code, codeVerifier, redirectURI }) {
+      const server = await discover();
+      // better-auth has compared state and issuer already.
+      const callback = oauth.validateAuthResponse(
+        { ...server, authorization_response_iss_parameter_supported: false },
+        client,
+        new URLSearchParams({ code }),
+        oauth.skipStateCheck,
+      );
+      const answer = await oauth.authorizationCodeGrantRequest(
+        server,
+        client,
+        clientAuth,
+        callback,
+        redirectURI,
+        codeVerifier ?? oauth.nopkce,
+        options,
+      );
+      const tokens = await answer.json();
+      return {
+        idToken: String((tokens as { id_token?: unknown }).id_token ?? ''),
+        raw: tokens as Record<string, unknown>,
+      };
+    },
+    async getUserInfo(tokens) {
+      try {
+        return await readUser(tokens);
+      } catch (error) {
+        // Its own words hold the claims of whoever tried.
+        log.warn({ reason: (error as Error).message }, 'a sign-in at the OpenID provider was refused');
+        return null;
+      }
+    },
+  };
+
+  async function readUser({
+    raw,
+    expectedIdTokenNonce,
+  }: Parameters<OAuthProvider['getUserInfo']>[0]): ReturnType<OAuthProvider['getUserInfo']> {
+    const server = await discover();
+    // Judged here, where the nonce is known: issuer, audience, times and nonce (OpenID Connect Core §3.1.3.7). It came
+    // straight from the token endpoint, whose TLS stands for the signature (§3.1.3.7, 6).
+    const judged = await oauth.processAuthorizationCodeResponse(server, client, Response.json(raw), {
+      expectedNonce: expectedIdTokenNonce ?? oauth.expectNoNonce,
+      requireIdToken: true,
+    });
+    const claims = oauth.getValidatedIdTokenClaims(judged);
+    if (claims === undefined) return null;
+    const told = typeof claims.email === 'string' ? claims : await askUserInfo(server, judged, claims.sub);
+    const email = typeof told.email === 'string' ? told.email : undefined;
+    // An address that the provider does not vouch for is nobody's.
+    if (email === undefined || told.email_verified !== true) return null;
+    const name = typeof told.name === 'string' ? told.name : email;
+    return { user: { email, name, emailVerified: true }, data: { ...told, sub: claims.sub } };
+  }
+
+  async function askUserInfo(
+    server: oauth.AuthorizationServer,
+    { access_token }: oauth.TokenEndpointResponse,
+    sub: string,
+  ): Promise<Record<string, unknown>> {
+    const answer = await oauth.userInfoRequest(server, client, access_token, options);
+    return oauth.processUserInfoResponse(server, client, sub, answer);
+  }
+}
+
+/** The guarded way out, as oauth4webapi wants it. */
+function asFetch(fetch: Fetch) {
+  return async (
+    url: string,
+    { method, headers, body }: { method: string; headers: Record<string, string>; body?: unknown },
+  ) => {
+    const signal = AbortSignal.timeout(timeoutMs);
+    const answer = await fetch(url, {
+      method,
+      headers,
+      ...(body !== undefined && body !== null && { body: String(body) }),
+      redirect: 'manual',
+      signal,
+    });
+    const parts: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const part of answer.body ?? []) {
+      bytes += part.length;
+      if (bytes > mostBytes) throw new Error('The OpenID provider answers with more than 256 KB.');
+      parts.push(part);
+    }
+    const type = answer.headers.get('content-type');
+    return new Response(Buffer.concat(parts), {
+      status: answer.status,
+      ...(type !== null && { headers: { 'content-type': type } }),
+    });
+  };
+}

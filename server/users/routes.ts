@@ -1,0 +1,262 @@
+import { z } from 'zod';
+import { userActor, writeAudit } from '../activity/audit.ts';
+import type { Config } from '../config.ts';
+import type { Db, Tx } from '../db/pool.ts';
+import { AppError, fieldError } from '../errors.ts';
+import type { Person } from '../http/person-door.ts';
+import { roles, scopesOfRole } from '../http/roles.ts';
+import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
+import { environmentIdsOf, type Grant, lockOwners, putGrant, requireOtherOwner } from './members.ts';
+import { resetLink } from './set-up.ts';
+import { resetIdentifier, type SignIn } from './sign-in.ts';
+import { newToken } from './tokens.ts';
+import { deleteUser, findUser, listUsers, type User } from './users.ts';
+
+export type UserDeps = {
+  config: Pick<Config, 'baseUrl' | 'brand' | 'signIn'>;
+  db: Db;
+  signIn: SignIn;
+  now: () => Date;
+  /** Told when rights or sessions changed, so that nothing remembered of them is used. */
+  afterChange: () => void;
+};
+
+const resetMs = 3_600_000;
+const ofPeople = { access: { by: 'person' } } as const;
+const ofOwners = { access: { by: 'person', only: 'owner' } } as const;
+const params = z.object({ id: z.string().min(1).max(64) });
+const role = z.enum(roles);
+const place = z.object({ environment: z.string(), role });
+const userWire = z.object({
+  id: z.string(),
+  name: z.string(),
+  email: z.string(),
+  role: role.nullable(),
+  environments: z.array(place),
+  two_factor: z.boolean(),
+  created_at: z.string(),
+  last_signed_in_at: z.string().nullable(),
+});
+/** A role, and for all but owners the environments it is for. */
+export const grantInput = {
+  role,
+  environments: z
+    .array(text({ min: 1, max: 64 }))
+    .max(1_000)
+    .optional(),
+};
+
+/** Who is signed in, and everybody else for owners. */
+export function userRoutes(app: App, { config, db, signIn, now, afterChange }: UserDeps): void {
+  const { baseUrl, brand } = config;
+  const { isOff, oidc } = config.signIn;
+
+  app.get(
+    '/users/sign-in',
+    {
+      config: { access: { by: 'anyone' } },
+      schema: {
+        summary: 'How people sign in here',
+        response: {
+          200: z.object({
+            data: z.object({
+              required: z.boolean(),
+              oidc: z.object({ name: z.string() }).nullable(),
+              mail: z.boolean(),
+              brand: z.string(),
+            }),
+          }),
+        },
+      },
+    },
+    async () => ({
+      data: {
+        required: !isOff,
+        oidc: oidc === undefined ? null : { name: oidc.name },
+        mail: false,
+        brand: brand.word,
+      },
+    }),
+  );
+
+  app.get(
+    '/users/me',
+    {
+      config: ofPeople,
+      schema: {
+        summary: 'Who is signed in, and what they may do where',
+        response: {
+          200: z.object({
+            data: z.object({
+              id: z.string(),
+              name: z.string(),
+              email: z.string(),
+              role: role.nullable(),
+              two_factor: z.boolean(),
+              environments: z.array(z.object({ name: z.string(), role, scopes: z.array(z.string()) })),
+            }),
+          }),
+        },
+      },
+    },
+    async ({ person }) => ({ data: meToWire(person) }),
+  );
+
+  app.get(
+    '/users',
+    {
+      config: ofOwners,
+      schema: { summary: 'List users', response: { 200: z.object({ data: z.array(userWire) }) } },
+    },
+    async () => ({ data: (await listUsers(db)).map(toWire) }),
+  );
+
+  app.patch(
+    '/users/:id',
+    {
+      config: ofOwners,
+      schema: {
+        summary: 'Change what a user may do',
+        description: 'What is given takes the place of what was. All nodes follow within a second.',
+        params,
+        body: z.strictObject(grantInput),
+        response: { 200: z.object({ data: userWire }) },
+      },
+    },
+    async ({ params: { id }, body, person }) => {
+      const grant = await grantOf(db, body);
+      const changed = await db.transaction(async (tx) => {
+        await lockOwners(tx);
+        await getUser(tx, id);
+        if (grant.role !== 'owner') await requireOtherOwner(tx, id);
+        await putGrant(tx, { userId: id, grant, at: now() });
+        const details = { role: grant.role, environments: (body.environments ?? []).join(',') };
+        await note(tx, { person, action: 'user.changed', target: id, details });
+        return getUser(tx, id);
+      });
+      afterChange();
+      return { data: toWire(changed) };
+    },
+  );
+
+  app.delete(
+    '/users/:id',
+    {
+      config: ofOwners,
+      schema: {
+        summary: 'Remove a user',
+        description: 'With their sessions and the invitations they made. Keys they made stay.',
+        params,
+        response: { 200: z.object({ success: z.literal(true) }) },
+      },
+    },
+    async ({ params: { id }, person }) => {
+      await db.transaction(async (tx) => {
+        await lockOwners(tx);
+        const { email } = await getUser(tx, id);
+        await requireOtherOwner(tx, id);
+        await deleteUser(tx, id);
+        await note(tx, { person, action: 'user.removed', target: id, details: { email } });
+      });
+      afterChange();
+      return { success: true as const };
+    },
+  );
+
+  app.post(
+    '/users/:id/password-reset',
+    {
+      config: ofOwners,
+      schema: {
+        summary: 'Make a link with which a user sets a new password',
+        description: 'It is told this once, good for an hour and for one use, which ends their sessions.',
+        params,
+        response: { 201: z.object({ data: z.object({ link: z.string(), expires_at: z.string() }) }) },
+      },
+    },
+    async ({ params: { id }, person }, reply) => {
+      const user = await getUser(db, id);
+      const token = newToken();
+      const expiresAt = new Date(now().getTime() + resetMs);
+      const { internalAdapter } = await signIn.$context;
+      await note(db, { person, action: 'user.password_reset_made', target: user.id });
+      await internalAdapter.createVerificationValue({
+        identifier: resetIdentifier(token),
+        value: user.id,
+        expiresAt,
+      });
+      reply.code(201);
+      return { data: { link: resetLink(baseUrl, token), expires_at: expiresAt.toISOString() } };
+    },
+  );
+}
+
+/** Throws `invalid_body` where owners are given environments, or others none. */
+export async function grantOf(
+  db: Db,
+  { role, environments }: { role: Grant['role']; environments?: string[] | undefined },
+): Promise<Grant> {
+  if (role === 'owner') {
+    if (environments === undefined) return { role };
+    throw fieldError(
+      'invalid_body',
+      ['environments'],
+      'is for developers and viewers: an owner is one everywhere',
+    );
+  }
+  if (environments === undefined || environments.length === 0) {
+    throw fieldError('invalid_body', ['environments'], 'must name the environments that the role is for');
+  }
+  return { role, environmentIds: await environmentIdsOf(db, environments) };
+}
+
+async function getUser(db: Parameters<typeof findUser>[0], id: string): Promise<User> {
+  const user = await findUser(db, id);
+  if (user === undefined) throw new AppError('not_found', `There is no user "${id}".`);
+  return user;
+}
+
+/** Writes what an owner did to a user into the audit log. */
+export async function note(
+  tx: Tx | Db,
+  {
+    person,
+    ...entry
+  }: {
+    person: { userId: string };
+    action: string;
+    target: string;
+    details?: Record<string, string>;
+  },
+): Promise<void> {
+  await writeAudit(tx, { environmentId: undefined, actor: userActor(person), ...entry });
+}
+
+function meToWire({ userId, name, email, isOwner, hasTwoFactor, places }: Person) {
+  const [first] = places.values();
+  return {
+    id: userId,
+    ...{ name, email },
+    role: isOwner ? ('owner' as const) : (first?.role ?? null),
+    two_factor: hasTwoFactor,
+    environments: [...places].map(([environment, { role }]) => ({
+      name: environment,
+      role,
+      scopes: [...scopesOfRole(role)],
+    })),
+  };
+}
+
+function toWire(user: User): z.input<typeof userWire> {
+  return {
+    id: user.id,
+    name: user.name,
+    email: user.email,
+    role: user.role ?? null,
+    environments: user.places,
+    two_factor: user.hasTwoFactor,
+    created_at: user.createdAt.toISOString(),
+    last_signed_in_at: user.lastSignedInAt?.toISOString() ?? null,
+  };
+}

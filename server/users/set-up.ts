@@ -1,0 +1,42 @@
+import type { SignInConfig } from '../config.ts';
+import type { Db } from '../db/pool.ts';
+import { createFirstOwner, createSetUp } from './invitations.ts';
+import { hasOwner } from './members.ts';
+
+/**
+ * Sees to it that somebody can become the owner: TRELLIS_ADMIN_EMAIL, or whoever opens the link that is answered here and
+ * told in the log. Undefined where there is an owner, or nobody signs in. Who merely comes first gets nothing.
+ */
+export async function prepareOwner(
+  db: Db,
+  {
+    settings,
+    baseUrl,
+    hashPassword,
+    at,
+  }: {
+    settings: SignInConfig;
+    baseUrl: string;
+    hashPassword: (password: string) => Promise<string>;
+    at: Date;
+  },
+): Promise<string | undefined> {
+  if (settings.isOff || (await hasOwner(db))) return undefined;
+  const { admin } = settings;
+  if (admin === undefined) return invitationLink(baseUrl, (await createSetUp(db, at)).token);
+  const { email, password } = admin;
+  const passwordHash = await hashPassword(password);
+  const user = { name: email.split('@', 1)[0] ?? email, email, passwordHash };
+  await db.transaction((tx) => createFirstOwner(tx, { user, at }));
+  return undefined;
+}
+
+/** Where an invitation or a set-up is accepted. */
+export function invitationLink(baseUrl: string, token: string): string {
+  return `${baseUrl}/app/invitation#${token}`;
+}
+
+/** Where somebody sets a new password. */
+export function resetLink(baseUrl: string, token: string): string {
+  return `${baseUrl}/app/reset-password#${token}`;
+}

@@ -1,0 +1,55 @@
+import { first, type Queryable, type Tx } from '../db/pool.ts';
+import type { Role } from '../http/roles.ts';
+
+/** Somebody who can sign in. */
+export type User = {
+  id: string;
+  name: string;
+  email: string;
+  hasTwoFactor: boolean;
+  /** Undefined: nothing any more, as when their only environment was deleted. */
+  role: Role | undefined;
+  /** Of a developer or viewer, with the role in each. */
+  places: { environment: string; role: Role }[];
+  createdAt: Date;
+  lastSignedInAt: Date | undefined;
+};
+
+type Row = Omit<User, 'role' | 'lastSignedInAt'> & { isOwner: boolean; lastSignedInAt: Date | null };
+
+const selectUsers = `
+  select u.id, u.name, u.email, u.two_factor_enabled as "hasTwoFactor", u.created_at as "createdAt",
+    exists (select from member where user_id = u.id and role = 'owner') as "isOwner",
+    (
+      select coalesce(json_agg(json_build_object('environment', e.name, 'role', m.role) order by e.id), '[]')
+      from member m
+      join environment e on e.id = m.environment_id
+      where m.user_id = u.id
+    ) as places,
+    (select max(created_at) from sign_in_session where user_id = u.id) as "lastSignedInAt"
+  from sign_in_user u`;
+
+/** Everybody, oldest first. */
+export async function listUsers(db: Queryable): Promise<User[]> {
+  return (await db.query<Row>(`${selectUsers} order by u.created_at, u.id`)).map(asUser);
+}
+
+/** Undefined where there is no such user. */
+export async function findUser(db: Queryable, id: string): Promise<User | undefined> {
+  const row = first(await db.query<Row>(`${selectUsers} where u.id = $1`, [id]));
+  return row && asUser(row);
+}
+
+/** Removes a user with their sessions, rights and invitations. Tells whether there was one. */
+export async function deleteUser(tx: Tx, id: string): Promise<boolean> {
+  return (await tx.query('delete from sign_in_user where id = $1 returning id', [id])).length > 0;
+}
+
+function asUser({ isOwner, lastSignedInAt, ...row }: Row): User {
+  const role = isOwner
+    ? 'owner'
+    : row.places.some((place) => place.role === 'developer')
+      ? 'developer'
+      : row.places[0]?.role;
+  return { ...row, role, lastSignedInAt: lastSignedInAt ?? undefined };
+}

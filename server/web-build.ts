@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process';
+import { existsSync, globSync, statSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Building, Web } from './http/static.ts';
+import type { Logger } from './log.ts';
+
+/**
+ * Builds the browser's side of a clone while the service already runs.
+ *
+ * Owns when it is built and how it is put in place. Does not own how (`web/vite.config.ts`) nor how it is served
+ * (`http/static.ts`).
+ */
+const root = join(import.meta.dirname, '..');
+const source = join(root, 'web');
+
+/** Where the built files lie. */
+export const webDirectory = join(source, 'dist');
+
+/** For a service that others start: it serves what is there and builds nothing. */
+export const builtWeb: Web = { directory: webDirectory, building: () => ({ is: 'none' }) };
+
+export type WebBuild = Web & {
+  /** Builds where nothing was built, or where something in `web/` is newer. Never throws; it is not awaited. */
+  start(): void;
+  /** Resolves when no build runs any more, however it went. */
+  settled(): Promise<void>;
+  /** Ends a build that runs; what was built before stays. */
+  stop(): Promise<void>;
+};
+
+export function createWebBuild({ log }: { log: Logger }): WebBuild {
+  let building: Building = { is: 'none' };
+  let running: { end: () => void; done: Promise<void> } | undefined;
+  return {
+    directory: webDirectory,
+    building: () => building,
+    start() {
+      const vite = join(root, 'node_modules/vite/bin/vite.js');
+      if (!isStale() || !existsSync(vite)) return;
+      building = { is: 'running' };
+      const startedAt = Date.now();
+      running = build(vite, (why) => {
+        if (why === undefined) {
+          building = { is: 'none' };
+          log.info({ ms: Date.now() - startedAt }, 'dashboard built');
+        } else {
+          building = { is: 'failed', why };
+          log.warn({ why }, 'the dashboard could not be built');
+        }
+      });
+    },
+    settled: async () => running?.done,
+    async stop() {
+      running?.end();
+      await running?.done;
+    },
+  };
+}
+
+/** Sources that came with a later version are newer than what was built of the former one. */
+function isStale(): boolean {
+  const built = statSync(join(webDirectory, 'dashboard/index.html'), { throwIfNoEntry: false });
+  if (built === undefined) return true;
+  const files = globSync('**/*.{ts,tsx,css,html,svg}', { cwd: source, exclude: ['dist/**', 'dist.*/**'] });
+  return files.some((file) => statSync(join(source, file)).mtimeMs > built.mtimeMs);
+}
+
+/** Beside what is served, and then put in its place: nobody ever gets half of one build and half of another. */
+function build(
+  vite: string,
+  tell: (why: string | undefined) => void,
+): { end: () => void; done: Promise<void> } {
+  const fresh = `${webDirectory}.${process.pid}`;
+  const child = spawn(process.execPath, [vite, 'build', source, '--outDir', fresh, '--logLevel', 'error'], {
+    cwd: root,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said = (said + text).slice(-4000);
+  });
+  let isEnded = false;
+  const exited = new Promise<string | undefined>((resolve) => {
+    child.once('error', (error) => resolve(error.message));
+    child.once('close', (code) => resolve(code === 0 ? undefined : said.trim() || `vite ended with ${code}`));
+  });
+  const done = exited
+    .then(async (why) => {
+      if (why === undefined && !isEnded) {
+        await rm(webDirectory, { recursive: true, force: true });
+        await rename(fresh, webDirectory);
+      } else {
+        await rm(fresh, { recursive: true, force: true });
+      }
+      if (!isEnded) tell(why);
+    })
+    .catch((error: unknown) => tell(error instanceof Error ? error.message : String(error)));
+  const end = () => {
+    isEnded = true;
+    child.kill('SIGKILL');
+  };
+  return { end, done };
+}

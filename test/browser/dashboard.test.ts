@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { after, before, describe, test } from 'node:test';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { createLog } from '../../server/log.ts';
+import { createSetUp } from '../../server/users/invitations.ts';
+import { invitationLink } from '../../server/users/set-up.ts';
+import { createWebBuild } from '../../server/web-build.ts';
+import { openBrowser, skipBrowser } from '../support/browser.ts';
+import { openTrellis, type TestTrellis } from '../support/trellis.ts';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** What an owner does with the dashboard, in a real browser and in this order. */
+describe('the dashboard in a browser', { skip: skipBrowser }, () => {
+  let trellis: TestTrellis;
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+  const complaints: string[] = [];
+
+  before(async () => {
+    const build = createWebBuild({ log: createLog({ level: 'warn', format: 'json' }) });
+    build.start();
+    await build.settled();
+    trellis = await openTrellis();
+    browser = await openBrowser();
+    context = await browser.newContext({ reducedMotion: 'reduce' });
+    page = await context.newPage();
+    page.on('pageerror', ({ message }) => complaints.push(message));
+    page.on('console', (line) => {
+      if (line.type() === 'error' || line.type() === 'warning') complaints.push(line.text());
+    });
+  });
+  after(async () => {
+    await browser?.close();
+    await trellis?.close();
+  });
+  const owner = { email: 'ada@example.com', password: 'correct horse battery' };
+  const fillPassword = (password: string) => page.getByRole('textbox', { name: 'Password' }).fill(password);
+  const assertAccessible = async () => {
+    await page.evaluate(axe);
+    const serious = await page.evaluate(`axe.run().then(({ violations }) => violations
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .map(({ id, nodes }) => id + ': ' + nodes.map(({ target }) => target.join(' ')).join(', ')))`);
+    assert.deepEqual(serious, [], page.url());
+  };
+
+  test('the set-up link makes the owner and leads in', async () => {
+    const { token } = await createSetUp(trellis.db, new Date());
+    await page.goto(invitationLink(trellis.baseUrl, token));
+    await page.getByLabel('Name').fill('Ada Lovelace');
+    await page.getByLabel('E-mail').fill(owner.email);
+    await fillPassword(owner.password);
+    await assertAccessible();
+    await page.getByRole('button', { name: 'Make the account' }).click();
+    await page.getByText('0 of 5').waitFor();
+    assert.equal(new URL(page.url()).pathname, '/app/dev/getting-started');
+    await assertAccessible();
+  });
+
+  test('an integration with test credentials takes two clicks', async () => {
+    await page.getByRole('link', { name: 'Add Google Sheets' }).click();
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByText('This integration speaks to the sandbox').waitFor();
+    await assertAccessible();
+  });
+
+  test('a connection that is made in another window shows up by itself', async () => {
+    await page.getByRole('link', { name: 'Connections', exact: true }).first().click();
+    await page.getByText('No connection yet').waitFor();
+    await page.getByRole('button', { name: 'Add a test connection' }).first().click();
+    await page.getByRole('button', { name: 'Make the link' }).click();
+    const [connect] = await Promise.all([
+      context.waitForEvent('page'),
+      page.getByRole('link', { name: 'Open' }).click(),
+    ]);
+    const [popup] = await Promise.all([
+      connect.waitForEvent('popup'),
+      connect
+        .getByRole('link', { name: /google/i })
+        .or(connect.getByRole('button', { name: /google/i }))
+        .first()
+        .click(),
+    ]);
+    await popup.getByText('ada@example.com').first().click();
+    await popup.getByRole('button', { name: /continue|allow/i }).click();
+    await connect
+      .getByText(/connected/i)
+      .first()
+      .waitFor();
+    await connect.close();
+    await page.bringToFront();
+    await page.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('link', { name: 'ada@example.com' }).click();
+    await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+    await assertAccessible();
+  });
+
+  test('metadata that was edited is kept', async () => {
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await page.getByLabel('Metadata as JSON').fill('{"plan": "team"}');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('"plan": "team"').waitFor();
+    const { body } = await trellis.call('GET', '/connections');
+    assert.deepEqual((body.connections as { metadata: object }[])[0]?.metadata, { plan: 'team' });
+  });
+
+  test('the command palette finds a connection by its account', async () => {
+    await page.keyboard.press('Control+k');
+    await page.getByPlaceholder('Pages, integrations, connections').fill('ada@');
+    await page.locator('.mantine-Spotlight-action', { hasText: owner.email }).click({ timeout: 5000 });
+    await page.getByRole('heading', { name: owner.email }).waitFor();
+  });
+
+  test('a deletion says what it destroys, and does it', async () => {
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('the credentials of the account').waitFor();
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByText('No connection yet').waitFor();
+    const { body } = await trellis.call('GET', '/connections');
+    assert.deepEqual(body.connections, []);
+  });
+
+  test('the environment stands in the address, and another one shows nothing of it', async () => {
+    await page.getByRole('link', { name: 'Activity' }).click();
+    await page.getByRole('link', { name: 'connect' }).first().waitFor();
+    await assertAccessible();
+    await page.getByRole('button', { name: /Environment/ }).click();
+    await page.getByRole('menuitem', { name: 'prod' }).click();
+    await page.getByText('All quiet').waitFor();
+    assert.equal(new URL(page.url()).pathname, '/app/prod/activity');
+  });
+
+  test('nothing was complained of on the way', () => {
+    assert.deepEqual(complaints, []);
+  });
+
+  test('whoever is signed out comes back to the same address after signing in', async () => {
+    await page.getByRole('button', { name: 'Your account' }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
+    const address = `${trellis.baseUrl}/app/dev/connections?search=nobody`;
+    await page.goto(address);
+    await page.getByLabel('E-mail').fill(owner.email);
+    await fillPassword('a wrong password');
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+    await page.getByRole('alert').waitFor();
+    await assertAccessible();
+    await fillPassword(owner.password);
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+    await page.getByText('Nothing fits').waitFor();
+    assert.equal(page.url(), address);
+  });
+});

@@ -1,0 +1,140 @@
+// What a page may call with a cookie: all routes with all roles, and nothing for other sites.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hashPassword } from 'better-auth/crypto';
+import { createFirstOwner } from '../../server/users/invitations.ts';
+import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from '../support/person.ts';
+import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
+import { type Fixture, prepareScenarios, type Scenario, scenarios } from './scenarios.ts';
+
+let trellis: TestTrellis;
+let given: Fixture;
+let people: Record<'owner' | 'developer' | 'viewer', TestPerson>;
+before(async () => {
+  trellis = await openTrellis(fromAnywhere);
+  given = await prepareScenarios(trellis);
+  const passwordHash = await hashPassword(password);
+  const user = { name: 'Owner', email: 'owner@example.com', passwordHash };
+  await trellis.db.transaction((tx) => createFirstOwner(tx, { user, at: new Date() }));
+  const owner = openPerson(trellis);
+  await owner.signIn(user.email, password);
+  const join = async (role: string) => {
+    const made = await owner.call('POST', '/users/invitations', { body: { role, environments: ['dev'] } });
+    const person = openPerson(trellis);
+    const body = { token: tokenIn((made.body.data as { link: string }).link), name: role, password };
+    await person.call('POST', '/users', { body: { ...body, email: `${role}@example.com` } });
+    await person.signIn(`${role}@example.com`, password);
+    return person;
+  };
+  people = { owner, developer: await join('developer'), viewer: await join('viewer') };
+});
+after(() => trellis.close());
+
+const methodOf = (name: string) => name.split(' ', 1)[0]!;
+const codeOf = (body: Record<string, unknown>) => (body.error as { code?: string } | undefined)?.code;
+const isProxied = (name: string) => / \/(proxy|v4)\//.test(name);
+const ask = (person: TestPerson, [name, { request }]: [string, Scenario], environment = 'dev') => {
+  const { path, headers = {}, body } = request(given);
+  return person.call(methodOf(name), path, { environment, headers, ...(body !== undefined && { body }) });
+};
+/** The routes that read: of them a viewer is served, but for a whole export and calls of the provider. */
+const isForViewers = (name: string) =>
+  (methodOf(name) === 'GET' || name === 'POST /records/prune/estimate') &&
+  !isProxied(name) &&
+  name !== 'GET /records/export' &&
+  !/api-keys|signing-key/.test(name);
+
+for (const [name, scenario] of Object.entries(scenarios)) {
+  test(`${name}: a viewer is served what reads, and changes nothing`, async () => {
+    const answer = await ask(people.viewer, [name, scenario]);
+    assert.equal(answer.headers.get('access-control-allow-origin'), null);
+    if (isForViewers(name)) {
+      // Nobody follows yet: a viewer could not make a bookmark.
+      const right = name === 'GET /records/consumers/{name}' ? 404 : scenario.right;
+      assert.equal(answer.status, right, answer.text);
+      return;
+    }
+    assert.equal(answer.status, 403, answer.text);
+    if (methodOf(name) !== 'HEAD') assert.equal(codeOf(answer.body), 'forbidden');
+  });
+
+  test(`${name}: a developer is refused in an environment they were not given`, async () => {
+    const answer = await ask(people.developer, [name, scenario], 'prod');
+    assert.equal(answer.status, 403, answer.text);
+  });
+
+  test(`${name}: a page of another site is refused, whoever is signed in`, async () => {
+    const { path, headers = {}, body } = scenario.request(given);
+    const method = methodOf(name);
+    const isRead = method === 'GET' || method === 'HEAD';
+    const carried: [number, Record<string, string | undefined>, string | undefined][] = [
+      // No form, link or image can send the header; without it a cookie is nothing.
+      [401, {}, undefined],
+      [403, { origin: 'https://evil.example.com' }, 'dev'],
+      [403, { origin: 'null' }, 'dev'],
+      [403, { 'sec-fetch-site': 'same-site', origin: trellis.baseUrl }, 'dev'],
+      [403, { 'sec-fetch-site': 'cross-site' }, 'dev'],
+      ...(isRead ? [] : [[403, { origin: undefined }, 'dev'] as [number, { origin: undefined }, string]]),
+    ];
+    for (const [status, more, environment] of carried) {
+      const options = { environment, headers: { ...headers, ...more }, ...(body !== undefined && { body }) };
+      const answer = await people.owner.call(method, path, options as Parameters<TestPerson['call']>[2]);
+      assert.equal(answer.status, status, `${JSON.stringify(more)}: ${answer.text}`);
+      if (environment !== undefined) assert.equal(answer.headers.get('access-control-allow-origin'), null);
+    }
+  });
+}
+
+test('no role is given credentials of a connection, or makes a key that would be', async () => {
+  const path = `/connections/${given.connectionId}?provider_config_key=google-sheet`;
+  for (const person of Object.values(people)) {
+    const { status, body } = await person.call('GET', path, { environment: 'dev' });
+    assert.equal(status, 200);
+    assert.ok(!('credentials' in body) || body.credentials === null, JSON.stringify(body));
+    for (const scopes of [['*'], ['connections:credentials']]) {
+      const made = await person.call('POST', '/environment/api-keys', {
+        environment: 'dev',
+        body: { name: 'more', scopes },
+      });
+      assert.equal(made.status, 403, made.text);
+    }
+  }
+});
+
+test('a cookie is not taken where sessions of end users are, and a key not where people are', async () => {
+  for (const [method, path] of [
+    ['GET', '/connect/session'],
+    ['DELETE', '/connect/session'],
+  ] as const) {
+    assert.equal((await people.owner.call(method, path, { environment: 'dev' })).status, 401, path);
+  }
+  for (const path of ['/users', '/users/me', '/users/invitations', '/environments']) {
+    const answer = await trellis.call('GET', path, { headers: { 'x-trellis-environment': 'dev' } });
+    assert.deepEqual([answer.status, codeOf(answer.body)], [401, 'not_signed_in'], path);
+    assert.equal((await trellis.call('GET', path, { key: undefined })).status, 401, path);
+  }
+  for (const path of ['/users', '/users/invitations', '/environments']) {
+    assert.equal((await people.developer.call('GET', path)).status, 403, path);
+    assert.equal((await people.owner.call('GET', path)).status, 200, path);
+  }
+});
+
+test('nothing of a proxied answer can act on the address of the dashboard', async () => {
+  const { headers } = await connect(trellis, { integration: 'pages' });
+  const answer = await people.developer.call('GET', '/proxy/v4/spreadsheets/none', {
+    environment: 'dev',
+    headers,
+  });
+  assert.equal(answer.status, 404);
+  assert.match(answer.headers.get('content-security-policy') ?? '', /(^|, )sandbox$/);
+  assert.equal(answer.headers.get('access-control-allow-origin'), null);
+  assert.equal(answer.headers.get('set-cookie'), null);
+});
+
+for (const [name, scenario] of Object.entries(scenarios)) {
+  test(`${name}: an owner is served, but for tickets, which are a key's`, async () => {
+    const answer = await ask(people.owner, [name, scenario]);
+    assert.equal(answer.status, name.startsWith('POST /tickets') ? 403 : scenario.right, answer.text);
+  });
+}

@@ -1,0 +1,301 @@
+// People at the dashboard: the first owner, signing in, second factors, invitations, resets, sessions.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { hashPassword } from 'better-auth/crypto';
+import { acceptInvitation } from '../../server/users/invitations.ts';
+import { prepareOwner } from '../../server/users/set-up.ts';
+import { fromAnywhere, openPerson, password, type TestPerson, tokenIn, totpCode } from '../support/person.ts';
+import { openTrellis, type TestTrellis } from '../support/trellis.ts';
+
+let trellis: TestTrellis;
+let owner: TestPerson;
+before(async () => {
+  trellis = await openTrellis(fromAnywhere);
+});
+after(() => trellis.close());
+
+const codeOf = ({ status, body }: { status: number; body: Record<string, unknown> }) => [
+  status,
+  (body.error as { code?: string } | undefined)?.code ?? body.code,
+];
+const dataOf = <T>({ body }: { body: Record<string, unknown> }) => body.data as T;
+const setUpLink = (signIn: Partial<{ admin: { email: string; password: string }; isOff: boolean }> = {}) =>
+  prepareOwner(trellis.db, {
+    settings: { isOff: false, admin: undefined, oidc: undefined, ...signIn },
+    ...{ baseUrl: trellis.baseUrl, hashPassword, at: new Date() },
+  });
+const newUser = (token: string, email: string) => ({ token, name: 'Somebody', email, password });
+async function invite(given: object): Promise<string> {
+  const made = await owner.call('POST', '/users/invitations', { body: given });
+  assert.equal(made.status, 201, made.text);
+  return tokenIn(dataOf<{ link: string }>(made).link);
+}
+async function join(email: string, given: object): Promise<TestPerson> {
+  const person = openPerson(trellis);
+  const made = await person.call('POST', '/users', { body: newUser(await invite(given), email) });
+  assert.equal(made.status, 201, made.text);
+  assert.equal((await person.signIn(email, password)).status, 200);
+  return person;
+}
+
+test('of twenty who open the set-up link at once one becomes the owner, and nobody afterwards', async () => {
+  const [link = '', other = ''] = [await setUpLink(), await setUpLink()];
+  const token = tokenIn(link);
+  const stored = await trellis.db.query<{ hash: Buffer }>('select hash from invitation');
+  assert.ok(stored.every(({ hash }) => !hash.includes(token)));
+  const first = await openPerson(trellis).call('POST', '/users/invitation', { body: { token } });
+  assert.equal(dataOf<{ kind: string }>(first).kind, 'setup');
+
+  const passwordHash = await hashPassword(password);
+  const tries = Array.from({ length: 20 }, (_, n) =>
+    trellis.db.transaction((tx) =>
+      acceptInvitation(tx, {
+        token: tokenIn(n % 2 === 0 ? link : other),
+        user: { name: 'Owner', email: `owner${n}@example.com`, passwordHash },
+        at: new Date(),
+      }),
+    ),
+  );
+  const answers = await Promise.allSettled(tries);
+  const [made, ...more] = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+  assert.ok(made !== undefined && more.length === 0);
+  for (const answer of answers)
+    if (answer.status === 'rejected') assert.equal(answer.reason.code, 'invalid_invitation');
+  const late = { body: newUser(token, 'late@example.com') };
+  assert.deepEqual(codeOf(await openPerson(trellis).call('POST', '/users', late)), [
+    404,
+    'invalid_invitation',
+  ]);
+  const [row] = await trellis.db.query<{ count: number }>('select count(*) as count from sign_in_user');
+  assert.equal(row?.count, 1);
+  assert.equal(await setUpLink(), undefined);
+  assert.equal(await setUpLink({ admin: { email: 'late@example.com', password } }), undefined);
+
+  owner = openPerson(trellis);
+  assert.equal((await owner.signIn(made.email, password)).status, 200);
+  const me = dataOf<{ role: string; environments: { name: string }[] }>(await owner.call('GET', '/users/me'));
+  assert.equal(me.role, 'owner');
+  assert.deepEqual(
+    me.environments.map(({ name }) => name),
+    ['dev', 'prod'],
+  );
+});
+
+test('a wrong link, an old one, and a sign-up without a link make nobody a user', async () => {
+  const person = openPerson(trellis);
+  const body = newUser('a'.repeat(43), 'eve@example.com');
+  assert.deepEqual(codeOf(await person.call('POST', '/users', { body })), [404, 'invalid_invitation']);
+  assert.equal((await person.call('POST', '/users', { body: { ...body, token: 'x' } })).status, 400);
+  const token = await invite({ role: 'viewer', environments: ['dev'] });
+  await trellis.db.query(`update invitation set expires_at = now() - interval '1 s'`);
+  assert.deepEqual(codeOf(await person.call('POST', '/users', { body: { ...body, token } })), [
+    404,
+    'invalid_invitation',
+  ]);
+  const signUp = await person.auth('POST', '/sign-up/email', { name: 'Eve', email: body.email, password });
+  assert.deepEqual(codeOf(signUp), [404, 'not_found']);
+});
+
+test('a wrong password is refused in the same words as an unknown address, and too many tries have to wait', async () => {
+  const person = openPerson(trellis);
+  const unknown = await person.signIn('nobody@example.com', password);
+  const { email } = dataOf<{ email: string }>(await owner.call('GET', '/users/me'));
+  const wrong = await person.signIn(email, 'not the password');
+  assert.deepEqual([wrong.status, wrong.text], [unknown.status, unknown.text]);
+  assert.equal(wrong.status, 401);
+  for (let n = 0; n < 3; n += 1) await person.signIn(email, 'not the password');
+  const held = await person.signIn(email, password);
+  assert.equal(held.status, 429);
+  assert.match(held.headers.get('retry-after') ?? '', /^[1-9]\d?$/);
+  assert.equal((await openPerson(trellis).signIn(email, password)).status, 200);
+});
+
+test('the cookie is out of reach of scripts and of other sites, and no answer to it may be read elsewhere', async () => {
+  const person = openPerson(trellis);
+  const { email } = dataOf<{ email: string }>(await owner.call('GET', '/users/me'));
+  const signedIn = await person.signIn(email, password);
+  const cookies = signedIn.headers.getSetCookie();
+  assert.ok(cookies.some((line) => line.startsWith('trellis.session_token=')));
+  for (const line of cookies) assert.match(line, /; HttpOnly; SameSite=Lax/i);
+  for (const answer of [signedIn, await person.call('GET', '/connections', { environment: 'dev' })]) {
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(answer.headers.get('access-control-allow-origin'), null);
+  }
+});
+
+test('an invitation makes one user, with the rights it names and its address', async () => {
+  const given = { role: 'developer', environments: ['dev'], email: 'Dee@example.com' };
+  const token = await invite(given);
+  const person = openPerson(trellis);
+  const another = await person.call('POST', '/users', { body: newUser(token, 'other@example.com') });
+  assert.deepEqual(codeOf(another), [400, 'invalid_body']);
+  assert.equal(
+    (await person.call('POST', '/users', { body: newUser(token, 'dee@example.com') })).status,
+    201,
+  );
+  const again = await person.call('POST', '/users', { body: newUser(token, 'dee@example.com') });
+  assert.deepEqual(codeOf(again), [404, 'invalid_invitation']);
+  assert.equal((await person.signIn('dee@example.com', password)).status, 200);
+  const me = dataOf<{ role: string; environments: object[] }>(await person.call('GET', '/users/me'));
+  assert.equal(me.role, 'developer');
+  assert.equal(me.environments.length, 1);
+  assert.deepEqual(codeOf(await person.call('GET', '/connections', { environment: 'prod' })), [
+    403,
+    'forbidden',
+  ]);
+  assert.deepEqual(codeOf(await person.call('GET', '/users')), [403, 'forbidden']);
+
+  const taken = await invite({ role: 'viewer', environments: ['dev'] });
+  const twice = () => openPerson(trellis).call('POST', '/users', { body: newUser(taken, 'dee@example.com') });
+  assert.deepEqual(codeOf(await twice()), [409, 'user_exists']);
+  const listed = dataOf<{ id: number }[]>(await owner.call('GET', '/users/invitations'));
+  for (const { id } of listed)
+    assert.equal((await owner.call('DELETE', `/users/invitations/${id}`)).status, 200);
+  assert.deepEqual(codeOf(await twice()), [404, 'invalid_invitation']);
+});
+
+test('with a second factor the password alone signs nobody in, and a backup code is good once', async () => {
+  const email = 'two@example.com';
+  const person = await join(email, { role: 'viewer', environments: ['dev'] });
+  const enabled = await person.auth('POST', '/two-factor/enable', { password });
+  assert.equal(enabled.status, 200, enabled.text);
+  const { totpURI, backupCodes } = enabled.body as { totpURI: string; backupCodes: string[] };
+  const secret = new URL(totpURI).searchParams.get('secret') ?? '';
+  const code = () => totpCode(secret, new Date());
+  assert.equal((await person.auth('POST', '/two-factor/verify-totp', { code: code() })).status, 200);
+  const [row] = await trellis.db.query<{ secret: string; backup_codes: string }>(
+    'select secret, backup_codes from sign_in_two_factor',
+  );
+  assert.ok(row !== undefined && !row.secret.includes(secret) && !row.backup_codes.includes(backupCodes[0]!));
+
+  const again = openPerson(trellis);
+  const asked = await again.signIn(email, password);
+  assert.equal(asked.body.twoFactorRedirect, true);
+  assert.deepEqual(codeOf(await again.call('GET', '/users/me')), [401, 'not_signed_in']);
+  assert.equal((await again.auth('POST', '/two-factor/verify-totp', { code: '000000' })).status, 401);
+  assert.equal((await again.auth('POST', '/two-factor/verify-totp', { code: code() })).status, 200);
+  assert.equal(dataOf<{ two_factor: boolean }>(await again.call('GET', '/users/me')).two_factor, true);
+
+  for (const status of [200, 401]) {
+    const lost = openPerson(trellis);
+    await lost.signIn(email, password);
+    const answer = await lost.auth('POST', '/two-factor/verify-backup-code', { code: backupCodes[0] });
+    assert.equal(answer.status, status, answer.text);
+  }
+});
+
+test('sessions are listed and ended, here at once', async () => {
+  const email = 'many@example.com';
+  const person = await join(email, { role: 'viewer', environments: ['dev'] });
+  const other = openPerson(trellis);
+  await other.signIn(email, password);
+  assert.equal((await other.call('GET', '/users/me')).status, 200);
+  const sessions = await person.auth('GET', '/list-sessions');
+  assert.equal((sessions.body as unknown as object[]).length, 2, sessions.text);
+  assert.equal((await person.auth('POST', '/revoke-other-sessions', {})).status, 200);
+  assert.deepEqual(codeOf(await other.call('GET', '/users/me')), [401, 'not_signed_in']);
+  assert.equal((await person.auth('POST', '/sign-out', {})).status, 200);
+  assert.deepEqual(codeOf(await person.call('GET', '/users/me')), [401, 'not_signed_in']);
+});
+
+test('a cookie that was kept is worth nothing after the sign-out', async () => {
+  const person = await join('kept@example.com', { role: 'viewer', environments: ['dev'] });
+  const cookie = person.cookie();
+  assert.equal((await openPerson(trellis).call('GET', '/users/me', { headers: { cookie } })).status, 200);
+  await person.auth('POST', '/sign-out', {});
+  const late = await openPerson(trellis).call('GET', '/users/me', { headers: { cookie } });
+  assert.deepEqual(codeOf(late), [401, 'not_signed_in']);
+  const forged = cookie.replace(/=([^.]{4})/, '=AAAA');
+  const answer = await openPerson(trellis).call('GET', '/users/me', { headers: { cookie: forged } });
+  assert.deepEqual(codeOf(answer), [401, 'not_signed_in']);
+});
+
+test('an owner makes a reset link, which sets a password once and ends the sessions', async () => {
+  const email = 'lost@example.com';
+  const person = await join(email, { role: 'viewer', environments: ['dev'] });
+  const { id } = dataOf<{ id: string }>(await person.call('GET', '/users/me'));
+  assert.deepEqual(codeOf(await person.call('POST', `/users/${id}/password-reset`)), [403, 'forbidden']);
+  const made = await owner.call('POST', `/users/${id}/password-reset`);
+  const token = tokenIn(dataOf<{ link: string }>(made).link);
+  const inTable = await trellis.db.query(
+    `select from sign_in_verification where identifier like '%' || $1 || '%'`,
+    [token],
+  );
+  assert.equal(inTable.length, 0);
+  const set = (newPassword: string) =>
+    openPerson(trellis).auth('POST', '/reset-password', { token, newPassword });
+  assert.equal((await set('short')).status, 400);
+  assert.equal((await set('another good password')).status, 200);
+  assert.equal((await set('a third good password')).status, 400);
+  assert.deepEqual(codeOf(await person.call('GET', '/users/me')), [401, 'not_signed_in']);
+  assert.equal((await openPerson(trellis).signIn(email, password)).status, 401);
+  assert.equal((await openPerson(trellis).signIn(email, 'another good password')).status, 200);
+});
+
+test('a user who is removed is refused at once, and the last owner stays', async () => {
+  const person = await join('gone@example.com', { role: 'developer', environments: ['dev', 'prod'] });
+  const { id } = dataOf<{ id: string }>(await person.call('GET', '/users/me'));
+  assert.equal((await person.call('GET', '/connections', { environment: 'prod' })).status, 200);
+  const patch = { role: 'viewer', environments: ['dev'] };
+  assert.equal((await owner.call('PATCH', `/users/${id}`, { body: patch })).status, 200);
+  assert.equal((await person.call('GET', '/connections', { environment: 'prod' })).status, 403);
+  assert.equal((await owner.call('DELETE', `/users/${id}`)).status, 200);
+  assert.deepEqual(codeOf(await person.call('GET', '/users/me')), [401, 'not_signed_in']);
+  const me = dataOf<{ id: string }>(await owner.call('GET', '/users/me')).id;
+  assert.deepEqual(codeOf(await owner.call('DELETE', `/users/${me}`)), [409, 'last_owner']);
+  assert.deepEqual(codeOf(await owner.call('PATCH', `/users/${me}`, { body: patch })), [409, 'last_owner']);
+});
+
+test('owners make, rename and delete environments, but not one that is in use', async () => {
+  const make = (name: string) => owner.call('POST', '/environments', { body: { name } });
+  assert.equal((await make('staging')).status, 201);
+  assert.deepEqual(codeOf(await make('staging')), [409, 'environment_exists']);
+  assert.equal((await make('Not A Name')).status, 400);
+  assert.equal((await owner.call('GET', '/connections', { environment: 'staging' })).status, 200);
+  const renamed = await owner.call('PATCH', '/environments/staging', { body: { name: 'qa' } });
+  assert.equal(renamed.status, 200, renamed.text);
+  assert.equal((await owner.call('GET', '/connections', { environment: 'staging' })).status, 403);
+  const integration = {
+    provider: 'private-api-key',
+    unique_key: 'notes',
+    integration_config: { base_url: 'https://api.example.com' },
+  };
+  const made = await owner.call('POST', '/integrations', { environment: 'qa', body: integration });
+  assert.equal(made.status, 200, made.text);
+  const connected = await owner.call('POST', '/connections', {
+    environment: 'qa',
+    body: {
+      provider_config_key: 'notes',
+      connection_id: 'a',
+      credentials: { type: 'API_KEY', apiKey: 'k-123456789012345' },
+    },
+  });
+  assert.equal(connected.status, 201, connected.text);
+  assert.deepEqual(codeOf(await owner.call('DELETE', '/environments/qa')), [409, 'environment_in_use']);
+  const gone = await owner.call('DELETE', '/connections/a?provider_config_key=notes', { environment: 'qa' });
+  assert.equal(gone.status, 200, gone.text);
+  assert.equal((await owner.call('DELETE', '/environments/qa')).status, 200);
+  assert.deepEqual(codeOf(await owner.call('DELETE', '/environments/qa')), [404, 'not_found']);
+  assert.deepEqual(codeOf(await owner.call('DELETE', '/environments/dev')), [403, 'forbidden']);
+});
+
+test('what was done to users and by them is in the audit log', async () => {
+  const rows = await trellis.db.query<{ action: string }>(
+    `select distinct action from audit where action ~ '^(user|invitation|environment)[.]' order by action`,
+  );
+  assert.deepEqual(
+    rows.map(({ action }) => action),
+    [
+      ...['environment.created', 'environment.deleted', 'environment.renamed', 'invitation.created'],
+      ...[
+        'invitation.deleted',
+        'user.changed',
+        'user.created',
+        'user.password_reset',
+        'user.password_reset_made',
+      ],
+      ...['user.removed', 'user.session_ended', 'user.signed_in'],
+    ],
+  );
+});

@@ -1,0 +1,116 @@
+import type { Routes } from './schema.ts';
+
+/**
+ * The one caller of the service: the interface that everybody has, with the session's cookie in place of a key.
+ * Only a page's `queries.ts` uses it.
+ */
+export type Route = keyof Routes;
+export type Answer<R extends Route> = Routes[R]['answer'];
+export type Query<R extends Route> = Routes[R]['query'];
+export type Body<R extends Route> = Routes[R]['body'];
+
+/** Parts that a route does not take may be left out; those with a required field may not. */
+type Part<Name extends string, T> = [T] extends [Record<string, never> | undefined]
+  ? unknown
+  : [Record<string, never>] extends [T]
+    ? { [N in Name]?: T }
+    : { [N in Name]: T };
+export type Call<R extends Route> = { environment: string; signal?: AbortSignal } & Part<
+  'path',
+  Routes[R]['path']
+> &
+  Part<'query', Routes[R]['query']> &
+  Part<'headers', Routes[R]['headers']> &
+  Part<'body', Routes[R]['body']>;
+
+type Loose = {
+  environment?: string;
+  signal?: AbortSignal;
+  path?: Record<string, string>;
+  query?: Record<string, unknown>;
+  headers?: Record<string, string>;
+  body?: unknown;
+};
+
+/** What the service refused, in its own words. */
+export class Fault extends Error {
+  readonly code: string;
+  readonly status: number;
+  readonly requestId: string | undefined;
+  /** What is wrong with single fields. */
+  readonly fields: { path: string; message: string }[];
+
+  constructor(known: {
+    code: string;
+    message: string;
+    status: number;
+    requestId?: string | undefined;
+    fields?: { path: string; message: string }[];
+  }) {
+    super(known.message);
+    this.name = 'Fault';
+    this.code = known.code;
+    this.status = known.status;
+    this.requestId = known.requestId;
+    this.fields = known.fields ?? [];
+  }
+}
+
+/** Calls a route that the OpenAPI document leaves out: sign-in and users. Throws `Fault`, as `call` does. */
+export async function send(route: string, given: Loose = {}): Promise<unknown> {
+  const [method = 'GET', pattern = '/'] = route.split(' ');
+  const path = pattern.replace(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(given.path?.[name] ?? ''),
+  );
+  const headers = new Headers(given.headers);
+  headers.set('accept', 'application/json');
+  if (given.environment !== undefined) headers.set(environmentHeader(), given.environment);
+  if (given.body !== undefined) headers.set('content-type', 'application/json');
+  const response = await fetch(path + searchOf(given.query), {
+    method,
+    headers,
+    credentials: 'same-origin',
+    ...(given.body !== undefined && { body: JSON.stringify(given.body) }),
+    ...(given.signal !== undefined && { signal: given.signal }),
+  }).catch((error: unknown) => {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new Fault({ code: 'unreachable', message: 'The service does not answer.', status: 0 });
+  });
+  const isJson = response.headers.get('content-type')?.includes('application/json') === true;
+  const answer: unknown = isJson ? await response.json().catch(() => undefined) : undefined;
+  if (!response.ok) throw faultOf(response, answer);
+  return answer;
+}
+
+/** Calls a route of the interface. Throws `Fault`; a service that cannot be reached has the code `unreachable`. */
+export const call = send as unknown as <R extends Route>(route: R, options: Call<R>) => Promise<Answer<R>>;
+
+function faultOf(response: Response, answer: unknown): Fault {
+  const body = (answer ?? {}) as { error?: Record<string, unknown>; code?: string; message?: string };
+  // Sign-in answers code and message at the top; everything else below `error`.
+  const told = typeof body.error === 'object' ? body.error : body;
+  const errors = (told as { errors?: { path?: string[] | string; message?: string }[] }).errors ?? [];
+  return new Fault({
+    code: String(told.code ?? 'unknown').toLowerCase(),
+    message: String(told.message ?? `The service answered ${response.status}.`),
+    status: response.status,
+    requestId: response.headers.get('x-request-id') ?? undefined,
+    fields: errors.map(({ path, message }) => ({
+      path: Array.isArray(path) ? path.join('.') : String(path ?? ''),
+      message: String(message ?? ''),
+    })),
+  });
+}
+
+function searchOf(query: Record<string, unknown> | undefined): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query ?? {})) {
+    for (const one of [value].flat()) if (one !== undefined && one !== '') search.append(name, String(one));
+  }
+  return search.size > 0 ? `?${search}` : '';
+}
+
+/** A plain form or link cannot send it, so that no other site can act in the user's name. */
+function environmentHeader(): string {
+  return `x-${document.documentElement.dataset.brand ?? 'trellis'}-environment`;
+}

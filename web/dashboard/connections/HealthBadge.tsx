@@ -1,0 +1,24 @@
+import { Badge } from '@mantine/core';
+import type { Health } from './queries.ts';
+
+/** In one word and one colour how a connection is. */
+export function HealthBadge({ health }: { health: Pick<Health, 'status' | 'kind' | 'missing_scopes'> }) {
+  const { color, word } = wordsFor(health);
+  return (
+    <Badge color={color} variant="dot" miw="max-content">
+      {word}
+    </Badge>
+  );
+}
+
+function wordsFor({ status, kind, missing_scopes }: Pick<Health, 'status' | 'kind' | 'missing_scopes'>): {
+  color: string;
+  word: string;
+} {
+  if (status === 'blocked') return { color: 'red', word: 'Blocked' };
+  if (status === 'needs_reauth') return { color: 'red', word: 'Needs reconnecting' };
+  if (kind === 'integration') return { color: 'orange', word: 'Integration at fault' };
+  if (kind === 'transient') return { color: 'yellow', word: 'Provider unsteady' };
+  if (missing_scopes.length > 0) return { color: 'yellow', word: 'Scopes missing' };
+  return { color: 'green', word: 'Healthy' };
+}

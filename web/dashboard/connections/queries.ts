@@ -1,0 +1,100 @@
+import { queryOptions } from '@tanstack/react-query';
+import { type Answer, call, type Query } from '../../api/client.ts';
+
+export type Connection = Answer<'GET /connections'>['connections'][number];
+export type WholeConnection = Answer<'GET /connections/{id}'>;
+export type Health = Connection['health'];
+/** Where a connection is found: an ID is unique within its integration. */
+export type At = { integration: string; id: string };
+
+export const connectionsQuery = (environment: string, query: Query<'GET /connections'>) =>
+  queryOptions({
+    queryKey: [environment, 'connections', query],
+    queryFn: ({ signal }) => call('GET /connections', { environment, signal, query }),
+  });
+
+/** Without credentials, which a session is never given; nothing is refreshed. */
+export const connectionQuery = (environment: string, { integration, id }: At) =>
+  queryOptions({
+    queryKey: [environment, 'connection', integration, id],
+    queryFn: ({ signal }) =>
+      call('GET /connections/{id}', {
+        environment,
+        signal,
+        path: { id },
+        query: { provider_config_key: integration },
+      }),
+  });
+
+export const healthQuery = (environment: string, { integration, id }: At) =>
+  queryOptions({
+    queryKey: [environment, 'connection', integration, id, 'health'],
+    queryFn: ({ signal }) =>
+      call('GET /connections/{id}/health', {
+        environment,
+        signal,
+        path: { id },
+        query: { provider_config_key: integration },
+      }),
+  });
+
+export const datasetsQuery = (environment: string, { integration, id }: At) =>
+  queryOptions({
+    queryKey: [environment, 'connection', integration, id, 'datasets'],
+    queryFn: async ({ signal }) =>
+      (
+        await call('GET /records/datasets', {
+          environment,
+          signal,
+          headers: { 'connection-id': id, 'provider-config-key': integration },
+        })
+      ).datasets,
+  });
+
+/** A link for whoever owns the account; the test end user stands for somebody of the application. */
+export async function newConnectLink(
+  environment: string,
+  integration: string,
+  endUser: string,
+): Promise<string> {
+  const { data } = await call('POST /connect/sessions', {
+    environment,
+    body: { end_user: { id: endUser }, allowed_integrations: [integration] },
+  });
+  return data.connect_link;
+}
+
+export async function newReconnectLink(environment: string, { integration, id }: At): Promise<string> {
+  const { data } = await call('POST /connect/sessions/reconnect', {
+    environment,
+    body: { integration_id: integration, connection_id: id },
+  });
+  return data.connect_link;
+}
+
+export async function refresh(environment: string, { integration, id }: At): Promise<void> {
+  await call('POST /connections/{id}/refresh', {
+    environment,
+    path: { id },
+    query: { provider_config_key: integration },
+  });
+}
+
+export async function setMetadata(
+  environment: string,
+  { integration, id, metadata }: At & { metadata: Record<string, unknown> },
+): Promise<void> {
+  await call('POST /connections/metadata', {
+    environment,
+    body: { connection_id: id, provider_config_key: integration, metadata },
+  });
+}
+
+/** Destroys its credentials and everything it has brought. */
+export async function deleteConnection(environment: string, { integration, id }: At): Promise<void> {
+  await call('DELETE /connections/{id}', {
+    environment,
+    path: { id },
+    query: { provider_config_key: integration },
+  });
+}

@@ -1,0 +1,121 @@
+import { Anchor, Badge, Card, Group, SimpleGrid, Stack, Text, TextInput } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
+import { IconChevronLeft, IconSearch, IconZoomQuestion } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import { EmptyState } from '../../ui/EmptyState.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { Logo } from '../../ui/Logo.tsx';
+import { Page } from '../../ui/Page.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import { CreateDialog } from './CreateDialog.tsx';
+import { type Provider, providersQuery } from './queries.ts';
+
+/** Every provider, to search and to choose from. */
+export function CataloguePage() {
+  const environment = useEnvironment();
+  const { search, provider } = useSearch({ from: '/$environment/integrations/new' });
+  const navigate = useNavigate({ from: '/$environment/integrations/new' });
+  const [typed, setTyped] = useState(search ?? '');
+  const settle = useDebouncedCallback(
+    (value: string) =>
+      void navigate({ search: (former) => ({ ...former, search: value || undefined }), replace: true }),
+    150,
+  );
+  const query = useQuery(providersQuery(environment));
+  const chosen = query.data?.find(({ name }) => name === provider);
+  return (
+    <Page
+      title="Add an integration"
+      about="Choose the provider whose accounts your users will connect."
+      before={
+        <Anchor
+          size="sm"
+          c="dimmed"
+          renderRoot={(props) => <Link to="/$environment/integrations" params={{ environment }} {...props} />}
+        >
+          <Group gap={4} mb={6}>
+            <IconChevronLeft size={14} /> Integrations
+          </Group>
+        </Anchor>
+      }
+    >
+      <TextInput
+        maw={480}
+        size="md"
+        aria-label="Search providers"
+        placeholder="Google Sheets, CRM, storage"
+        leftSection={<IconSearch size={18} />}
+        data-autofocus
+        value={typed}
+        onChange={({ currentTarget: { value } }) => {
+          setTyped(value);
+          settle(value);
+        }}
+      />
+      <Loaded query={query}>
+        {(providers) => {
+          const found = matching(providers, typed);
+          return found.length === 0 ? (
+            <EmptyState icon={<IconZoomQuestion size={26} />} title="No such provider">
+              Nothing in the catalogue is called so. A provider is one file of data, which you can add
+              yourself.
+            </EmptyState>
+          ) : (
+            <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
+              {found.map((one) => (
+                <ProviderCard key={one.name} provider={one} environment={environment} />
+              ))}
+            </SimpleGrid>
+          );
+        }}
+      </Loaded>
+      {chosen && (
+        <CreateDialog
+          key={chosen.name}
+          environment={environment}
+          provider={chosen}
+          onClose={() => void navigate({ search: (former) => ({ ...former, provider: undefined }) })}
+        />
+      )}
+    </Page>
+  );
+}
+
+function ProviderCard({ provider, environment }: { provider: Provider; environment: string }) {
+  return (
+    <Card padding="sm" className="fill-row">
+      <Group wrap="nowrap" gap="sm">
+        <Logo src={provider.logo_url} name={provider.display_name} />
+        <Stack gap={0} miw={0} flex={1}>
+          <Link
+            className="fill-link"
+            to="/$environment/integrations/new"
+            params={{ environment }}
+            search={(former) => ({ ...former, provider: provider.name })}
+            resetScroll={false}
+          >
+            <Text span fw={550}>
+              {provider.display_name}
+            </Text>
+          </Link>
+          <Text size="xs" c="dimmed" truncate>
+            {(provider.categories ?? []).join(', ') || provider.auth_mode}
+          </Text>
+        </Stack>
+        {provider.has_sandbox === true && <Badge color="violet">testable</Badge>}
+      </Group>
+    </Card>
+  );
+}
+
+/** Those that can be tried at once stand first. */
+function matching(providers: Provider[], typed: string): Provider[] {
+  const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = providers.filter(({ name, display_name, categories = [] }) => {
+    const text = [name, display_name, ...categories].join(' ').toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  return found.toSorted((a, b) => Number(b.has_sandbox === true) - Number(a.has_sandbox === true));
+}

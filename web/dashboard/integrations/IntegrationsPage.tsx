@@ -1,0 +1,101 @@
+import { Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text } from '@mantine/core';
+import { IconPlus, IconPuzzle } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { EmptyState } from '../../ui/EmptyState.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { Logo } from '../../ui/Logo.tsx';
+import { Page } from '../../ui/Page.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import { useMayWrite } from '../sign-in/queries.ts';
+import { type Integration, integrationsQuery } from './queries.ts';
+
+export function IntegrationsPage() {
+  const environment = useEnvironment();
+  const mayWrite = useMayWrite();
+  const query = useQuery(integrationsQuery(environment));
+  const add = (
+    <Button
+      leftSection={<IconPlus size={16} />}
+      renderRoot={(props) => (
+        <Link to="/$environment/integrations/new" params={{ environment }} search={{}} {...props} />
+      )}
+    >
+      Add an integration
+    </Button>
+  );
+  return (
+    <Page
+      title="Integrations"
+      about="A provider, and the client that your application has with it. Connections are made through one."
+      actions={mayWrite && (query.data?.length ?? 0) > 0 && add}
+    >
+      <Loaded query={query} loading={<LoadingCards />}>
+        {(integrations) =>
+          integrations.length === 0 ? (
+            <EmptyState icon={<IconPuzzle size={26} />} title="No integration yet" action={mayWrite && add}>
+              Choose a provider from the catalogue. With test credentials it works at once, without an account
+              at the provider.
+            </EmptyState>
+          ) : (
+            <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
+              {integrations.map((integration) => (
+                <IntegrationCard
+                  key={integration.unique_key}
+                  integration={integration}
+                  environment={environment}
+                />
+              ))}
+            </SimpleGrid>
+          )
+        }
+      </Loaded>
+    </Page>
+  );
+}
+
+function IntegrationCard({ integration, environment }: { integration: Integration; environment: string }) {
+  return (
+    <Card className="fill-row">
+      <Group wrap="nowrap" align="flex-start">
+        <Logo src={integration.logo} name={integration.display_name} size={40} />
+        <Stack gap={2} miw={0} flex={1}>
+          <Link
+            className="fill-link"
+            to="/$environment/integrations/of/$key"
+            params={{ environment, key: integration.unique_key }}
+          >
+            <Text span fw={600}>
+              {integration.display_name}
+            </Text>
+          </Link>
+          <Text size="sm" c="dimmed" ff="monospace" truncate>
+            {integration.unique_key}
+          </Text>
+          <Group gap={6} mt={6}>
+            {integration.test && <Badge color="violet">test credentials</Badge>}
+            {integration.fault === null ? (
+              <Badge color="green" variant="dot">
+                Configured
+              </Badge>
+            ) : (
+              <Badge color="red" variant="dot">
+                {integration.fault.cause.replaceAll('_', ' ')}
+              </Badge>
+            )}
+          </Group>
+        </Stack>
+      </Group>
+    </Card>
+  );
+}
+
+function LoadingCards() {
+  return (
+    <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }} role="status" aria-label="Loading">
+      {['a', 'b', 'c'].map((card) => (
+        <Skeleton key={card} h={110} />
+      ))}
+    </SimpleGrid>
+  );
+}

@@ -1,0 +1,51 @@
+import { MantineProvider } from '@mantine/core';
+import { ModalsProvider } from '@mantine/modals';
+import { Notifications } from '@mantine/notifications';
+import { QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import '@mantine/core/styles.css';
+import '@mantine/notifications/styles.css';
+import '@mantine/spotlight/styles.css';
+import '../ui/ui.css';
+import './dashboard.css';
+import { createQueries } from './query-client.ts';
+import { createDashboardRouter } from './router.tsx';
+import { theme } from './theme.ts';
+
+/** The dashboard: a page loads and mutates, `queries.ts` beside it calls the service, `ui/` knows no noun of ours. */
+const nonce = document.querySelector<HTMLScriptElement>('script[nonce]')?.nonce ?? '';
+// Where libraries that write a style element of their own look for it (the lock of scrolling behind a dialog).
+Object.assign(globalThis, { __webpack_nonce__: nonce });
+
+// The service's own address, and those of links in mails, lead here, too.
+const { pathname, search, hash } = location;
+if (!/^\/app(\/|$)/.test(pathname)) {
+  history.replaceState(null, '', `/app${pathname === '/' ? '' : pathname}${search}${hash}`);
+}
+
+const router = createDashboardRouter();
+const queries = createQueries({
+  onSignedOut: () => {
+    const { pathname: at, searchStr } = router.state.location;
+    if (at.startsWith('/sign-in')) return;
+    void router.navigate({ to: '/sign-in', search: { next: at + searchStr } });
+  },
+});
+router.update({ context: { queries } });
+
+const root = document.getElementById('root');
+if (root === null) throw new Error('index.html has no #root');
+createRoot(root).render(
+  <StrictMode>
+    <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>
+      <QueryClientProvider client={queries}>
+        <ModalsProvider>
+          <Notifications position="bottom-right" />
+          <RouterProvider router={router} context={{ queries }} />
+        </ModalsProvider>
+      </QueryClientProvider>
+    </MantineProvider>
+  </StrictMode>,
+);

@@ -1,0 +1,70 @@
+import { Alert, Button, Stack, Text } from '@mantine/core';
+import { useForm } from '@mantine/form';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { DoorPage } from './DoorPage.tsx';
+import { Email, Name, NewPassword, rules } from './fields.tsx';
+import { accept, type Invitation, invitationQuery } from './queries.ts';
+import { useToken } from './token.ts';
+
+/** Makes the account that a link invites to: the first owner's, or that of somebody whom an owner has asked in. */
+export function InvitationPage() {
+  const token = useToken();
+  const query = useQuery({ ...invitationQuery(token), enabled: token !== '' });
+  const invitation = query.data;
+  return (
+    <DoorPage
+      title="Welcome to Trellis"
+      about={
+        invitation?.kind === 'setup'
+          ? 'Make your account. It owns this installation and can invite others.'
+          : 'Make your account.'
+      }
+    >
+      {token === '' ? (
+        <Alert color="yellow" title="This address is not complete">
+          <Text size="sm">Open the whole link, with everything that follows the #.</Text>
+        </Alert>
+      ) : (
+        <Loaded query={query}>{(loaded) => <AccountForm token={token} invitation={loaded} />}</Loaded>
+      )}
+    </DoorPage>
+  );
+}
+
+function AccountForm({ token, invitation }: { token: string; invitation: Invitation }) {
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const form = useForm({
+    initialValues: { name: '', email: invitation.email ?? '', password: '' },
+    validate: { email: rules.email, password: rules.password },
+  });
+  const make = useMutation({
+    mutationFn: accept,
+    onSuccess: async () => {
+      queries.clear();
+      await navigate({ to: '/' });
+    },
+  });
+  return (
+    <form onSubmit={form.onSubmit((values) => make.mutate({ ...values, token }))}>
+      <Stack>
+        {invitation.kind === 'invitation' && (
+          <Text size="sm" c="dimmed">
+            As {invitation.role}
+            {invitation.environments.length > 0 && ` in ${invitation.environments.join(', ')}`}.
+          </Text>
+        )}
+        {make.isError && <FaultNotice error={make.error} />}
+        <Name {...form.getInputProps('name')} />
+        <Email readOnly={invitation.email !== null} {...form.getInputProps('email')} />
+        <NewPassword {...form.getInputProps('password')} />
+        <Button type="submit" loading={make.isPending}>
+          Make the account
+        </Button>
+      </Stack>
+    </form>
+  );
+}

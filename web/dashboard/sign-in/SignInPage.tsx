@@ -1,0 +1,80 @@
+import { Button, Divider, Stack, TextInput } from '@mantine/core';
+import { useForm } from '@mantine/form';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useRouter, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { DoorPage } from './DoorPage.tsx';
+import { Email, Password, rules } from './fields.tsx';
+import { signIn, signInElsewhere, signInWaysQuery, signInWithCode } from './queries.ts';
+
+export function SignInPage() {
+  const { next } = useSearch({ from: '/sign-in' });
+  const router = useRouter();
+  const queries = useQueryClient();
+  const { data: ways } = useQuery(signInWaysQuery());
+  const [asksCode, setAsksCode] = useState(false);
+  const goOn = () => {
+    queries.clear();
+    router.history.push(`/app${next ?? ''}`);
+  };
+  const form = useForm({
+    initialValues: { email: '', password: '' },
+    validate: { email: rules.email },
+  });
+  const first = useMutation({
+    mutationFn: signIn,
+    onSuccess: ({ needsCode }) => (needsCode ? setAsksCode(true) : goOn()),
+  });
+  const elsewhere = useMutation({
+    mutationFn: () => signInElsewhere(`/app${next ?? ''}`),
+    onSuccess: (url) => location.assign(url),
+  });
+  if (asksCode) return <SecondStep onDone={goOn} />;
+  return (
+    <DoorPage
+      title="Sign in to Trellis"
+      about="Connections, a proxy and a cache of records for your users' accounts."
+    >
+      <Stack>
+        <form onSubmit={form.onSubmit((values) => first.mutate(values))}>
+          <Stack>
+            {first.isError && <FaultNotice error={first.error} />}
+            {elsewhere.isError && <FaultNotice error={elsewhere.error} />}
+            <Email {...form.getInputProps('email')} />
+            <Password {...form.getInputProps('password')} />
+            <Button type="submit" loading={first.isPending}>
+              Sign in
+            </Button>
+          </Stack>
+        </form>
+        {ways?.oidc && (
+          <>
+            <Divider label="or" />
+            <Button variant="default" loading={elsewhere.isPending} onClick={() => elsewhere.mutate()}>
+              Sign in with {ways.oidc.name}
+            </Button>
+          </>
+        )}
+      </Stack>
+    </DoorPage>
+  );
+}
+
+function SecondStep({ onDone }: { onDone: () => void }) {
+  const form = useForm({ initialValues: { code: '' } });
+  const second = useMutation({ mutationFn: signInWithCode, onSuccess: onDone });
+  return (
+    <DoorPage title="One more step" about="The six digits that your authenticator shows, or a backup code.">
+      <form onSubmit={form.onSubmit(({ code }) => second.mutate(code.trim()))}>
+        <Stack>
+          {second.isError && <FaultNotice error={second.error} />}
+          <TextInput label="Code" autoComplete="one-time-code" required {...form.getInputProps('code')} />
+          <Button type="submit" loading={second.isPending}>
+            Go on
+          </Button>
+        </Stack>
+      </form>
+    </DoorPage>
+  );
+}

@@ -1,0 +1,40 @@
+import { createTheme, type MantineColorsTuple } from '@mantine/core';
+
+/** The blue of the connect pages, light to dark. */
+const trellis: MantineColorsTuple = [
+  '#edf2ff',
+  '#dbe4ff',
+  '#b8c8fb',
+  '#92abf6',
+  '#7191f1',
+  '#4f74e6',
+  '#2f5cdb',
+  '#2454d6',
+  '#1b44b4',
+  '#143590',
+];
+
+export const theme = createTheme({
+  colors: { trellis },
+  primaryColor: 'trellis',
+  primaryShade: { light: 7, dark: 6 },
+  autoContrast: true,
+  defaultRadius: 'md',
+  cursorType: 'pointer',
+  respectReducedMotion: true,
+  fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
+  headings: {
+    fontWeight: '650',
+    sizes: {
+      h1: { fontSize: '1.5rem', lineHeight: '1.3' },
+      h2: { fontSize: '1.125rem', lineHeight: '1.4' },
+      h3: { fontSize: '1rem', lineHeight: '1.45' },
+    },
+  },
+  components: {
+    Card: { defaultProps: { withBorder: true, padding: 'md', radius: 'md' } },
+    Badge: { defaultProps: { variant: 'light', radius: 'sm', tt: 'none', fw: 550 } },
+    Alert: { defaultProps: { variant: 'light' } },
+    Tooltip: { defaultProps: { withArrow: true, openDelay: 250 } },
+  },
+});

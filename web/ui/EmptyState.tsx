@@ -1,0 +1,28 @@
+import { Center, Stack, Text, ThemeIcon, Title } from '@mantine/core';
+import type { ReactNode } from 'react';
+
+/** Nothing to show yet: says why, and what to do next. */
+export function EmptyState({
+  icon,
+  title,
+  children,
+  action,
+}: {
+  icon: ReactNode;
+  title: string;
+  children: ReactNode;
+  action?: ReactNode;
+}) {
+  return (
+    <Center py={56} px="md">
+      <Stack align="center" gap="sm" maw={440} ta="center">
+        <ThemeIcon size={52} radius="xl" variant="light">
+          {icon}
+        </ThemeIcon>
+        <Title order={3}>{title}</Title>
+        <Text c="dimmed">{children}</Text>
+        {action}
+      </Stack>
+    </Center>
+  );
+}

@@ -1,0 +1,17 @@
+import { Avatar } from '@mantine/core';
+
+/** A logo on white, or initials where there is none. */
+export function Logo({ src, name, size = 36 }: { src?: string | undefined; name: string; size?: number }) {
+  return (
+    <Avatar
+      src={src ?? null}
+      name={name}
+      alt=""
+      color="initials"
+      radius="md"
+      size={size}
+      className="logo"
+      aria-hidden
+    />
+  );
+}

@@ -1,0 +1,25 @@
+import { Text, type TextProps, Tooltip } from '@mantine/core';
+import { exactTime, relativeTime, useNow } from './time.ts';
+
+/** How long ago, or ahead; the exact time on hover. `never` stands for no time. */
+export function RelativeTime({
+  at,
+  never = 'never',
+  ...text
+}: { at: string | null; never?: string } & TextProps) {
+  const nowMs = useNow();
+  if (at === null) {
+    return (
+      <Text span inherit c="dimmed" {...text}>
+        {never}
+      </Text>
+    );
+  }
+  return (
+    <Tooltip label={exactTime(at)} withArrow>
+      <Text span inherit {...text}>
+        <time dateTime={at}>{relativeTime(Date.parse(at), nowMs)}</time>
+      </Text>
+    </Tooltip>
+  );
+}

@@ -1,0 +1,41 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
+import react from '@vitejs/plugin-react';
+import { defineConfig, type Plugin } from 'vite';
+
+/**
+ * How the browser's side is built: one HTML document for each entry, everything else in `assets/` under names that
+ * change with their content. The service fills `__NONCE__` and `__BRAND__` in anew for each answer.
+ */
+export default defineConfig({
+  root: import.meta.dirname,
+  base: '/',
+  plugins: [react(), compressed()],
+  html: { cspNonce: '__NONCE__' },
+  build: {
+    outDir: join(import.meta.dirname, 'dist'),
+    emptyOutDir: true,
+    // Inlined assets would be `data:` addresses, which the policy allows for images alone.
+    assetsInlineLimit: 0,
+    rollupOptions: { input: { dashboard: join(import.meta.dirname, 'dashboard/index.html') } },
+  },
+});
+
+/** Compressed copies beside the assets, so that no answer waits for a compressor. */
+function compressed(): Plugin {
+  return {
+    name: 'compressed-copies',
+    apply: 'build',
+    writeBundle({ dir = '' }) {
+      const assets = join(dir, 'assets');
+      for (const name of readdirSync(assets)) {
+        if (!/\.(js|css|svg)$/.test(name)) continue;
+        const content = readFileSync(join(assets, name));
+        if (content.length < 1024) continue;
+        writeFileSync(join(assets, `${name}.br`), brotliCompressSync(content));
+        writeFileSync(join(assets, `${name}.gz`), gzipSync(content, { level: 9 }));
+      }
+    },
+  };
+}
