@@ -66,6 +66,22 @@ function isStale(): boolean {
   return files.some((file) => statSync(join(source, file)).mtimeMs > built.mtimeMs);
 }
 
+/** Several services of one clone may build at once: the last one's files stay, and all are of one build. */
+async function putInPlace(fresh: string): Promise<void> {
+  const former = `${fresh}.former`;
+  for (let tries = 1; ; tries += 1) {
+    await rename(webDirectory, former).catch(() => undefined);
+    try {
+      await rename(fresh, webDirectory);
+      break;
+    } catch (error) {
+      if (tries === 5) throw error;
+    } finally {
+      await rm(former, { recursive: true, force: true });
+    }
+  }
+}
+
 /** Beside what is served, and then put in its place: nobody ever gets half of one build and half of another. */
 function build(
   vite: string,
@@ -88,8 +104,7 @@ function build(
   const done = exited
     .then(async (why) => {
       if (why === undefined && !isEnded) {
-        await rm(webDirectory, { recursive: true, force: true });
-        await rename(fresh, webDirectory);
+        await putInPlace(fresh);
       } else {
         await rm(fresh, { recursive: true, force: true });
       }

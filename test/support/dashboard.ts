@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Role } from '../../server/http/roles.ts';
+import { createLog } from '../../server/log.ts';
+import { createSetUp } from '../../server/users/invitations.ts';
+import { createWebBuild } from '../../server/web-build.ts';
+import { openBrowser } from './browser.ts';
+import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from './person.ts';
+import { openTrellis, type TestTrellis } from './trellis.ts';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+/** Pictures of pages, kept as the output of a test run. */
+const pictures = join(import.meta.dirname, '../../test-output/pages');
+
+/** A service with its dashboard, and a real browser to open it in. */
+export type TestDashboard = {
+  trellis: TestTrellis;
+  browser: Browser;
+  /** A browser window of its own in which this role is signed in; the first call for a role makes that user. */
+  openAs(role: Role): Promise<{ page: Page; context: BrowserContext; person: TestPerson }>;
+  /** A window in which nobody is signed in. */
+  openAsNobody(): Promise<{ page: Page; context: BrowserContext }>;
+  /** Words of the console that are part of what a test does, such as a refused call. */
+  expectComplaint(words: RegExp): void;
+  /** Fails where a page complained on its console, then where a secret got out. */
+  close(): Promise<void>;
+};
+
+/** Builds the dashboard where something in it is newer, as the service does, and opens it; `env` adds settings. */
+export async function openDashboard(env: Record<string, string> = {}): Promise<TestDashboard> {
+  const build = createWebBuild({ log: createLog({ level: 'warn', format: 'json' }) });
+  build.start();
+  await build.settled();
+  assert.deepEqual(build.building(), { is: 'none' });
+  const trellis = await openTrellis({ ...fromAnywhere, ...env });
+  const browser = await openBrowser();
+  const complaints: string[] = [];
+  const expected: RegExp[] = [];
+  const people = new Map<Role, TestPerson>();
+
+  async function personOf(role: Role): Promise<TestPerson> {
+    const known = people.get(role);
+    if (known !== undefined) return known;
+    const person = openPerson(trellis);
+    const token =
+      role === 'owner'
+        ? (await createSetUp(trellis.db, new Date())).token
+        : await invitationFor(await personOf('owner'), role);
+    const user = { name: `The ${role}`, email: `${role}@example.com`, password };
+    const made = await person.call('POST', '/users', { body: { token, ...user } });
+    assert.equal(made.status, 201, made.text);
+    const signedIn = await person.signIn(user.email, password);
+    assert.equal(signedIn.status, 200, signedIn.text);
+    people.set(role, person);
+    return person;
+  }
+
+  async function open() {
+    const context = await browser.newContext({
+      reducedMotion: 'reduce',
+      permissions: ['clipboard-read', 'clipboard-write'],
+    });
+    context.on('page', (page) => {
+      page.on('pageerror', ({ message }) => complaints.push(`${page.url()}: ${message}`));
+      page.on('console', (line) => {
+        if (line.type() === 'error' || line.type() === 'warning')
+          complaints.push(`${page.url()}: ${line.text()}`);
+      });
+    });
+    return { context, page: await context.newPage() };
+  }
+
+  return {
+    trellis,
+    browser,
+    async openAs(role) {
+      const person = await personOf(role);
+      const { context, page } = await open();
+      const cookies = person.cookie().split('; ').filter(Boolean);
+      await context.addCookies(
+        cookies.map((pair) => {
+          const [name = '', ...value] = pair.split('=');
+          return { name, value: value.join('='), url: trellis.baseUrl };
+        }),
+      );
+      return { page, context, person };
+    },
+    openAsNobody: open,
+    expectComplaint(words) {
+      expected.push(words);
+    },
+    async close() {
+      await browser.close();
+      await trellis.close();
+      const unexpected = complaints.filter((text) => !expected.some((words) => words.test(text)));
+      assert.deepEqual(unexpected, []);
+    },
+  };
+}
+
+/** Fails where axe finds what shuts people out, seriously or critically. */
+export async function assertAccessible(page: Page): Promise<void> {
+  await page.evaluate(axe);
+  const serious = await page.evaluate(`axe.run().then(({ violations }) => violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => id + ': ' + nodes.map(({ target }) => target.join(' ')).join(', ')))`);
+  assert.deepEqual(serious, [], page.url());
+}
+
+/**
+ * Takes pictures of a page, wide and narrow, light and dark, and fails where it is wider than the window or shuts
+ * people out in one of them. The window is as it was afterwards.
+ */
+export async function picture(page: Page, name: string): Promise<void> {
+  await mkdir(pictures, { recursive: true });
+  const before = page.viewportSize();
+  for (const colorScheme of ['light', 'dark'] as const) {
+    for (const width of [1280, 390]) {
+      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
+      await page.screenshot({ path: join(pictures, `${name}-${width}-${colorScheme}.png`) });
+      const overflow = await page.evaluate(
+        'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+      );
+      assert.ok(Number(overflow) <= 0, `${name} at ${width}: ${overflow} pixels too wide`);
+    }
+    await assertAccessible(page);
+  }
+  await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
+  if (before !== null) await page.setViewportSize(before);
+}
+
+async function invitationFor(owner: TestPerson, role: Role): Promise<string> {
+  const { status, body, text } = await owner.call('POST', '/users/invitations', {
+    body: { role, environments: ['dev'] },
+  });
+  assert.equal(status, 201, text);
+  return tokenIn((body.data as { link: string }).link);
+}
