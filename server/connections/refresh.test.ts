@@ -166,9 +166,10 @@ describe('a caller is served by credentials that come in while a refusal is judg
       let brought: Promise<void> | undefined;
       await db.transaction(async (tx) => {
         await tx.query('select from connection for no key update');
-        go();
-        await untilWaiting(1);
+        // First in the queue: behind the verdict's first statement it would race with its last.
         brought = bring();
+        await untilWaiting(1);
+        go();
         await untilWaiting(2);
       });
       await brought;
