@@ -1,0 +1,14 @@
+/** What an action throws on purpose: the payload is for whoever called it. */
+export class ActionError extends Error {
+  readonly type: string;
+  readonly payload: Record<string, unknown>;
+  readonly code = 'action_error';
+
+  constructor(payload: Record<string, unknown> = {}) {
+    const { message, type } = payload;
+    super(typeof message === 'string' ? message : 'The action failed.');
+    this.name = 'ActionError';
+    this.type = typeof type === 'string' ? type : 'action_script_runtime_error';
+    this.payload = payload;
+  }
+}

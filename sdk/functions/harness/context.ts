@@ -1,0 +1,128 @@
+import type { z } from 'zod';
+import type { ActionContext, Context, LogLevel } from '../context.ts';
+import type { Method, ProxyConfiguration } from '../http.ts';
+import { ActionError } from './action-error.ts';
+import { uncontrolledFetch } from './fetched.ts';
+import { paginate } from './paginate.ts';
+import { proxiedCall } from './proxied-call.ts';
+import type { About, Service } from './service.ts';
+
+const levels: readonly unknown[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
+/** How long what the service told of connection and metadata is gone by. */
+const believedMs = 60_000;
+
+/** What every function is given; a sync's is made of it in `sync-context.ts`. */
+export function createContext(service: Service, about: About): ActionContext {
+  const ask = async <T>(name: string, args: unknown = {}): Promise<T> =>
+    (await service.ask(name, args)).value as T;
+  const proxied = (config: ProxyConfiguration) => proxiedCall(service, config);
+  const by = (method: Method) => (config: ProxyConfiguration) => proxied({ ...config, method });
+  const connection = believed(() => ask('getConnection'));
+  const metadata = believed(() => ask('getMetadata'));
+  const changing = async (name: string, value: unknown) => {
+    await ask(name, { metadata: value });
+    metadata.forget();
+    connection.forget();
+  };
+  const context = {
+    connectionId: about.connectionId,
+    providerConfigKey: about.providerConfigKey,
+    provider: about.provider,
+    environmentName: about.environmentName,
+    variant: about.variant,
+    getVariant: () => about.variant,
+    signal: service.signal,
+
+    get: by('GET'),
+    post: by('POST'),
+    put: by('PUT'),
+    patch: by('PATCH'),
+    delete: by('DELETE'),
+    proxy: proxied,
+    paginate: (config: ProxyConfiguration) => paginate(proxied, config, about.paginate),
+    uncontrolledFetch: (request: Parameters<Context['uncontrolledFetch']>[0]) =>
+      uncontrolledFetch(service, request),
+
+    getConnection: () => connection.get(),
+    getIntegration: believed(() => ask('getIntegration')).get,
+    getToken: () => ask('getToken'),
+    getEnvironmentVariables: () => ask('getEnvironmentVariables'),
+    getWebhookURL: () => ask('getWebhookURL'),
+
+    getMetadata: () => metadata.get(),
+    setMetadata: (value: unknown) => changing('setMetadata', value),
+    updateMetadata: (value: unknown) => changing('updateMetadata', value),
+
+    getCheckpoint: () => ask('getCheckpoint'),
+    async saveCheckpoint(checkpoint: unknown) {
+      await ask('saveCheckpoint', { checkpoint });
+      if (service.signal.aborted) {
+        const error = new Error('The run is to stop; the next one goes on from this checkpoint.');
+        throw Object.assign(error, { code: 'stopped' });
+      }
+    },
+    clearCheckpoint: () => ask('clearCheckpoint'),
+
+    log: async (message: unknown, ...more: unknown[]) => writeLog(service, [message, ...more]),
+
+    tryAcquireLock: ({ key, ttlMs }: { key: string; ttlMs: number }) => ask('tryAcquireLock', { key, ttlMs }),
+    releaseLock: ({ key }: { key: string }) => ask('releaseLock', { key }),
+    releaseAllLocks: () => ask('releaseAllLocks'),
+
+    ActionError,
+    async zodValidateInput({ zodSchema, input }: { zodSchema: z.ZodType; input: unknown }) {
+      const read = zodSchema.safeParse(input);
+      if (read.success) return read;
+      const faults = read.error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
+      for (const { path, message } of faults) writeLog(service, [`${path}: ${message}`, { level: 'error' }]);
+      throw new ActionError({
+        type: 'invalid_action_input',
+        message: 'The input does not fit.',
+        errors: faults,
+      });
+    },
+  };
+  // Answers are whatever the service says; it is typed by what is promised of it.
+  return context as unknown as ActionContext;
+}
+
+/** `{ level }` as the last part says the level; other parts are shown as JSON. */
+function writeLog(service: Service, parts: unknown[]): void {
+  const last = parts.at(-1);
+  let level: unknown = 'info';
+  if (parts.length > 1 && typeof last === 'object' && last !== null && 'level' in last) {
+    ({ level } = last);
+    if (levels.includes(level) && Object.keys(last).length === 1) parts.pop();
+  }
+  const words = parts.map((part) => (typeof part === 'string' ? part : safeJson(part)));
+  service.log(levels.includes(level) ? String(level) : 'info', words.join(' '));
+}
+
+function safeJson(value: unknown): string {
+  if (value instanceof Error) return `${value.name}: ${value.message}`;
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return String(value);
+  }
+}
+
+/** Asked once for as long as it is believed, also by many at once. */
+function believed<T>(load: () => Promise<T>) {
+  let known: { value: Promise<T>; until: number } | undefined;
+  return {
+    get(): Promise<T> {
+      if (known === undefined || Date.now() > known.until) {
+        const value = load();
+        known = { value, until: Date.now() + believedMs };
+        value.catch(() => {
+          known = undefined;
+        });
+      }
+      return known.value;
+    },
+    forget() {
+      known = undefined;
+    },
+  };
+}

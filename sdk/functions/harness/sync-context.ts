@@ -1,0 +1,95 @@
+import type { SyncContext } from '../context.ts';
+import type { Models } from '../definitions.ts';
+import { createContext } from './context.ts';
+import type { About, Service } from './service.ts';
+
+/** Records sent at once; the service takes as many and no more. */
+const mostRecords = 1000;
+const mostIds = 100;
+type WithId = { id: string };
+
+/** What a sync is given: as every function, and its records. */
+export function createSyncContext(service: Service, about: About, models: Models): SyncContext {
+  const ask = async <T>(name: string, args: unknown): Promise<T> =>
+    (await service.ask(name, args)).value as T;
+  const checked = createCheck(service, models);
+
+  async function write(name: string, given: unknown, model: string): Promise<true> {
+    const records = listOf(given);
+    // One portion after the other: the service says by its answer that it can take the next.
+    for (let from = 0; from < records.length; from += mostRecords) {
+      await ask(name, { model, records: records.slice(from, from + mostRecords) });
+    }
+    return true;
+  }
+
+  async function* listRecords(model: string, options: { cursor?: string } = {}) {
+    for (let cursor = options.cursor; ; ) {
+      const page = await ask<{ records: unknown[]; next_cursor: string | null }>('listRecords', {
+        model,
+        cursor,
+      });
+      yield* page.records;
+      if (page.next_cursor === null) return;
+      cursor = page.next_cursor;
+    }
+  }
+
+  async function getRecordsByIds(ids: (string | number)[], model: string) {
+    const found = new Map<string | number, unknown>();
+    for (let from = 0; from < ids.length; from += mostIds) {
+      const asked = ids.slice(from, from + mostIds);
+      const records = await ask<WithId[]>('getRecordsByIds', { ids: asked.map(String), model });
+      const byId = new Map(records.map((record) => [record.id, record]));
+      for (const id of asked) {
+        const record = byId.get(String(id));
+        if (record !== undefined) found.set(id, record);
+      }
+    }
+    return found;
+  }
+
+  const end = (model: string) => ask<{ deletedKeys: string[] }>('trackDeletesEnd', { model });
+  const records = {
+    lastSyncDate: about.lastSyncDate === undefined ? undefined : new Date(about.lastSyncDate),
+    batchSave: (given: unknown, model: string) => write('batchSave', checked(given, model), model),
+    batchUpdate: (given: unknown, model: string) => write('batchUpdate', given, model),
+    batchDelete: (given: unknown, model: string) => write('batchDelete', given, model),
+    trackDeletesStart: (model: string) => ask('trackDeletesStart', { model }),
+    trackDeletesEnd: end,
+    deleteRecordsFromPreviousExecutions: end,
+    getRecordsByIds,
+    listRecords,
+    setMergingStrategy: ({ strategy }: { strategy: string }, model: string) =>
+      ask('setMergingStrategy', { strategy, model }),
+  };
+  return Object.assign(createContext(service, about), records) as unknown as SyncContext;
+}
+
+/** Says once for each model where a record does not fit it; it is saved all the same, as the provider gave it. */
+function createCheck(service: Service, models: Models) {
+  const told = new Set<string>();
+  return (given: unknown, model: string): unknown => {
+    const schema = models[model];
+    if (schema === undefined || told.has(model)) return given;
+    for (const record of listOf(given)) {
+      const read = schema.safeParse(record);
+      if (read.success) continue;
+      const [issue] = read.error.issues;
+      const id = String((record as Partial<WithId> | null)?.id);
+      service.log(
+        'warn',
+        `A record of ${model} does not fit its model (id ${id}): ${issue?.path.join('.')}: ${issue?.message}`,
+      );
+      told.add(model);
+      break;
+    }
+    return given;
+  };
+}
+
+function listOf(given: unknown): unknown[] {
+  if (given === undefined || given === null) return [];
+  if (Array.isArray(given)) return given;
+  throw new TypeError('Records are given as a list.');
+}
