@@ -120,3 +120,49 @@ create table invitation (
   constraint invitation_role check (role in ('owner', 'developer', 'viewer')),
   constraint invitation_set_up_makes_owner check (not is_set_up or role = 'owner')
 );
+
+-- Wrong passwords of a user: when one was last told in the audit log, which holds one a minute at most.
+create table sign_in_failure (
+  user_id text primary key references sign_in_user on delete cascade,
+  told_at timestamptz not null
+);
+
+-- What better-auth does to these tables is in the audit log by the same statement that does it: it has no transactions.
+create function audit_sign_in() returns trigger language plpgsql as $$
+declare
+  whose text;
+  what text;
+  told jsonb := '{}';
+begin
+  if tg_table_name = 'sign_in_user' then
+    whose := new.id;
+    what := case when new.two_factor_enabled then 'user.two_factor_enabled' else 'user.two_factor_disabled' end;
+  elsif tg_table_name = 'sign_in_account' then
+    whose := new.user_id;
+    what := 'user.password_changed';
+  elsif tg_table_name = 'sign_in_two_factor' then
+    whose := new.user_id;
+    what := 'user.code_refused';
+  elsif tg_op = 'INSERT' then
+    whose := new.user_id;
+    what := 'user.signed_in';
+    told := jsonb_build_object('address', coalesce(new.ip_address, ''));
+  else
+    whose := old.user_id;
+    what := 'user.session_ended';
+    -- Nobody ended one that goes with its user, or because its time was over.
+    if old.expires_at <= now() or not exists (select from sign_in_user where id = whose) then
+      return null;
+    end if;
+  end if;
+  insert into audit (actor, action, target, details) values ('user:' || whose, what, whose, told);
+  return null;
+end $$;
+create trigger sign_in_session_audited after insert or delete on sign_in_session
+  for each row execute function audit_sign_in();
+create trigger sign_in_account_audited after update on sign_in_account
+  for each row when (new.password is distinct from old.password) execute function audit_sign_in();
+create trigger sign_in_user_audited after update on sign_in_user
+  for each row when (new.two_factor_enabled is distinct from old.two_factor_enabled) execute function audit_sign_in();
+create trigger sign_in_two_factor_audited after update on sign_in_two_factor
+  for each row when (new.failed_verification_count > old.failed_verification_count) execute function audit_sign_in();

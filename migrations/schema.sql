@@ -59,6 +59,14 @@ create table auth_attempt (
 CREATE INDEX auth_attempt_expiry ON public.auth_attempt USING btree (expires_at);
 CREATE INDEX auth_attempt_session ON public.auth_attempt USING btree (session_id);
 
+create table connect_notice (
+  waiter_hash bytea not null,
+  message jsonb not null,
+  created_at timestamp with time zone not null,
+  constraint connect_notice_pkey PRIMARY KEY (waiter_hash)
+);
+CREATE INDEX connect_notice_age ON public.connect_notice USING btree (created_at);
+
 create table connect_session (
   id bigint generated always as identity not null,
   environment_id bigint not null,
@@ -71,12 +79,28 @@ create table connect_session (
   outcome jsonb,
   created_at timestamp with time zone not null default now(),
   expires_at timestamp with time zone not null,
+  failure jsonb,
   constraint connect_session_connection_fkey FOREIGN KEY (connection) REFERENCES connection(id) ON DELETE CASCADE,
   constraint connect_session_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connect_session_pkey PRIMARY KEY (id),
   constraint connect_session_token_unique UNIQUE (token_hash)
 );
 CREATE INDEX connect_session_expiry ON public.connect_session USING btree (expires_at);
+
+create table connect_settings (
+  environment_id bigint not null,
+  app_name text,
+  logo text,
+  theme text,
+  light_primary text,
+  dark_primary text,
+  language text,
+  constraint connect_settings_dark CHECK ((dark_primary ~ '^#[0-9a-f]{6}$'::text)),
+  constraint connect_settings_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint connect_settings_light CHECK ((light_primary ~ '^#[0-9a-f]{6}$'::text)),
+  constraint connect_settings_pkey PRIMARY KEY (environment_id),
+  constraint connect_settings_theme CHECK ((theme = ANY (ARRAY['system'::text, 'light'::text, 'dark'::text])))
+);
 
 create table connection (
   id bigint generated always as identity not null,
@@ -123,6 +147,7 @@ create table connection (
   withheld jsonb,
   withheld_until timestamp with time zone,
   data_key uuid,
+  last_used_at timestamp with time zone,
   constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
@@ -134,12 +159,14 @@ create table connection (
 CREATE INDEX connection_account ON public.connection USING btree (integration_id, account_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_before) WHERE ((deleted_at IS NULL) AND (status = 'blocked'::text));
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_last_used ON public.connection USING btree (environment_id, last_used_at DESC NULLS LAST, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_override ON public.connection USING btree (environment_id, md5(webhook_url_override)) WHERE ((webhook_url_override IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_expiry ON public.connection USING btree (refresh_expires_at) WHERE ((refresh_expires_at IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_prefix ON public.connection USING btree (refresh_prefix_digest) WHERE (refresh_prefix_digest IS NOT NULL);
 CREATE INDEX connection_refresh_token ON public.connection USING btree (refresh_token_digest) WHERE (refresh_token_digest IS NOT NULL);
 CREATE INDEX connection_retry ON public.connection USING btree (retry_at) WHERE (retry_at IS NOT NULL);
+CREATE INDEX connection_status ON public.connection USING btree (environment_id, status, created_at DESC, id DESC) INCLUDE (integration_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_token_slots ON public.connection USING btree (id) WHERE ((token_slots IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_unused ON public.connection USING btree (integration_id, refreshed_at) WHERE ((deleted_at IS NULL) AND (status = 'active'::text));
 CREATE INDEX connection_withheld ON public.connection USING btree (integration_id, withheld_until) WHERE (withheld_until IS NOT NULL);
@@ -186,6 +213,7 @@ create table dataset (
   tracked_from bigint,
   held_at timestamp with time zone,
   tombstone_floor bigint not null default 0,
+  keep_previous boolean not null default false,
   constraint dataset_held_is_tracked CHECK (((held_at IS NULL) OR (tracked_from IS NOT NULL))),
   constraint dataset_mass_delete CHECK ((((mass_delete_share >= (0)::double precision) AND (mass_delete_share <= (1)::double precision)) AND (mass_delete_number >= 0))),
   constraint dataset_pkey PRIMARY KEY (id),
@@ -274,6 +302,14 @@ create table environment (
   constraint environment_pkey PRIMARY KEY (id)
 );
 CREATE TRIGGER environment_destroys_data_key AFTER DELETE OR UPDATE OF data_key ON public.environment FOR EACH ROW EXECUTE FUNCTION destroy_data_key();
+
+create table environment_variable (
+  environment_id bigint not null,
+  name text not null,
+  value bytea not null,
+  constraint environment_variable_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint environment_variable_pkey PRIMARY KEY (environment_id, name)
+);
 
 create table event (
   id uuid not null,
@@ -454,6 +490,7 @@ create table payload (
   dataset_id bigint not null,
   seq bigint not null,
   body bytea not null,
+  previous bytea,
   constraint payload_pkey PRIMARY KEY (dataset_id, seq)
 );
 
@@ -576,6 +613,14 @@ create table sign_in_account (
   constraint sign_in_account_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
 );
 CREATE INDEX sign_in_account_user ON public.sign_in_account USING btree (user_id);
+CREATE TRIGGER sign_in_account_audited AFTER UPDATE ON public.sign_in_account FOR EACH ROW WHEN ((new.password IS DISTINCT FROM old.password)) EXECUTE FUNCTION audit_sign_in();
+
+create table sign_in_failure (
+  user_id text not null,
+  told_at timestamp with time zone not null,
+  constraint sign_in_failure_pkey PRIMARY KEY (user_id),
+  constraint sign_in_failure_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
+);
 
 create table sign_in_key (
   is_only boolean not null default true,
@@ -608,6 +653,7 @@ create table sign_in_session (
   constraint sign_in_session_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
 );
 CREATE INDEX sign_in_session_user ON public.sign_in_session USING btree (user_id);
+CREATE TRIGGER sign_in_session_audited AFTER INSERT OR DELETE ON public.sign_in_session FOR EACH ROW EXECUTE FUNCTION audit_sign_in();
 
 create table sign_in_two_factor (
   id text not null,
@@ -621,6 +667,7 @@ create table sign_in_two_factor (
   constraint sign_in_two_factor_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
 );
 CREATE INDEX sign_in_two_factor_user ON public.sign_in_two_factor USING btree (user_id);
+CREATE TRIGGER sign_in_two_factor_audited AFTER UPDATE ON public.sign_in_two_factor FOR EACH ROW WHEN ((new.failed_verification_count > old.failed_verification_count)) EXECUTE FUNCTION audit_sign_in();
 
 create table sign_in_user (
   id text not null,
@@ -634,6 +681,7 @@ create table sign_in_user (
   constraint sign_in_user_email_unique UNIQUE (email),
   constraint sign_in_user_pkey PRIMARY KEY (id)
 );
+CREATE TRIGGER sign_in_user_audited AFTER UPDATE ON public.sign_in_user FOR EACH ROW WHEN ((new.two_factor_enabled IS DISTINCT FROM old.two_factor_enabled)) EXECUTE FUNCTION audit_sign_in();
 
 create table sign_in_verification (
   id text not null,
@@ -666,6 +714,40 @@ create table tracked (
   constraint tracked_pkey PRIMARY KEY (id)
 );
 CREATE INDEX tracked_dataset ON public.tracked USING btree (dataset_id);
+
+CREATE OR REPLACE FUNCTION public.audit_sign_in()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  whose text;
+  what text;
+  told jsonb := '{}';
+begin
+  if tg_table_name = 'sign_in_user' then
+    whose := new.id;
+    what := case when new.two_factor_enabled then 'user.two_factor_enabled' else 'user.two_factor_disabled' end;
+  elsif tg_table_name = 'sign_in_account' then
+    whose := new.user_id;
+    what := 'user.password_changed';
+  elsif tg_table_name = 'sign_in_two_factor' then
+    whose := new.user_id;
+    what := 'user.code_refused';
+  elsif tg_op = 'INSERT' then
+    whose := new.user_id;
+    what := 'user.signed_in';
+    told := jsonb_build_object('address', coalesce(new.ip_address, ''));
+  else
+    whose := old.user_id;
+    what := 'user.session_ended';
+    -- Nobody ended one that goes with its user, or because its time was over.
+    if old.expires_at <= now() or not exists (select from sign_in_user where id = whose) then
+      return null;
+    end if;
+  end if;
+  insert into audit (actor, action, target, details) values ('user:' || whose, what, whose, told);
+  return null;
+end $function$;
 
 CREATE OR REPLACE FUNCTION public.destroy_data_key()
  RETURNS trigger

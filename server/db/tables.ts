@@ -89,6 +89,7 @@ export interface Connection {
   integration_id: number;
   kept_tokens: Buffer | null;
   last_fetched_at: Timestamp | null;
+  last_used_at: Timestamp | null;
   metadata: Buffer | null;
   outage: Json | null;
   rate_limited_at: Timestamp | null;
@@ -116,6 +117,12 @@ export interface Connection {
   withheld_until: Timestamp | null;
 }
 
+export interface ConnectNotice {
+  created_at: Timestamp;
+  message: Json;
+  waiter_hash: Buffer;
+}
+
 export interface ConnectSession {
   allowed_integrations: string[] | null;
   browser_hash: Buffer | null;
@@ -123,11 +130,22 @@ export interface ConnectSession {
   created_at: Generated<Timestamp>;
   environment_id: number;
   expires_at: Timestamp;
+  failure: Json | null;
   id: Generated<number>;
   outcome: Json | null;
   settings: Buffer;
   token_hash: Buffer;
   used_at: Timestamp | null;
+}
+
+export interface ConnectSettings {
+  app_name: string | null;
+  dark_primary: string | null;
+  environment_id: number;
+  language: string | null;
+  light_primary: string | null;
+  logo: string | null;
+  theme: string | null;
 }
 
 export interface Consumer {
@@ -153,6 +171,7 @@ export interface Dataset {
   held_at: Timestamp | null;
   id: Generated<number>;
   ignore_fields: Generated<string[]>;
+  keep_previous: Generated<boolean>;
   last_modified_at: Generated<Timestamp>;
   last_seq: Generated<number>;
   mass_delete_number: Generated<number>;
@@ -218,6 +237,12 @@ export interface Environment {
   events_removed_to: Generated<number>;
   id: Generated<number>;
   name: string;
+}
+
+export interface EnvironmentVariable {
+  environment_id: number;
+  name: string;
+  value: Buffer;
 }
 
 export interface Event {
@@ -355,6 +380,7 @@ export interface OperationMessage {
 export interface Payload {
   body: Buffer;
   dataset_id: number;
+  previous: Buffer | null;
   seq: number;
 }
 
@@ -452,6 +478,11 @@ export interface SignInAccount {
   user_id: string;
 }
 
+export interface SignInFailure {
+  told_at: Timestamp;
+  user_id: string;
+}
+
 export interface SigningKey {
   created_at: Timestamp;
   environment_id: number;
@@ -523,7 +554,9 @@ export interface DB {
   api_key: ApiKey;
   audit: Audit;
   auth_attempt: AuthAttempt;
+  connect_notice: ConnectNotice;
   connect_session: ConnectSession;
+  connect_settings: ConnectSettings;
   connection: Connection;
   consumer: Consumer;
   data_key: DataKey;
@@ -532,6 +565,7 @@ export interface DB {
   delivery_lane: DeliveryLane;
   endpoint: Endpoint;
   environment: Environment;
+  environment_variable: EnvironmentVariable;
   event: Event;
   event_settings: EventSettings;
   exchange: Exchange;
@@ -554,6 +588,7 @@ export interface DB {
   security_event: SecurityEvent;
   sequencer: Sequencer;
   sign_in_account: SignInAccount;
+  sign_in_failure: SignInFailure;
   sign_in_key: SignInKey;
   sign_in_rate: SignInRate;
   sign_in_session: SignInSession;

@@ -1,12 +1,17 @@
 import type { Tx } from '../db/pool.ts';
 import { advanceDataset, type Dataset } from './dataset.ts';
 import { hashBytes } from './hash.ts';
-import { arrayText, deletePayloads, insertPayloads } from './payloads.ts';
+import { arrayText, deletePayloads, findPreviousBytes, insertPayloads, replacePayloads } from './payloads.ts';
 import type { SealedRecord } from './seal.ts';
 import type { Stored } from './stored.ts';
 
 /** A record that takes the next position; `stored` is the row it had before. */
-export type Change = { record: SealedRecord; stored: Stored | undefined };
+export type Change = {
+  record: SealedRecord;
+  stored: Stored | undefined;
+  /** The names of the fields that changed, sealed: kept where the dataset does not keep the former payload. */
+  names?: Buffer | undefined;
+};
 /** An equal record that was pruned: it gets its payload back where it stands. */
 export type Restore = { record: SealedRecord; stored: Stored };
 
@@ -18,6 +23,9 @@ export function isAddition({ stored }: Change): boolean {
 /**
  * Writes changes, in their order, and restores to a locked dataset, its counters along with them. `ignored` is the
  * digest of the fields that the changes' hashes leave out.
+ *
+ * An updated record keeps beside its payload what is known of the one before: all of it where the dataset keeps it, else
+ * the names that came with the change, else nothing. A record that was pruned or deleted has none before.
  */
 export async function writeChanges(
   tx: Tx,
@@ -27,23 +35,75 @@ export async function writeChanges(
   if (changes.length + restores.length === 0) return;
   const datasetId = by.dataset.id;
   const moved = changes.flatMap(({ stored }) => stored ?? []);
-  const freed = await deletePayloads(tx, { datasetId, seqs: moved.map(({ seq }) => seq) });
-  const bodies = [...changes, ...restores].map(({ record }) => record.body);
+  const kept = by.dataset.keepPrevious
+    ? await findPreviousBytes(tx, { datasetId, seqs: liveOnes(moved) })
+    : nothingKept;
+  const left = kept.size === 0 ? moved : moved.filter(({ seq }) => !kept.has(seq));
+  const freed = await deletePayloads(tx, { datasetId, seqs: left.map(({ seq }) => seq) });
   const { firstSeq, modifiedAt } = await advanceDataset(tx, datasetId, {
     seqs: changes.length,
     records: changes.filter(isAddition).length,
     deleted: -moved.filter(({ isDeleted }) => isDeleted).length,
-    pruned: -(moved.length - freed.count) - restores.length,
-    payloadBytes: bodies.reduce((sum, body) => sum + body.length, 0) - freed.bytes,
+    pruned: -(left.length - freed.count) - restores.length,
+    payloadBytes: bytesOf(by, kept) - freed.bytes,
     ...(restores.length > 0 && { restoredFrom: Math.min(...restores.map(({ stored }) => stored.seq)) }),
   });
   if (changes.length > 0) await writeRecords(tx, { datasetId, firstSeq, modifiedAt, changes, ignored });
-  await insertPayloads(tx, {
-    datasetId,
-    seqs: [...changes.map((_, index) => firstSeq + index), ...restores.map(({ stored }) => stored.seq)],
-    bodies,
-  });
+  await writePayloads(tx, { datasetId, firstSeq, changes, restores, kept });
   await resize(tx, { datasetId, restores });
+}
+
+/** Of updated records whose former payload is kept: the bytes of what was kept of the one before that, by seq. */
+type Kept = ReadonlyMap<number, number>;
+const nothingKept: Kept = new Map();
+
+function liveOnes(stored: readonly Stored[]): number[] {
+  return stored.filter(({ isDeleted }) => !isDeleted).map(({ seq }) => seq);
+}
+
+/** What comes to stand, less what is kept no more. A former payload that is kept stood before. */
+function bytesOf(by: { changes: readonly Change[]; restores: readonly Restore[] }, kept: Kept): number {
+  let bytes = 0;
+  for (const { record, stored, names } of by.changes) {
+    const isKept = stored !== undefined && kept.has(stored.seq);
+    bytes += record.body.length + (isKept ? 0 : (names?.length ?? 0));
+  }
+  for (const { record } of by.restores) bytes += record.body.length;
+  for (const gone of kept.values()) bytes -= gone;
+  return bytes;
+}
+
+async function writePayloads(
+  tx: Tx,
+  by: {
+    datasetId: number;
+    firstSeq: number;
+    changes: readonly Change[];
+    restores: readonly Restore[];
+    kept: Kept;
+  },
+): Promise<void> {
+  const { datasetId, firstSeq, changes, restores, kept } = by;
+  const replaced: { former: number; seq: number; body: Buffer }[] = [];
+  const seqs: number[] = [];
+  const bodies: Buffer[] = [];
+  const previous = new Map<number, Buffer>();
+  for (const [index, { record, stored, names }] of changes.entries()) {
+    const seq = firstSeq + index;
+    if (stored !== undefined && kept.has(stored.seq)) {
+      replaced.push({ former: stored.seq, seq, body: record.body });
+      continue;
+    }
+    seqs.push(seq);
+    bodies.push(record.body);
+    if (names !== undefined) previous.set(seq, names);
+  }
+  for (const { record, stored } of restores) {
+    seqs.push(stored.seq);
+    bodies.push(record.body);
+  }
+  await replacePayloads(tx, { datasetId, rows: replaced });
+  await insertPayloads(tx, { datasetId, seqs, bodies, previous });
 }
 
 /**

@@ -22,6 +22,7 @@ const datasetWire = z.object({
   last_cursor: z.string().nullable(),
   last_modified_at: z.string().nullable(),
   ignore_fields: z.array(z.string()),
+  keep_previous: z.boolean(),
   mass_delete: z.object({ share: z.number(), number: z.number() }),
   delete_tracking: z.enum(['open', 'held']).nullable(),
 });
@@ -52,12 +53,14 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
         summary: 'Change the settings of a dataset',
         description:
           'What is absent stays as it is. `ignore_fields`: fields at the top level of a record that do not make it a ' +
-          'changed one. `mass_delete`: delete tracking that would delete more than this share of the records and more ' +
+          'changed one. `keep_previous`: a change keeps the payload that stood before it, and so `changes=true` of a list ' +
+          'can tell former values. `mass_delete`: delete tracking that would delete more than this share of the records and more ' +
           'than this number is held.',
         headers: connectionHeaders,
         body: z.strictObject({
           ...datasetInput,
           ignore_fields: ignoreFieldsInput.optional(),
+          keep_previous: z.boolean().optional(),
           mass_delete: z
             .strictObject({
               share: z.number().min(0).max(1).optional(),
@@ -70,13 +73,14 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
     },
     async ({ body, headers, caller }) => {
       const connection = await connections.get(placeOf(caller, headers));
-      const { model, variant, ignore_fields, mass_delete } = body;
+      const { model, variant, ignore_fields, keep_previous, mass_delete } = body;
       const dataset = await setDatasetSettings(
         db,
         { connection: connection.id, model, variant },
         {
           by: removerOf(caller, connection),
           ignoreFields: ignore_fields,
+          keepPrevious: keep_previous,
           massDeleteShare: mass_delete?.share,
           massDeleteNumber: mass_delete?.number,
         },
@@ -91,7 +95,9 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
       config: { access: { by: 'key', scope: 'records:read', viewers: 'served' } },
       schema: {
         summary: 'Tell what a prune would remove',
-        description: 'Payloads up to and including the cursor, and their sealed bytes. Changes nothing.',
+        description:
+          'Payloads up to and including the cursor, and the sealed bytes of their rows: theirs, and those of what is ' +
+          'kept of the ones before. Changes nothing.',
         headers: connectionHeaders,
         body: z.strictObject({ ...datasetInput, until_cursor: z.string().min(1) }),
         response: { 200: z.object({ count: z.number(), bytes: z.number() }) },
@@ -118,6 +124,7 @@ function toWire(dataset: DatasetView): z.input<typeof datasetWire> {
     last_cursor: dataset.lastCursor ?? null,
     last_modified_at: lastModifiedAt === null ? null : spellTime(lastModifiedAt),
     ignore_fields: dataset.ignoreFields,
+    keep_previous: dataset.keepPrevious,
     mass_delete: { share: dataset.massDeleteShare, number: dataset.massDeleteNumber },
     delete_tracking: heldAt !== null ? 'held' : isTracking ? 'open' : null,
   };

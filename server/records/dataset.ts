@@ -17,6 +17,8 @@ export type Dataset = {
   payloadBytes: number;
   /** Fields that a save leaves out of its comparison unless it names others. */
   ignoreFields: string[];
+  /** Whether a change keeps the payload that stood before it. */
+  keepPrevious: boolean;
   /** What delete tracking may delete unasked: see `track-deletes.ts`. */
   massDeleteShare: number;
   massDeleteNumber: number;
@@ -35,6 +37,7 @@ const columns = `
   pruned,
   payload_bytes as "payloadBytes",
   ignore_fields as "ignoreFields",
+  keep_previous as "keepPrevious",
   mass_delete_share as "massDeleteShare",
   mass_delete_number as "massDeleteNumber",
   tracked_from as "trackedFrom",

@@ -44,6 +44,7 @@ test('datasets are listed with exact counts and the cursors of their first and l
     firstCursor: await calls.cursorOf(3),
     lastCursor: await calls.cursorOf(7),
     ignoreFields: [],
+    keepPrevious: false,
     massDeleteShare: 0.5,
     massDeleteNumber: 100,
     isTracking: true,
@@ -60,9 +61,11 @@ test('datasets are listed with exact counts and the cursors of their first and l
 
 test('a setting that is not named stays as it is', async () => {
   const calls = datasetCalls(bench.db, await bench.connect());
-  await calls.set({ ignoreFields: ['a'], massDeleteShare: 0.25, massDeleteNumber: 7 });
+  await calls.set({ ignoreFields: ['a'], keepPrevious: true, massDeleteShare: 0.25, massDeleteNumber: 7 });
   await calls.set({ massDeleteNumber: 0 });
   const view = await calls.set({});
+  assert.equal(view.keepPrevious, true);
+  assert.equal((await calls.set({ keepPrevious: false })).keepPrevious, false);
   assert.deepEqual([view.ignoreFields, view.massDeleteShare, view.massDeleteNumber], [['a'], 0.25, 0]);
   assert.deepEqual((await calls.set({ ignoreFields: [] })).ignoreFields, []);
 });

@@ -17,6 +17,7 @@ export type DatasetView = {
   /** In UTC as PostgreSQL writes it; null where nothing was ever changed. */
   lastModifiedAt: string | null;
   ignoreFields: string[];
+  keepPrevious: boolean;
   massDeleteShare: number;
   massDeleteNumber: number;
   isTracking: boolean;
@@ -44,6 +45,7 @@ const select = `
       when isfinite(last_modified_at) then (last_modified_at at time zone 'UTC')::text
     end as "lastModifiedAt",
     ignore_fields as "ignoreFields",
+    keep_previous as "keepPrevious",
     mass_delete_share as "massDeleteShare",
     mass_delete_number as "massDeleteNumber",
     tracked_from is not null as "isTracking",

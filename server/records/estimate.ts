@@ -1,11 +1,12 @@
 import { type Db, first } from '../db/pool.ts';
 import { readCursor } from './cursor.ts';
 import { type DatasetName, findDatasetForReading } from './dataset.ts';
+import { rowBytes } from './payloads.ts';
 
 export type PruneEstimate = {
   /** Payloads that stand up to the cursor. */
   count: number;
-  /** Their sealed bytes. */
+  /** The sealed bytes of their rows: theirs, and those of what is kept of the ones before. */
   bytes: number;
 };
 
@@ -27,7 +28,7 @@ export function estimatePrune(
     const isNearEnd = lastSeq - until < until - pruneFloor;
     const [after, upTo] = isNearEnd ? [until, lastSeq] : [pruneFloor, until];
     const rows = await tx.query<PruneEstimate>(
-      `select count(*) as count, coalesce(sum(octet_length(body)), 0)::bigint as bytes
+      `select count(*) as count, coalesce(sum(${rowBytes}), 0)::bigint as bytes
        from payload
        where dataset_id = $1 and seq > $2 and seq <= $3`,
       [id, after, upTo],

@@ -38,10 +38,20 @@ export function isSameDigest(a: Buffer | null, b: Buffer | null): boolean {
   return a === null || b === null ? a === b : a.equals(b);
 }
 
-/** The names of the fields that differ between two payloads, those that only one of them has included, sorted. */
-export function changedFields(from: JsonObject, to: JsonObject, ignored: IgnoredFields): string[] {
+/**
+ * The names of the fields that differ between two payloads, ignored ones and those that only one of them has included,
+ * sorted.
+ */
+export function changedFields(from: JsonObject, to: JsonObject): string[] {
   const names = new Set([...Object.keys(from), ...Object.keys(to)]);
-  return [...names].filter((name) => !ignored.has(name) && textOf(from, name) !== textOf(to, name)).sort();
+  return [...names]
+    .filter((name) => !isSame(from, to, name) && textOf(from, name) !== textOf(to, name))
+    .sort();
+}
+
+/** Whether both have the very same value there: what a part was laid over keeps its other fields as they are. */
+function isSame(from: JsonObject, to: JsonObject, name: string): boolean {
+  return Object.hasOwn(from, name) && Object.hasOwn(to, name) && from[name] === to[name];
 }
 
 function textOf(fields: JsonObject, name: string): string | undefined {

@@ -3,6 +3,7 @@ import type { DataKey } from '../vault.ts';
 import { type Position, readFollowedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
 import { arrayText, findPruned } from './payloads.ts';
+import { changesText } from './previous.ts';
 import { findPruneTimes } from './prune-times.ts';
 import { readRange } from './range.ts';
 import type { RecordOwner } from './save.ts';
@@ -23,6 +24,8 @@ export type StoredRecord = {
   prunedAt: string | null;
   /** The payload as JSON text without `id`; undefined where it is pruned. */
   fields: Buffer | undefined;
+  /** What the last change changed, as JSON text: see `changesText`; `null` where nothing is known of it. Only where asked for. */
+  changes?: string;
 };
 
 export type ListRequest = {
@@ -43,6 +46,8 @@ export type ListRequest = {
   modifiedAfter?: string | undefined;
   /** Records with one of these ids; all where absent. */
   ids?: readonly string[] | undefined;
+  /** Whether to tell what the last change changed; what is kept of former payloads weighs as payloads do then. */
+  withChanges?: boolean | undefined;
   /** Where the payloads are laid, in place of those of the portion before: what was read there before is no more. */
   room: Room;
 };
@@ -92,7 +97,7 @@ async function readByStep(db: Db, request: ListRequest): Promise<Portion> {
     const { records, bytes } = cut(rows, { ...request, pruned });
     await datePruned(tx, dataset, { records, pruned });
     const room = roomFor(bytes, request.room);
-    await openBodies(tx, { dataset, records, room, dataKey: connection.dataKey, isWhole: isWhole(request) });
+    await openBodies(tx, { dataset, records, room, request });
     const { id: datasetId, lastSeq } = dataset;
     return { datasetId, lastSeq, since: from.since, records, bytes, hasMore: records.length < rows.length };
   }, 'snapshot');
@@ -115,10 +120,10 @@ export function isWhole(request: ListRequest): boolean {
   return request.actions === undefined && request.ids === undefined;
 }
 
-export const rowColumns = `
+const columns = (size: string) => `
   external_id as id,
   seq,
-  size,
+  ${size} as size,
   (first_seen_at at time zone 'UTC')::text as "firstSeenAt",
   (last_modified_at at time zone 'UTC')::text as "lastModifiedAt",
   case
@@ -128,6 +133,17 @@ export const rowColumns = `
   end as "lastAction",
   (deleted_at at time zone 'UTC')::text as "deletedAt",
   (pruned_at at time zone 'UTC')::text as "prunedAt"`;
+
+export const rowColumns = columns('size');
+
+/** So that a portion is measured with what is kept of the payloads before. */
+const rowColumnsForChanges = columns(`
+  size + coalesce(
+    (select octet_length(previous)
+     from payload
+     where payload.dataset_id = record.dataset_id and payload.seq = record.seq),
+    0
+  )`);
 
 const actionConditions: Record<RecordAction, string> = {
   ADDED: 'deleted_at is null and first_seen_at = last_modified_at',
@@ -142,13 +158,14 @@ async function readRows(
 ): Promise<Row[]> {
   const { dataset, after, request } = by;
   const conditions = request.actions?.map((action) => `(${actionConditions[action]})`);
+  const selected = request.withChanges ? rowColumnsForChanges : rowColumns;
   const filter = conditions === undefined ? '' : `and (${['false', ...conditions].join(' or ')})`;
   if (request.ids !== undefined) {
     const rows = await tx.query<Row>(
       `select found.*
        from unnest($4::text[]) as asked (id)
        cross join lateral (
-         select ${rowColumns}
+         select ${selected}
          from record
          where
            dataset_id = $1 and external_id = asked.id
@@ -164,7 +181,7 @@ async function readRows(
       ? after
       : Math.max(after, await findLastBefore(tx, { dataset, time: request.modifiedAfter }));
   return tx.query<Row>(
-    `select ${rowColumns}
+    `select ${selected}
      from record
      where dataset_id = $1 and seq > $2 ${filter}
      order by seq
@@ -252,23 +269,27 @@ async function openBodies(
     dataset: Dataset;
     records: readonly StoredRecord[];
     room: Buffer;
-    dataKey: DataKey;
-    isWhole: boolean;
+    request: ListRequest;
   },
 ): Promise<void> {
-  const { dataset, records, dataKey } = by;
+  const { dataset, records, room, request } = by;
+  if (request.withChanges) for (const record of records) record.changes = 'null';
   const [firstRow, lastRow] = [records[0], records.at(-1)];
   if (firstRow === undefined || lastRow === undefined || lastRow.seq <= dataset.pruneFloor) return;
-  const seqs = by.isWhole
+  const seqs = isWhole(request)
     ? `between ${firstRow.seq} and ${lastRow.seq}`
     : `= any('${arrayText(records.map(({ seq }) => seq))}'::bigint[])`;
+  const asked = request.withChanges ? 'seq, body, previous' : 'seq, body';
   await tx.copyRows(
-    `select seq, body from payload where dataset_id = ${dataset.id} and seq ${seqs} order by seq`,
-    bodyOpener({ datasetId: dataset.id, records, room: by.room, dataKey }),
+    `select ${asked} from payload where dataset_id = ${dataset.id} and seq ${seqs} order by seq`,
+    bodyOpener({ datasetId: dataset.id, records, room, dataKey: request.connection.dataKey }),
   );
 }
 
-/** Takes the rows of `select seq, body from payload`, by seq, and gives the records of these positions their payloads. */
+/**
+ * Takes the rows of `select seq, body from payload`, by seq, and gives the records of these positions their payloads; and
+ * of `seq, body, previous` what changed, too.
+ */
 export function bodyOpener(by: {
   datasetId: number;
   records: readonly StoredRecord[];
@@ -278,14 +299,16 @@ export function bodyOpener(by: {
   const { datasetId, records, room, dataKey } = by;
   let next = 0;
   let end = 0;
-  return ([seqBytes, body]) => {
+  return ([seqBytes, body, previous]) => {
     const seq = Number(seqBytes?.readBigInt64BE());
     while ((records[next]?.seq ?? seq) < seq) next += 1;
     const record = records[next];
     if (record?.seq !== seq || body === undefined) return;
     const start = end;
-    end += openPayload(body, { dataKey, datasetId, recordId: record.id }).copy(room, start);
+    const sealedFor = { dataKey, datasetId, recordId: record.id };
+    end += openPayload(body, sealedFor).copy(room, start);
     record.fields = room.subarray(start, end);
+    if (previous !== undefined) record.changes = changesText(openPayload(previous, sealedFor), record.fields);
   };
 }
 

@@ -9,18 +9,25 @@ export type ModelRecord = {
   ignoresY: boolean;
   action: RecordAction;
   isPruned: boolean;
+  changes: Changes;
 };
+/** What is told of the last change; null where nothing is known. */
+export type Changes = { fields: string[]; previous: { x?: number; y?: number } | null } | null;
 
 /** What the store promises of one dataset, in as few words as memory allows. The field `y` may be an ignored one. */
 export class Model {
   lastSeq = 0;
   ignoresY = false;
+  keepsPrevious = false;
   /** The guard: more than half of the records and more than two. */
   readonly massDeleteNumber = 2;
   readonly records = new Map<string, ModelRecord>();
   tracking: { from: number; named: Set<string> } | undefined;
 
-  save(sent: readonly Part[], restore: 'always' | 'on_change') {
+  save(
+    sent: readonly Part[],
+    { restore, namesChanges }: { restore: 'always' | 'on_change'; namesChanges: boolean },
+  ) {
     const result = {
       added: [] as string[],
       updated: [] as string[],
@@ -39,11 +46,11 @@ export class Model {
       if (isLive && this.isEqual(known, { x, y })) {
         result.unchangedCount += 1;
         if (known.isPruned && restore === 'always') {
-          Object.assign(known, { isPruned: false, y });
+          Object.assign(known, { isPruned: false, y, changes: null });
           result.restored.push(id);
         }
       } else {
-        this.put(id, { x, y, action: isLive ? 'UPDATED' : 'ADDED' });
+        this.put(id, { x, y, action: isLive ? 'UPDATED' : 'ADDED', namesChanges });
         (isLive ? result.updated : result.added).push(id);
       }
     }
@@ -72,7 +79,7 @@ export class Model {
         for (const part of parts) [x, y] = [part.x ?? x, part.y ?? y];
         if (x === known.x && (this.ignoresY || y === known.y)) result.unchangedCount += 1;
         else {
-          this.put(id, { x, y, action: 'UPDATED' });
+          this.put(id, { x, y, action: 'UPDATED', namesChanges: true });
           result.updatedCount += 1;
         }
       }
@@ -109,7 +116,8 @@ export class Model {
 
   prune(until: number, limit: number) {
     const reached = this.inOrder().filter(([, { seq, isPruned }]) => seq <= until && !isPruned);
-    for (const [, record] of reached.slice(0, limit)) record.isPruned = true;
+    for (const [, record] of reached.slice(0, limit))
+      Object.assign(record, { isPruned: true, changes: null });
     return { count: Math.min(limit, reached.length), hasMore: reached.length > limit };
   }
 
@@ -137,10 +145,31 @@ export class Model {
 
   private put(
     id: string,
-    given: { x: number | undefined; y: number | undefined; action: 'ADDED' | 'UPDATED' },
+    given: {
+      x: number | undefined;
+      y: number | undefined;
+      action: 'ADDED' | 'UPDATED';
+      namesChanges: boolean;
+    },
   ) {
+    const { namesChanges, ...fields } = given;
+    const changes = this.changesOf(this.records.get(id), given);
     this.lastSeq += 1;
-    this.records.set(id, { ...given, seq: this.lastSeq, ignoresY: this.ignoresY, isPruned: false });
+    this.records.set(id, {
+      ...fields,
+      ...{ seq: this.lastSeq, ignoresY: this.ignoresY, isPruned: false, changes },
+    });
+  }
+
+  private changesOf(
+    known: ModelRecord | undefined,
+    to: { x: unknown; y: unknown; namesChanges: boolean },
+  ): Changes {
+    if (known === undefined || known.action === 'DELETED' || known.isPruned) return null;
+    const fields = (['x', 'y'] as const).filter((name) => known[name] !== to[name]);
+    if (!this.keepsPrevious) return to.namesChanges ? { fields, previous: null } : null;
+    const former = fields.flatMap((name) => (known[name] === undefined ? [] : [[name, known[name]]]));
+    return { fields, previous: Object.fromEntries(former) };
   }
 
   private bury(id: string) {

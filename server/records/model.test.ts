@@ -33,6 +33,7 @@ const step = fc.oneof(
       do: fc.constant('save' as const),
       sent: parts,
       restore: fc.constantFrom('always' as const, 'on_change' as const),
+      namesChanges: fc.boolean(),
     }),
   },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('update' as const), sent: parts }) },
@@ -50,6 +51,7 @@ const step = fc.oneof(
   },
   { weight: 5, arbitrary: fc.record({ do: fc.constant('prune' as const), until: position, limit }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('ignore' as const), y: fc.boolean() }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('keep' as const), previous: fc.boolean() }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('empty' as const) }) },
   {
     weight: 5,
@@ -74,8 +76,15 @@ type Calls = ReturnType<typeof datasetCalls>;
 async function take(given: Step, calls: Calls, model: Model): Promise<void> {
   switch (given.do) {
     case 'save': {
-      const { duplicates, ...result } = await calls.save(given.sent, given.restore);
-      const expected = model.save(given.sent, given.restore);
+      const { restore, namesChanges: withChangedFields } = given;
+      const {
+        duplicates,
+        changedFields: _,
+        ...result
+      } = await calls.saveBy(given.sent, {
+        ...{ restore, withChangedFields },
+      });
+      const expected = model.save(given.sent, given);
       assert.deepEqual({ ...result, duplicates: [...duplicates].sort() }, expected);
       return;
     }
@@ -108,6 +117,10 @@ async function take(given: Step, calls: Calls, model: Model): Promise<void> {
       await calls.set({ ignoreFields: given.y ? ['y'] : [] });
       model.ignoresY = given.y;
       return;
+    case 'keep':
+      await calls.set({ keepPrevious: given.previous });
+      model.keepsPrevious = given.previous;
+      return;
     case 'empty': {
       const { id: datasetId } = await calls.row();
       assert.equal(await bench.db.transaction((tx) => emptyDataset(tx, datasetId)), true);
@@ -120,7 +133,15 @@ async function take(given: Step, calls: Calls, model: Model): Promise<void> {
 }
 
 async function compareList(given: Extract<Step, { do: 'list' }>, calls: Calls, model: Model) {
-  const all = await calls.listAll({ limit: given.limit });
+  const plain = await calls.listAll({ limit: given.limit });
+  const all = await calls.listAll({ limit: given.limit, withChanges: true });
+  assert.deepEqual(
+    all.map(({ _trellis_metadata: { changes: _, ...metadata }, ...record }) => ({
+      ...record,
+      _trellis_metadata: metadata,
+    })),
+    plain,
+  );
   assert.deepEqual(
     all.map(({ id: recordId, x, y, _trellis_metadata: metadata }) => ({
       recordId,
@@ -129,14 +150,16 @@ async function compareList(given: Extract<Step, { do: 'list' }>, calls: Calls, m
       action: metadata.last_action,
       isDeleted: metadata.deleted_at !== null,
       isPruned: metadata.pruned_at !== null,
+      changes: metadata.changes,
     })),
-    model.inOrder().map(([recordId, { x, y, action, isPruned }]) => ({
+    model.inOrder().map(([recordId, { x, y, action, isPruned, changes }]) => ({
       recordId,
       x: isPruned ? undefined : x,
       y: isPruned ? undefined : y,
       action,
       isDeleted: action === 'DELETED',
       isPruned,
+      changes,
     })),
   );
   const times = new Map(all.map((record) => [record.id, record._trellis_metadata.last_modified_at]));

@@ -6,29 +6,93 @@ import { first, type Tx } from '../db/pool.ts';
 /** Bytes of one COPY: what a save holds of its payloads a second time. */
 const copyBytes = 1_280 * 1024;
 
+/** SQL: the sealed bytes that go with a row, which are those of its payload and of what is kept of the one before. */
+export const rowBytes = 'octet_length(body) + coalesce(octet_length(previous), 0)';
+
 /**
  * Writes payload rows, by COPY: as parameters of a statement bodies would go as hex text or be cut from one another by
  * the server, and each row be logged by itself.
  */
 export async function insertPayloads(
   tx: Tx,
-  rows: { datasetId: number; seqs: readonly number[]; bodies: readonly Buffer[] },
+  rows: {
+    datasetId: number;
+    seqs: readonly number[];
+    bodies: readonly Buffer[];
+    /** What is kept of the payload before, by seq. */
+    previous: ReadonlyMap<number, Buffer>;
+  },
 ): Promise<void> {
-  const sizes = rows.bodies.map((body) => body.length + 30);
+  if (rows.seqs.length === 0) return;
+  const { datasetId, previous } = rows;
+  const hasPrevious = previous.size > 0;
+  const previousAt = (index: number) => previous.get(rows.seqs[index] as number);
+  const sizes = rows.bodies.map((body, index) => body.length + (previousAt(index)?.length ?? 0) + 34);
   const size = sizes.reduce((sum, bytes) => sum + bytes, 64);
   const copy = new CopyRows(Math.min(size, copyBytes + Math.max(...sizes)));
   let filled = 0;
   for (const [index, body] of rows.bodies.entries()) {
     copy
-      .row(3)
-      .int8(rows.datasetId)
+      .row(hasPrevious ? 4 : 3)
+      .int8(datasetId)
       .int8(rows.seqs[index] as number)
       .bytes(body);
+    const before = previousAt(index);
+    if (before !== undefined) copy.bytes(before);
+    else if (hasPrevious) copy.null();
     filled += sizes[index] as number;
     if (filled < copyBytes && index < rows.bodies.length - 1) continue;
-    await tx.copyInto('payload (dataset_id, seq, body)', copy);
+    await tx.copyInto(`payload (dataset_id, seq, body${hasPrevious ? ', previous' : ''})`, copy);
     copy.clear();
     filled = 0;
+  }
+}
+
+/** Of those of `seqs` at which a payload stands, the bytes of what is kept of the one before. */
+export async function findPreviousBytes(
+  tx: Tx,
+  at: { datasetId: number; seqs: readonly number[] },
+): Promise<Map<number, number>> {
+  if (at.seqs.length === 0) return new Map();
+  const rows = await tx.query<{ seq: number; bytes: number }>(
+    `select seq, coalesce(octet_length(previous), 0) as bytes
+     from payload
+     where dataset_id = $1 and seq = any($2::bigint[])`,
+    [at.datasetId, arrayText(at.seqs)],
+  );
+  return new Map(rows.map(({ seq, bytes }) => [seq, bytes]));
+}
+
+/**
+ * Puts a payload in place of the one at `former`, which is kept beside it, and moves both to `seq`; in place of what was
+ * kept there before. The former one is neither read nor sealed anew: its seal is bound to dataset and id alone.
+ */
+export async function replacePayloads(
+  tx: Tx,
+  { datasetId, rows }: { datasetId: number; rows: readonly { former: number; seq: number; body: Buffer }[] },
+): Promise<void> {
+  let bytes = 0;
+  const portions = Map.groupBy(rows, ({ body }) => {
+    bytes += body.length;
+    return Math.floor((bytes - body.length) / copyBytes);
+  });
+  for (const portion of portions.values()) {
+    await tx.query(
+      `update payload
+       set seq = part.seq, previous = body, body = substring($5::bytea from part.end_at - part.size + 1 for part.size)
+       from (
+         select former, seq, size, sum(size) over (order by n)::int as end_at
+         from unnest($2::bigint[], $3::bigint[], $4::int[]) with ordinality as given (former, seq, size, n)
+       ) as part
+       where dataset_id = $1 and payload.seq = part.former`,
+      [
+        datasetId,
+        arrayText(portion.map(({ former }) => former)),
+        arrayText(portion.map(({ seq }) => seq)),
+        arrayText(portion.map(({ body }) => body.length)),
+        Buffer.concat(portion.map(({ body }) => body)),
+      ],
+    );
   }
 }
 
@@ -42,7 +106,7 @@ export async function deletePayloads(
     `with gone as (
        delete from payload
        where dataset_id = $1 and seq = any($2::bigint[])
-       returning octet_length(body) as bytes
+       returning ${rowBytes} as bytes
      )
      select count(*) as count, coalesce(sum(bytes), 0)::bigint as bytes
      from gone`,

@@ -2,6 +2,7 @@ import { type Db, first, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { readCursor } from './cursor.ts';
 import { type Dataset, type DatasetName, findDataset, lockDataset } from './dataset.ts';
+import { rowBytes } from './payloads.ts';
 import { type Remover, writeReceipt } from './receipt.ts';
 
 export type PruneRequest = DatasetName & {
@@ -91,7 +92,7 @@ export async function removePayloads(
     `with gone as (
        delete from payload
        where dataset_id = $1 and seq > $2 and seq <= $3
-       returning seq, octet_length(body) as bytes
+       returning seq, ${rowBytes} as bytes
      ),
      total as (
        select

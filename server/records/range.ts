@@ -23,11 +23,11 @@ import {
 type Standing = { id: number; lastSeq: number; tombstoneFloor: number };
 
 /**
- * Undefined, and nothing is known, where the request is for some of a range, where there is no such dataset, and where a
- * payload of the range is pruned. Throws what `listRecords` throws.
+ * Undefined, and nothing is known, where the request is for some of a range or for changes, where there is no such
+ * dataset, and where a payload of the range is pruned. Throws what `listRecords` throws.
  */
 export async function readRange(db: Db, request: ListRequest): Promise<Portion | undefined> {
-  if (!isWhole(request) || request.modifiedAfter !== undefined) return undefined;
+  if (!isWhole(request) || request.modifiedAfter !== undefined || request.withChanges) return undefined;
   const from = await whereFrom(db, request);
   if (from === undefined) return undefined;
   const { datasetId } = from;

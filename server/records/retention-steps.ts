@@ -3,7 +3,7 @@ import { type Db, first, type Tx } from '../db/pool.ts';
 import { slowestPosition } from './consumers.ts';
 import { type Dataset, lockDataset } from './dataset.ts';
 import { findLastBefore } from './list.ts';
-import { arrayText, deletePayloads } from './payloads.ts';
+import { arrayText, deletePayloads, rowBytes } from './payloads.ts';
 import { removePayloads } from './prune.ts';
 import { type Receipt, writeReceipt } from './receipt.ts';
 import { noteRetained, nothing, type Retained, sum } from './retained.ts';
@@ -161,7 +161,7 @@ async function prunePayloads(
 ): Promise<Receipt | undefined> {
   if (until <= dataset.pruneFloor) return undefined;
   const rows = await tx.query<{ seq: number; size: number }>(
-    `select seq, octet_length(body) as size
+    `select seq, ${rowBytes} as size
      from payload
      where dataset_id = $1 and seq > $2 and seq <= $3
      order by seq

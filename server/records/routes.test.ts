@@ -98,6 +98,7 @@ test('a query that does not fit is refused and names the parameter', async () =>
       (time) => `model=A&modified_after=${time}`,
     ),
     cursor: ['model=A&cursor='],
+    changes: ['', '1', 'yes', 'TRUE', 'true&changes=true'].map((changes) => `model=A&changes=${changes}`),
   };
   for (const [field, queries] of Object.entries(cases)) {
     for (const query of queries) {

@@ -53,7 +53,8 @@ export function recordRoutes(app: App, { db, brand, connections, activity }: Dep
         summary: 'List records by cursor',
         description:
           'In the order of their latest changes. Follow `next_cursor`, or keep the cursor of the last record you saw: ' +
-          'no change is ever missed behind it.',
+          'no change is ever missed behind it. `changes=true` tells of each record what its last change changed, as far ' +
+          'as that is kept.',
         headers: connectionHeaders,
         querystring: z.strictObject({
           ...datasetInput,
@@ -62,16 +63,18 @@ export function recordRoutes(app: App, { db, brand, connections, activity }: Dep
           filter: actionsInput.optional(),
           ids: idsInput.optional(),
           modified_after: timeInput.optional(),
+          changes: z.enum(['true', 'false']).default('false'),
         }),
         response: { 200: pageWire(brand) },
       },
     },
     async ({ query, headers, caller }, reply) => {
-      const { filter: actions, modified_after: modifiedAfter, ...asked } = query;
+      const { filter: actions, modified_after: modifiedAfter, changes, ...asked } = query;
       const portions = readPage(db, {
         ...asked,
         actions,
         modifiedAfter,
+        withChanges: changes === 'true',
         connection: () => connections.get(placeOf(caller, headers)),
       });
       // JSON already: a stream passes the serializer by.

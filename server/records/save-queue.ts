@@ -32,19 +32,24 @@ export function readOnThread(bytes: Uint8Array<ArrayBuffer>, metadataKey: string
 }
 
 /** As `sealBatch`, on the same thread. Takes the piece's bytes away. */
-export function sealOnThread(piece: Piece, { dataKey, ...by }: SealFor): Promise<SealedBatch> {
+export function sealOnThread(
+  piece: Piece,
+  { dataKey, datasetId, ignoreFields }: SealFor,
+): Promise<SealedBatch> {
   const root = createSecretKey(DataKey.rootOf(dataKey));
-  return order({ seal: { piece, root, ...by } }, [piece.bytes.buffer]) as Promise<SealedBatch>;
+  const asked = { piece, root, datasetId, ignoreFields };
+  return order({ seal: asked }, [piece.bytes.buffer]) as Promise<SealedBatch>;
 }
 
 function order(asked: Order, transfer: ArrayBuffer[]): Promise<SaveBody | SealedBatch> {
   thread ??= startThread();
   const { worker, waiting } = thread;
-  clearTimeout(thread.idle);
   const { promise, resolve, reject } = Promise.withResolvers<SaveBody | SealedBatch>();
-  waiting.push({ resolve, reject });
-  worker.ref();
+  // Throws for what cannot be sent. Then nobody must wait: the next answer would go to the wrong one.
   worker.postMessage(asked, transfer);
+  clearTimeout(thread.idle);
+  worker.ref();
+  waiting.push({ resolve, reject });
   return promise;
 }
 

@@ -8,6 +8,7 @@ import { type CheckedRecords, countOf } from './checked.ts';
 import { type Dataset, ensureDataset, findDataset, lockDataset } from './dataset.ts';
 import { changedFields, type IgnoredFields, ignoredFields, isSameDigest } from './ignore.ts';
 import { findPruned } from './payloads.ts';
+import { sealNames } from './previous.ts';
 import { letGoSealed, openPayload, type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
 import { noteSeen } from './track-deletes.ts';
@@ -92,7 +93,7 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
 
 /**
  * Tells changes from equal records, by their hashes; where a stored hash leaves out other fields, by the stored payload,
- * and where that is pruned, it is a change. Fills `changedFields`.
+ * and where that is pruned, it is a change. Fills `changedFields`, which the changes then carry, too.
  */
 async function compare(
   tx: Tx,
@@ -112,6 +113,7 @@ async function compare(
   );
   const equalIds = new Set<string>();
   const toRead: Stored[] = [];
+  const changed = new Map<string, string[]>();
   const sent = new Map<string, SealedRecord>();
   for (const record of records) {
     const row = stored.get(record.id);
@@ -128,14 +130,23 @@ async function compare(
     const text = openPayload(body, { dataKey, datasetId: dataset.id, recordId: id }).toString();
     const to = JSON.parse(text) as JsonObject;
     if (ignored.canonical(fields) === ignored.canonical(to)) equalIds.add(id);
-    else named?.set(id, changedFields(fields, to, ignored));
+    else if (named !== undefined) changed.set(id, changedFields(fields, to));
   });
+  for (const [id, names] of changed) {
+    named?.set(
+      id,
+      names.filter((name) => !ignored.has(name)),
+    );
+  }
+  const sealedNames = dataset.keepPrevious
+    ? undefined
+    : sealNames(changed, { dataKey, datasetId: dataset.id });
   const changes: Change[] = [];
   const equal: Restore[] = [];
   for (const record of records) {
     const row = stored.get(record.id);
     if (row !== undefined && equalIds.has(record.id)) equal.push({ record, stored: row });
-    else changes.push({ record, stored: row });
+    else changes.push({ record, stored: row, names: sealedNames?.get(record.id) });
   }
   return { changes, equal };
 }

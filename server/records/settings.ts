@@ -9,6 +9,8 @@ import { type DatasetView, getDataset } from './datasets.ts';
 export type DatasetSettings = {
   /** Names of fields that a save leaves out of its comparison unless it names others. */
   ignoreFields?: readonly string[] | undefined;
+  /** Whether a change keeps the payload that stood before it. What was kept until now stays. */
+  keepPrevious?: boolean | undefined;
   /** From 0 to 1: 1 never holds a deletion back. */
   massDeleteShare?: number | undefined;
   massDeleteNumber?: number | undefined;
@@ -18,7 +20,7 @@ export type DatasetSettings = {
 type Author = Pick<AuditEntry, 'environmentId' | 'actor' | 'target'>;
 
 /**
- * Sets how a dataset compares records and guards deletions; the dataset is made where nothing was saved yet. Stored
+ * Sets how a dataset compares records, what it keeps of their changes, and how it guards deletions; the dataset is made where nothing was saved yet. Stored
  * records stay as they are: each is compared by the new fields when it is saved next. Throws `unknown_connection` where
  * the connection was deleted meanwhile.
  */
@@ -36,13 +38,15 @@ export async function setDatasetSettings(
        set
          ignore_fields = coalesce($2::text[], ignore_fields),
          mass_delete_share = coalesce($3::double precision, mass_delete_share),
-         mass_delete_number = coalesce($4::bigint, mass_delete_number)
+         mass_delete_number = coalesce($4::bigint, mass_delete_number),
+         keep_previous = coalesce($5::boolean, keep_previous)
        where id = $1`,
       [
         datasetId,
         settings.ignoreFields === undefined ? null : [...new Set(settings.ignoreFields)].sort(),
         settings.massDeleteShare ?? null,
         settings.massDeleteNumber ?? null,
+        settings.keepPrevious ?? null,
       ],
     );
     const dataset = await getDataset(tx, datasetId);
@@ -54,6 +58,7 @@ export async function setDatasetSettings(
           model: of.model,
           variant: of.variant,
           ignore_fields: dataset.ignoreFields.join(','),
+          keep_previous: dataset.keepPrevious,
           mass_delete_share: dataset.massDeleteShare,
           mass_delete_number: dataset.massDeleteNumber,
         },

@@ -67,6 +67,21 @@ test('several parts for one id are laid in the order sent, as one change', async
   assert.equal((await calls.row()).last_seq, 2);
 });
 
+test('an update of so many records that a thread seals them is stored, and saves after it are too', async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 300));
+  const parts = rows(1, 300).map(({ id, n }) => ({ id, twice: n * 2 }));
+  assert.equal((await calls.update(parts)).updatedCount, 300);
+  assert.equal((await calls.save(rows(1, 300, 'saved'))).updated.length, 300);
+  assert.equal((await calls.update(parts)).updatedCount, 300);
+  const all = await payloads(calls);
+  assert.deepEqual(
+    all,
+    rows(1, 300, 'saved').map((row) => ({ ...row, twice: row.n * 2 })),
+  );
+  await assertCounted(calls);
+});
+
 test('unknown, deleted and pruned records are left alone and named', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 4));

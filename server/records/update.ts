@@ -7,9 +7,10 @@ import { type Change, writeChanges } from './changes.ts';
 import { type CheckedPart, checkParts, refuseLarge } from './check.ts';
 import { RecordPacker } from './checked.ts';
 import { type Dataset, findDatasetForReading, lockDataset } from './dataset.ts';
-import { type IgnoredFields, ignoredFields } from './ignore.ts';
+import { changedFields, type IgnoredFields, ignoredFields } from './ignore.ts';
 import { merge } from './merge.ts';
 import { findPruned } from './payloads.ts';
+import { sealNames } from './previous.ts';
 import type { RecordOwner } from './save.ts';
 import { type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
@@ -75,9 +76,9 @@ export async function updateRecords(db: Db, request: UpdateRequest): Promise<Upd
       const laid = await layAgain(tx, { ...by, dataset, rows, early: early.laid });
       const changes: Change[] = [];
       for (const row of rows) {
-        const record = laid.get(row.id)?.record;
+        const { record, names } = laid.get(row.id) ?? {};
         if (record === undefined) left.push(row);
-        else changes.push({ record, stored: row });
+        else changes.push({ record, stored: row, names });
         if (!laid.has(row.id)) pruned.push(row.id);
       }
       await writeChanges(tx, { dataset, changes, restores: [], ignored: by.ignored.digest });
@@ -117,8 +118,8 @@ function groupsOf(rows: readonly Stored[]): Stored[][] {
   return groups;
 }
 
-/** What came of a record that stood at `seq`; no record where it comes out equal. */
-type Laid = { seq: number; record: SealedRecord | undefined };
+/** What came of a record that stood at `seq`; no record, and no sealed names of what changed, where it comes out equal. */
+type Laid = { seq: number; record: SealedRecord | undefined; names: Buffer | undefined };
 type Laying = {
   datasetId: number;
   dataKey: DataKey;
@@ -130,20 +131,25 @@ type Laying = {
 async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Map<string, Laid>> {
   const laid = new Map<string, Laid>();
   // Both forms of each, and room to spare.
+  const names = new Map<string, string[]>();
   const changed = new RecordPacker(by.rows.reduce((sum, { size }) => sum + size * 3, 0));
   await readStored(tx, by, (row, fields) => {
     const parts = by.parts.get(row.id) ?? [];
     const merged = parts.reduce((under, part) => merge(under, part.fields), fields);
     const canonical = by.ignored.canonical(merged);
-    laid.set(row.id, { seq: row.seq, record: undefined });
+    const { id, seq } = row;
+    laid.set(id, { seq, record: undefined, names: undefined });
     if (canonical === by.ignored.canonical(fields)) return;
     const text = JSON.stringify(merged);
     refuseLarge(text, parts.at(-1)?.index ?? 0);
-    changed.add({ id: row.id, text, canonical });
+    changed.add({ id, text, canonical });
+    names.set(id, changedFields(fields, merged));
   });
+  const sealedNames = sealNames(names, by);
   // What is ignored is left out already.
   for (const record of await sealRecords(changed.pack(), { ...by, ignoreFields: [] })) {
-    laid.set(record.id, { seq: laid.get(record.id)?.seq ?? 0, record });
+    const seq = laid.get(record.id)?.seq ?? 0;
+    laid.set(record.id, { seq, record, names: sealedNames.get(record.id) });
   }
   return laid;
 }

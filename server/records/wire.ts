@@ -12,6 +12,11 @@ const metadataWire = z.object({
   deleted_at: z.string().nullable(),
   pruned_at: z.string().nullable(),
   cursor: z.string(),
+  /** Only where asked for. */
+  changes: z
+    .object({ fields: z.array(z.string()), previous: z.looseObject({}).nullable() })
+    .nullable()
+    .optional(),
 });
 
 /** The shape of a page: each record is its payload with `id` and the metadata; a pruned one is these two alone. */
@@ -129,11 +134,11 @@ function recordWriter(
       at += record.fields.copy(bytes, at, 1, record.fields.length - 1);
       at += bytes.write(',', at);
     }
-    const { firstSeenAt, lastModifiedAt, lastAction, deletedAt, prunedAt } = record;
+    const { firstSeenAt, lastModifiedAt, lastAction, deletedAt, prunedAt, changes } = record;
     at += bytes.write(
       `${key}:{"first_seen_at":${time(firstSeenAt)},"last_modified_at":${time(lastModifiedAt)},` +
         `"last_action":"${lastAction}","deleted_at":${time(deletedAt)},"pruned_at":${time(prunedAt)},` +
-        `"cursor":"${cursorOf(record.seq)}"}}`,
+        `"cursor":"${cursorOf(record.seq)}"${changes === undefined ? '' : `,"changes":${changes}`}}}`,
       at,
     );
     return at - start;
@@ -143,8 +148,9 @@ function recordWriter(
 /** Bytes that hold the records for certain: an id takes at most 6 bytes a code unit (`\u0000`). */
 function capacityOf(records: readonly StoredRecord[], brand: Brand): number {
   let capacity = 200;
-  for (const { id, fields } of records) {
+  for (const { id, fields, changes } of records) {
     capacity += 422 + brand.metadataKey.length + id.length * 6 + (fields?.length ?? 0);
+    if (changes !== undefined) capacity += 11 + changes.length * 3;
   }
   return capacity;
 }

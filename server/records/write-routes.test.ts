@@ -108,6 +108,7 @@ test('settings are set, kept and shown; a save names its changed fields', async 
         last_cursor: null,
         last_modified_at: null,
         ignore_fields: ['at'],
+        keep_previous: false,
         mass_delete: { share: 0.1, number: 100 },
         delete_tracking: null,
       },
@@ -141,6 +142,41 @@ test('settings are set, kept and shown; a save names its changed fields', async 
   assert.deepEqual([shown?.last_cursor, shown?.last_modified_at], [last?.cursor, last?.last_modified_at]);
 });
 
+test('a dataset that keeps former payloads is told of, and a list tells former values where it is asked to', async () => {
+  const [, set] = await call('PATCH /records/datasets', { model: 'K', keep_previous: true });
+  assert.equal(set.keep_previous, true);
+  const [, { datasets }] = await call('GET /records/datasets');
+  const shown = (datasets as { model: string; keep_previous: boolean }[]).find(({ model }) => model === 'K');
+  assert.equal(shown?.keep_previous, true);
+  await call('POST /records', {
+    model: 'K',
+    records: [{ id: 'a', city: 'Oslo', pets: ['cat'] }, { id: 'b' }],
+  });
+  await call('POST /records', { model: 'K', records: [{ id: 'a', city: 'Rome', zip: 1, pets: ['cat'] }] });
+  const [audited] = await trellis.db.query<{ details: Record<string, unknown> }>(
+    `select details from audit where action = 'dataset.changed' order by id desc limit 1`,
+  );
+  assert.equal(audited?.details.keep_previous, true);
+  const page = async (query: string) =>
+    (await call(`GET /records?model=K${query}`))[1] as unknown as WirePage;
+  assert.deepEqual(
+    (await page('&changes=true')).records.map(({ id, _trellis_metadata: { changes } }) => [id, changes]),
+    [
+      ['b', null],
+      ['a', { fields: ['city', 'zip'], previous: { city: 'Oslo' } }],
+    ],
+  );
+  const plain = await page('');
+  assert.deepEqual(await page('&changes=false'), plain);
+  assert.ok(plain.records.every(({ _trellis_metadata: metadata }) => !('changes' in metadata)));
+  await call('PATCH /records/prune', {
+    model: 'K',
+    until_cursor: plain.records[1]?._trellis_metadata.cursor,
+  });
+  const pruned = (await page('&changes=true')).records[1];
+  assert.deepEqual([pruned?.city, pruned?._trellis_metadata.changes], [undefined, null]);
+});
+
 test('an estimate over HTTP is what the prune removes', async () => {
   await call('POST /records', { model: 'E', records: many(1, 10) });
   const until_cursor = (await list('E'))[6]?._trellis_metadata.cursor;
@@ -170,6 +206,7 @@ test('a body that does not fit is refused, names the field, and changes nothing'
     ['POST /records', { records: [], ignore_fields: [7] }, ['ignore_fields', '0']],
     ['POST /records', { records: [], changed_fields: 1 }, ['changed_fields']],
     ['PATCH /records/datasets', { ignore_fields: ['a\0'] }, ['ignore_fields', '0']],
+    ['PATCH /records/datasets', { keep_previous: 'yes' }, ['keep_previous']],
     ...[-0.1, 1.1, '0.5', null].map((share): [string, object, string[]] => [
       'PATCH /records/datasets',
       { mass_delete: { share } },

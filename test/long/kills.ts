@@ -228,7 +228,7 @@ async function checkCounters(db: Db, model: string): Promise<void> {
        count(*) filter (where record.deleted_at is null) as records,
        count(*) filter (where record.deleted_at is not null) as deleted,
        count(*) filter (where body is null) as pruned,
-       coalesce(sum(octet_length(body)), 0)::bigint as payload_bytes
+       coalesce(sum(octet_length(body) + coalesce(octet_length(previous), 0)), 0)::bigint as payload_bytes
      from record
      join dataset on dataset.id = record.dataset_id
      left join payload using (dataset_id, seq)

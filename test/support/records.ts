@@ -30,6 +30,7 @@ export type WireRecord = {
     deleted_at: string | null;
     pruned_at: string | null;
     cursor: string;
+    changes?: { fields: string[]; previous: Record<string, unknown> | null } | null;
   };
   [field: string]: unknown;
 };
@@ -82,8 +83,10 @@ export function datasetCalls(
     save: async (records: JsonValue[], restore: SaveRequest['restore'] = 'always') =>
       saveRecords(db, { connection, model, variant, records: checked(records), restore }),
     /** A save that says what counts as a change. */
-    saveBy: async (records: JsonValue[], by: Pick<SaveRequest, 'ignoreFields' | 'withChangedFields'>) =>
-      saveRecords(db, { connection, model, variant, records: checked(records), restore: 'always', ...by }),
+    saveBy: async (
+      records: JsonValue[],
+      by: Partial<Pick<SaveRequest, 'restore' | 'ignoreFields' | 'withChangedFields'>>,
+    ) => saveRecords(db, { connection, model, variant, records: checked(records), restore: 'always', ...by }),
     update: (records: JsonValue[]) => updateRecords(db, { connection, model, variant, records, metadataKey }),
     delete: (...ids: string[]) => deleteRecords(db, { ...name, ids }),
     set: (settings: DatasetSettings) => setDatasetSettings(db, name, settings),
@@ -134,7 +137,7 @@ export function datasetCalls(
            count(*) filter (where deleted_at is null) as records,
            count(*) filter (where deleted_at is not null) as deleted,
            count(*) filter (where body is null) as pruned,
-           coalesce(sum(octet_length(body)), 0)::bigint as payload_bytes
+           coalesce(sum(octet_length(body) + coalesce(octet_length(previous), 0)), 0)::bigint as payload_bytes
          from record
          left join payload using (dataset_id, seq)
          where dataset_id = $1`,
