@@ -69,6 +69,8 @@ export const activityBenchmark: Benchmark = {
       report(`all of it for a text, ${pages.count} pages`, `${pages.ms.toFixed(0)} ms`);
       const stats = await measure(() => bench.send('GET', '/operations/stats'), rounds * 3);
       report('stats of a day', spelled(stats));
+      const series = await measure(() => bench.send('GET', '/operations/stats?step_s=3600'), rounds * 3);
+      report('series of a day', spelled(series));
       await reportDrop(db);
     } finally {
       await db.end();

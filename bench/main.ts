@@ -6,6 +6,7 @@
  */
 import { parseArgs } from 'node:util';
 import { activityBenchmark } from './activity.ts';
+import { functionsBenchmark } from './functions.ts';
 import { proxyBenchmark } from './proxy.ts';
 import { listBenchmark, pruneBenchmark, saveBenchmark } from './records.ts';
 import { millionBenchmark } from './records-million.ts';
@@ -18,6 +19,7 @@ const benchmarks: Record<string, Benchmark> = {
   million: millionBenchmark,
   proxy: proxyBenchmark,
   activity: activityBenchmark,
+  functions: functionsBenchmark,
 };
 
 const { values, positionals } = parseArgs({

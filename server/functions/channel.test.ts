@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { confinementOf } from './confinement.ts';
+import { CustomerProcess } from './customer-process.ts';
+import { Run } from './run.ts';
+import { defaultLimits, type RunOutcome } from './runtime.ts';
+
+const confinement = await confinementOf('off');
+
+/** A process whose side of the channel is all the attacker's: it has the frames of its run sent by `forge`. */
+async function runForged(t: TestContext, forge: string): Promise<{ outcome: RunOutcome; asked: string[] }> {
+  const script = `
+    const fs = require('fs');
+    const frame = (kind, body) => {
+      const head = Buffer.alloc(5); head.writeUInt32BE(body.length + 1); head[4] = kind;
+      const all = Buffer.concat([head, body]);
+      for (let at = 0; at < all.length; ) try { at += fs.writeSync(3, all, at) } catch (e) { if (e.code !== 'EAGAIN') throw e }
+    };
+    const send = (message) => frame(0, Buffer.from(JSON.stringify(message)));
+    const raw = (bytes) => fs.writeSync(3, bytes);
+    send({ t: 'up' });
+    let seen = '';
+    const buffer = Buffer.alloc(65536);
+    for (;;) {
+      let n = 0;
+      try { n = fs.readSync(3, buffer) } catch (e) { if (e.code === 'EAGAIN') continue; throw e }
+      if (n === 0) break;
+      seen += buffer.toString('latin1', 0, n);
+      if (seen.includes('"t":"run"')) { seen = ''; ${forge} }
+    }`;
+  const process = await CustomerProcess.start({
+    environmentId: 1,
+    memoryMb: 64,
+    confinement,
+    script,
+    boot: { modules: {}, harness: '' },
+  });
+  t.after(() => process.stop({ cause: 'unavailable', message: 'the test is over' }));
+  const asked: string[] = [];
+  const outcome = await new Run(process, {
+    environmentId: 1,
+    bundle: { id: 'forged', code: '' },
+    exportName: 'default',
+    kind: 'action',
+    input: null,
+    limits: { ...defaultLimits, timeoutMs: 20_000 },
+    serve: async (name) => {
+      asked.push(name);
+      return { value: null };
+    },
+    log: () => {},
+  }).outcome();
+  await process.settled();
+  return { outcome, asked };
+}
+
+const forgeries: Record<string, [string, RegExp]> = {
+  'no JSON': [`frame(0, Buffer.from('{"t":'))`, /no known form/],
+  'an unknown message': [`send({ t: 'grant' })`, /no known form/],
+  'a field too many': [
+    `send({ t: 'ask', id: 1, name: 'records', args: {}, body: false, connectionId: 'other', environmentId: 2 })`,
+    /no known form/,
+  ],
+  'an unknown kind of frame': [`frame(9, Buffer.from('x'))`, /of no known kind/],
+  'a frame of 4 GB': [`raw(Buffer.from([255, 255, 255, 255, 0]))`, /says that it has 4294967295 bytes/],
+  'an empty frame': [`raw(Buffer.from([0, 0, 0, 0, 0]))`, /says that it has 0 bytes/],
+  'bytes of no stream': [`frame(1, Buffer.from([0, 0, 0, 7, 1, 2]))`, /no stream has room for/],
+  'bytes beyond the window': [
+    `send({ t: 'ask', id: 1, name: 'upload', args: {}, body: true });
+     for (let at = 0; at < 80; at++) frame(1, Buffer.concat([Buffer.from([0, 0, 0, 1]), Buffer.alloc(65536)]))`,
+    /no stream has room for/,
+  ],
+  'the number of an ask twice': [
+    `for (const id of [5, 5]) send({ t: 'ask', id, name: 'a', args: {}, body: false })`,
+    /number of an ask twice/,
+  ],
+  'an answer to no ping': [`send({ t: 'pong', id: 77 })`, /answer to no ping/],
+  'up again': [`send({ t: 'up' })`, /"up" during a run/],
+  'ready before the end': [`send({ t: 'ready', clean: true })`, /"ready" during a run/],
+  'a log line of 1 MB': [`send({ t: 'log', level: 'info', text: 'x'.repeat(1e6) })`, /no known form/],
+};
+
+for (const [name, [forge, message]] of Object.entries(forgeries)) {
+  test(`a process that sends ${name} is ended`, async (t) => {
+    const { outcome } = await runForged(t, forge);
+    assert.ok('failure' in outcome);
+    assert.equal(outcome.failure.cause, 'protocol');
+    assert.match(outcome.failure.message, message);
+  });
+}
+
+test('a process that goes on after its end asks nothing any more', async (t) => {
+  const { outcome, asked } = await runForged(
+    t,
+    `send({ t: 'done', result: 1 }); send({ t: 'ask', id: 9, name: 'records', args: {}, body: false })`,
+  );
+  assert.deepEqual(outcome, { result: 1 });
+  assert.deepEqual(asked, []);
+});
+
+test('a process that ends itself, or floods the log from below, is told apart', async (t) => {
+  const exits = await runForged(t, `process.exit(3)`);
+  assert.deepEqual(exits.outcome, {
+    failure: { cause: 'exited', message: 'The process of the run ended with code 3.' },
+  });
+  const floods = await runForged(t, `for (;;) send({ t: 'log', level: 'info', text: 'x'.repeat(8000) })`);
+  assert.ok('failure' in floods.outcome);
+  assert.equal(floods.outcome.failure.cause, 'log_flood');
+});

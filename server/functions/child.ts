@@ -1,0 +1,105 @@
+/**
+ * The process that runs customer code: one run at a time, each in a realm of its own. Its text is made by `program.ts`
+ * and given to Node on its standard input, so that the process may read no file at all.
+ */
+import { Socket } from 'node:net';
+import type { Script } from 'node:vm';
+import { Bridge } from './bridge.ts';
+import { Channel } from './channel.ts';
+import { disarm } from './disarm.ts';
+import { channelBrokenExitCode, floodedExitCode } from './exit-codes.ts';
+import type { Message, Order } from './messages.ts';
+import { compile, hardenShared } from './realm.ts';
+
+const harnessName = '\u0000harness';
+
+const channelFd = 3;
+/** How often a run is looked at that seems to wait for nothing. */
+const stallCheckMs = 500;
+
+disarm();
+const exit = process.exit.bind(process);
+const socket = new Socket({ fd: channelFd, readable: true, writable: true });
+const shared = hardenShared();
+if (shared.reached.length > 0) throw new Error(`customers' code reaches ${shared.reached.join(', ')}`);
+
+const scripts = new Map<string, Script>();
+const bundles = new Map<string, string | Script>();
+let run: Bridge | undefined;
+
+const channel = new Channel(socket, {
+  text: (text) => obey(JSON.parse(text)),
+  bytes: (stream, bytes) => run?.bytes(stream, bytes),
+  broken: () => exit(channelBrokenExitCode),
+});
+// The service is gone.
+socket.on('close', () => exit(channelBrokenExitCode));
+const send = (message: Message) => channel.send(JSON.stringify(message));
+
+function obey(order: Order) {
+  switch (order.t) {
+    case 'boot':
+      for (const [name, code] of Object.entries(order.modules)) scripts.set(name, compile(code, name));
+      scripts.set(harnessName, compile(order.harness, 'trellis:harness'));
+      return send({ t: 'up' });
+    case 'bundle':
+      return void bundles.set(order.id, order.code);
+    case 'run':
+      return begin(order);
+    case 'ping':
+      return send({ t: 'pong', id: order.id });
+    default:
+      run?.obey(order);
+  }
+}
+
+function begin(order: Extract<Order, { t: 'run' }>): void {
+  const current = new Bridge({
+    channel,
+    scriptOf: (name) => scripts.get(name),
+    bundleScript: () => bundleScript(order.bundle),
+    resultBytes: order.resultBytes,
+    over: settle,
+    flooded: () => exit(floodedExitCode),
+  });
+  run = current;
+  let idleChecks = 0;
+  const check = setInterval(() => {
+    if (run !== current) return clearInterval(check);
+    idleChecks = current.isIdle && underWay().length === 0 ? idleChecks + 1 : 0;
+    if (idleChecks === 2) current.stall();
+  }, stallCheckMs);
+  check.unref();
+  current.start(JSON.stringify(order));
+}
+
+function bundleScript(id: string): Script {
+  const known = bundles.get(id)!;
+  if (typeof known !== 'string') return known;
+  const script = compile(known, 'function.js');
+  bundles.set(id, script);
+  return script;
+}
+
+/** Says whether the process may be used again: not when something of the run goes on. */
+function settle(isClean: boolean): void {
+  setImmediate(() =>
+    setImmediate(() => {
+      run = undefined;
+      shared.restore();
+      send({ t: 'ready', clean: isClean && underWay().length === 0 });
+    }),
+  );
+}
+
+/** What Node is at, but for the pipes: work of its thread pool, timers. */
+function underWay(): string[] {
+  return process.getActiveResourcesInfo().filter((kind) => kind !== 'PipeWrap' && kind !== 'Immediate');
+}
+
+function caught(thrown: unknown): void {
+  if (run === undefined) exit(1);
+  else run.fail(thrown);
+}
+process.on('uncaughtException', caught);
+process.on('unhandledRejection', caught);

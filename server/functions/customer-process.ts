@@ -1,0 +1,212 @@
+/** One process of customer code, from its start to its end, seen from the service. */
+import type { ChildProcess } from 'node:child_process';
+import type { Socket } from 'node:net';
+import { Channel } from './channel.ts';
+import { floodedExitCode } from './exit-codes.ts';
+import { type Launch, launch } from './launch.ts';
+import { type Message, type Order, readMessage } from './messages.ts';
+import type { FailureCause } from './runtime.ts';
+
+/** Until a started process says that it is there. Two busy cores may take seconds for it. */
+const startTimeoutMs = 30_000;
+/** Between the end of a run and the word that nothing of it goes on. */
+const settleTimeoutMs = 5_000;
+const keptStderrBytes = 4_096;
+/** Texts of bundles that one process keeps. */
+const maxBundleBytes = 64 * 1024 * 1024;
+
+export type End = { cause: FailureCause; message: string };
+
+/** Who has the process at the moment. */
+export type Listener = {
+  message(message: Message): void;
+  bytes(stream: number, bytes: Uint8Array): void;
+  ended(end: End): void;
+};
+
+type Boot = Omit<Extract<Order, { t: 'boot' }>, 't'>;
+
+export class CustomerProcess {
+  readonly environmentId: number;
+  /** Of the command that was started: the process itself, or what confines it. */
+  readonly pid: number | undefined;
+  /** Runs that it was given. */
+  runs = 0;
+  readonly exited: Promise<void>;
+  readonly #child: ChildProcess;
+  readonly #socket: Socket;
+  readonly #channel: Channel;
+  readonly #bundles = new Set<string>();
+  #bundleBytes = 0;
+  #listener: Listener | undefined;
+  #stderr = '';
+  #end: End | undefined;
+  #hasExited = false;
+  #settling: NodeJS.Timeout | undefined;
+  #isRunOver = false;
+  #readySaid: boolean | undefined;
+  #settled: ((isUsable: boolean) => void) | undefined;
+
+  /** Resolves when it is ready for a run. Rejects where it does not come up. */
+  static async start(order: Launch & { boot: Boot }): Promise<CustomerProcess> {
+    const started = new CustomerProcess(order);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const timer = setTimeout(() => {
+      started.stop({ cause: 'unavailable', message: 'it did not come up in time' });
+    }, startTimeoutMs);
+    started.attach({
+      message: ({ t }) => (t === 'up' ? resolve() : started.#broke(`"${t}" before it was up`)),
+      bytes: () => started.#broke('bytes before it was up'),
+      ended: ({ message }) => reject(new Error(message)),
+    });
+    started.send({ t: 'boot', ...order.boot });
+    try {
+      await promise;
+    } finally {
+      clearTimeout(timer);
+    }
+    started.detach();
+    return started;
+  }
+
+  private constructor(order: Launch) {
+    const { child, channel } = launch(order);
+    this.environmentId = order.environmentId;
+    this.pid = child.pid;
+    this.#child = child;
+    this.#socket = channel;
+    this.#channel = new Channel(channel, {
+      text: (text) => this.#receive(text),
+      bytes: (stream, bytes) => {
+        if (this.#listener) this.#listener.bytes(stream, bytes);
+        else this.#broke('bytes without a run');
+      },
+      broken: (reason) => this.#broke(reason),
+    });
+    child.stderr!.setEncoding('utf8').on('data', (text: string) => {
+      this.#stderr = (this.#stderr + text).slice(-keptStderrBytes);
+    });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.exited = promise;
+    // `close` comes after all output was read, `error` alone where nothing was started.
+    const ended = (end: () => End) => {
+      if (this.#hasExited) return;
+      this.#hasExited = true;
+      this.#socket.destroy();
+      this.#settle(false);
+      this.#end ??= end();
+      this.#listener?.ended(this.#end);
+      resolve();
+    };
+    child.once('close', (code, signal) => ended(() => this.#endOf(code, signal)));
+    child.once('error', (error) => ended(() => ({ cause: 'exited', message: error.message })));
+  }
+
+  get isAlive(): boolean {
+    return this.#end === undefined && !this.#hasExited;
+  }
+
+  get hasExited(): boolean {
+    return this.#hasExited;
+  }
+
+  /** What is heard from now on is for this listener, which is told at once of an end that came before. */
+  attach(listener: Listener): void {
+    this.#listener = listener;
+    if (this.#hasExited) listener.ended(this.#end!);
+  }
+
+  detach(): void {
+    this.#listener = undefined;
+  }
+
+  send(order: Order): void {
+    if (this.isAlive) this.#channel.send(JSON.stringify(order));
+  }
+
+  sendBytes(stream: number, bytes: Uint8Array): void {
+    if (this.isAlive) this.#channel.sendBytes(stream, bytes);
+  }
+
+  /** Resolves when what was sent is out of our hands. */
+  async drained(): Promise<void> {
+    if (!this.#socket.writableNeedDrain) return;
+    await new Promise<void>((resolve) => {
+      this.#socket.once('drain', resolve).once('close', resolve);
+    });
+  }
+
+  /** Makes sure that it has the bundle's text. */
+  give(bundle: { id: string; code: string }): void {
+    if (this.#bundles.has(bundle.id)) return;
+    this.#bundles.add(bundle.id);
+    this.#bundleBytes += bundle.code.length;
+    this.send({ t: 'bundle', ...bundle });
+  }
+
+  /** Starts a run; `settled` is to be asked before the next. Throws RangeError where the order is longer than a frame. */
+  begin(order: Extract<Order, { t: 'run' }>): void {
+    this.#isRunOver = false;
+    this.#readySaid = undefined;
+    this.send(order);
+  }
+
+  /** Ends it at once. The first cause stands. */
+  stop(end: End): void {
+    this.#end ??= end;
+    this.#child.kill('SIGKILL');
+  }
+
+  /**
+   * Whether it may have another run: once it says that nothing of the last one goes on. A process that was ended in the
+   * meantime, does not say so in time, or has too many bundles may not.
+   */
+  async settled(): Promise<boolean> {
+    this.detach();
+    if (!this.isAlive) return false;
+    const isUsable = await new Promise<boolean>((resolve) => {
+      this.#settled = resolve;
+      this.#settling = setTimeout(() => this.#settle(false), settleTimeoutMs);
+      if (this.#readySaid !== undefined) this.#settle(this.#readySaid);
+    });
+    return isUsable && this.isAlive && this.#bundleBytes <= maxBundleBytes;
+  }
+
+  #settle(isUsable: boolean): void {
+    clearTimeout(this.#settling);
+    this.#settled?.(isUsable);
+    this.#settled = undefined;
+  }
+
+  #receive(text: string) {
+    const message = readMessage(text);
+    if (message === undefined) return this.#broke(`a message of no known form (${text.length} characters)`);
+    const { t } = message;
+    if (this.#isRunOver) {
+      if (t === 'pong') return;
+      if (t !== 'ready') return this.#broke(`"${t}" after its end`);
+      this.#readySaid = message.clean;
+      return this.#settle(message.clean);
+    }
+    if (t === 'done' || t === 'failed') this.#isRunOver = true;
+    if (this.#listener === undefined) return this.#broke(`"${message.t}" without a run`);
+    this.#listener.message(message);
+  }
+
+  /** The other side does what ours never does. */
+  #broke(what: string): void {
+    this.stop({ cause: 'protocol', message: `The run broke the rules of its channel: ${what}.` });
+  }
+
+  #endOf(code: number | null, signal: string | null): End {
+    if (code === floodedExitCode)
+      return {
+        cause: 'log_flood',
+        message: 'The run wrote more to its log than it may. Log less, or less often.',
+      };
+    if (/out of memory|heap limit|Allocation failed/i.test(this.#stderr))
+      return { cause: 'out_of_memory', message: 'The run needed more memory than it may have.' };
+    const how = signal === null ? `with code ${code}` : `by ${signal}`;
+    return { cause: 'exited', message: `The process of the run ended ${how}.` };
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * Streams of bytes within a channel, with credit: who sends has at most one window under way that the other has not
+ * read, so neither side's memory depends on the size of a body.
+ */
+
+export const windowBytes = 256 * 1024;
+const pieceBytes = 64 * 1024;
+
+/** The receiving end. Read once, by `for await`; leaving the loop early tells the sender to stop. */
+export class Inflow implements AsyncIterable<Uint8Array> {
+  readonly #grant: (bytes: number) => void;
+  readonly #drop: () => void;
+  #held: Uint8Array[] = [];
+  #openBytes = windowBytes;
+  #end: { error?: Error } | undefined;
+  #wake: (() => void) | undefined;
+
+  constructor({ grant, drop }: { grant: (bytes: number) => void; drop: () => void }) {
+    this.#grant = grant;
+    this.#drop = drop;
+  }
+
+  /** False where the sender has no credit for them, or has ended: it breaks the rules. */
+  take(bytes: Uint8Array): boolean {
+    if (this.#end !== undefined || bytes.byteLength > this.#openBytes) return false;
+    this.#openBytes -= bytes.byteLength;
+    this.#held.push(bytes);
+    this.#wake?.();
+    return true;
+  }
+
+  /** With an error: the stream broke off, and the reader is told so. */
+  end(error?: Error): void {
+    this.#end ??= error === undefined ? {} : { error };
+    this.#wake?.();
+  }
+
+  /** The next bytes; undefined at the end. Throws where the stream broke off. */
+  async read(): Promise<Uint8Array | undefined> {
+    while (this.#held.length === 0) {
+      if (this.#end?.error) throw this.#end.error;
+      if (this.#end) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    const bytes = this.#held.shift()!;
+    this.#openBytes += bytes.byteLength;
+    if (!this.#end) this.#grant(bytes.byteLength);
+    return bytes;
+  }
+
+  /** Lets go of what has not been read. */
+  drop(): void {
+    if (this.#end) return;
+    this.end();
+    this.#held = [];
+    this.#drop();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    try {
+      for (let bytes = await this.read(); bytes !== undefined; bytes = await this.read()) yield bytes;
+    } finally {
+      this.drop();
+    }
+  }
+}
+
+/** The sending end. */
+export class Outflow {
+  readonly #send: (bytes: Uint8Array) => void;
+  #credit = windowBytes;
+  #isDropped = false;
+  #wake: (() => void) | undefined;
+
+  constructor(send: (bytes: Uint8Array) => void) {
+    this.#send = send;
+  }
+
+  /** False where more is granted than was sent: it breaks the rules. */
+  grant(bytes: number): boolean {
+    if (this.#credit + bytes > windowBytes) return false;
+    this.#credit += bytes;
+    this.#wake?.();
+    return true;
+  }
+
+  drop(): void {
+    this.#isDropped = true;
+    this.#wake?.();
+  }
+
+  /** Resolves when all of it is on its way: false when nobody wants it any more. */
+  async write(bytes: Uint8Array): Promise<boolean> {
+    for (let at = 0; at < bytes.byteLength; at += pieceBytes) {
+      const piece = bytes.subarray(at, at + pieceBytes);
+      while (!this.#isDropped && this.#credit < piece.byteLength) {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+      if (this.#isDropped) return false;
+      this.#credit -= piece.byteLength;
+      this.#send(piece);
+    }
+    return !this.#isDropped;
+  }
+}
