@@ -351,6 +351,80 @@ create table exchange (
 );
 CREATE INDEX exchange_unit ON public.exchange USING btree (unit);
 
+create table function (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  integration_id bigint not null,
+  kind text not null,
+  name text not null,
+  is_enabled boolean not null default true,
+  origin text not null,
+  version_id bigint,
+  created_at timestamp with time zone not null default now(),
+  updated_at timestamp with time zone not null default now(),
+  constraint function_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint function_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
+  constraint function_kind CHECK ((kind = ANY (ARRAY['sync'::text, 'action'::text, 'on_event'::text]))),
+  constraint function_name_form CHECK ((name ~ '^[A-Za-z0-9_-]{1,255}$'::text)),
+  constraint function_name_unique UNIQUE (integration_id, kind, name),
+  constraint function_origin CHECK ((origin = ANY (ARRAY['deploy'::text, 'folder'::text]))),
+  constraint function_pkey PRIMARY KEY (id),
+  constraint function_version_id_fkey FOREIGN KEY (version_id) REFERENCES function_version(id) DEFERRABLE INITIALLY DEFERRED
+);
+CREATE INDEX function_current ON public.function USING btree (version_id);
+CREATE INDEX function_environment ON public.function USING btree (environment_id, kind, name);
+
+create table function_bundle (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  digest bytea not null,
+  code bytea not null,
+  source bytea,
+  touched_at timestamp with time zone not null,
+  constraint function_bundle_digest_unique UNIQUE (environment_id, digest),
+  constraint function_bundle_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint function_bundle_pkey PRIMARY KEY (id)
+);
+
+create table function_checkpoint (
+  function_id bigint not null,
+  connection_id bigint not null,
+  variant text not null,
+  value bytea not null,
+  version bigint not null default 1,
+  updated_at timestamp with time zone not null default now(),
+  constraint function_checkpoint_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint function_checkpoint_function_id_fkey FOREIGN KEY (function_id) REFERENCES function(id) ON DELETE CASCADE,
+  constraint function_checkpoint_pkey PRIMARY KEY (connection_id, function_id, variant)
+);
+CREATE INDEX function_checkpoint_function ON public.function_checkpoint USING btree (function_id);
+
+create table function_lock (
+  environment_id bigint not null,
+  key text not null,
+  run_id uuid not null,
+  lease_until timestamp with time zone not null,
+  constraint function_lock_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint function_lock_pkey PRIMARY KEY (environment_id, key)
+);
+CREATE INDEX function_lock_run ON public.function_lock USING btree (run_id);
+
+create table function_version (
+  id bigint generated always as identity not null,
+  function_id bigint not null,
+  number integer not null,
+  label text not null,
+  bundle_id bigint not null,
+  definition jsonb not null,
+  deployed_at timestamp with time zone not null,
+  deployed_by text not null,
+  constraint function_version_bundle_id_fkey FOREIGN KEY (bundle_id) REFERENCES function_bundle(id) DEFERRABLE INITIALLY DEFERRED,
+  constraint function_version_function_id_fkey FOREIGN KEY (function_id) REFERENCES function(id) ON DELETE CASCADE,
+  constraint function_version_number_unique UNIQUE (function_id, number),
+  constraint function_version_pkey PRIMARY KEY (id)
+);
+CREATE INDEX function_version_bundle ON public.function_version USING btree (bundle_id);
+
 create table integration (
   id bigint generated always as identity not null,
   environment_id bigint not null,
@@ -579,6 +653,66 @@ CREATE INDEX revocation_connection ON public.revocation USING btree (connection)
 CREATE INDEX revocation_due ON public.revocation USING btree (next_at);
 CREATE INDEX revocation_unit ON public.revocation USING btree (unit) WHERE (sending_until IS NOT NULL);
 
+create table run (
+  id uuid not null,
+  environment_id bigint not null,
+  function_id bigint not null,
+  version_id bigint not null,
+  connection_id bigint,
+  sync_id bigint,
+  variant text not null default 'base'::text,
+  kind text not null,
+  trigger text not null,
+  state text not null default 'waiting'::text,
+  priority smallint not null default 0,
+  not_before timestamp with time zone not null default now(),
+  queued_at timestamp with time zone not null default now(),
+  started_at timestamp with time zone,
+  ended_at timestamp with time zone,
+  attempt integer not null default 0,
+  most_attempts integer not null default 1,
+  owner uuid,
+  lease_until timestamp with time zone,
+  cancel_requested boolean not null default false,
+  input bytea,
+  output bytea,
+  error jsonb,
+  counts jsonb not null default '{}'::jsonb,
+  constraint run_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint run_ended CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'running'::text])))),
+  constraint run_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint run_fence UNIQUE (id, owner),
+  constraint run_function_id_fkey FOREIGN KEY (function_id) REFERENCES function(id) ON DELETE CASCADE,
+  constraint run_kind CHECK ((kind = ANY (ARRAY['sync'::text, 'webhook'::text, 'action'::text, 'on_event'::text]))),
+  constraint run_lease CHECK ((((owner IS NULL) = (lease_until IS NULL)) AND ((owner IS NOT NULL) = (state = 'running'::text)))),
+  constraint run_pkey PRIMARY KEY (id),
+  constraint run_state CHECK ((state = ANY (ARRAY['waiting'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text]))),
+  constraint run_sync_id_fkey FOREIGN KEY (sync_id) REFERENCES sync(id) ON DELETE CASCADE,
+  constraint run_trigger CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'deploy'::text, 'webhook'::text, 'connection'::text, 'action'::text, 'resume'::text]))),
+  constraint run_version_id_fkey FOREIGN KEY (version_id) REFERENCES function_version(id) ON DELETE CASCADE
+);
+CREATE INDEX run_ended ON public.run USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE (state = 'running'::text);
+CREATE INDEX run_of_connection ON public.run USING btree (connection_id, id DESC);
+CREATE INDEX run_of_environment ON public.run USING btree (environment_id, id DESC);
+CREATE INDEX run_of_function ON public.run USING btree (function_id, id DESC);
+CREATE INDEX run_of_sync ON public.run USING btree (sync_id, id DESC);
+CREATE UNIQUE INDEX run_of_sync_once ON public.run USING btree (sync_id) WHERE ((state = ANY (ARRAY['waiting'::text, 'running'::text])) AND (kind = 'sync'::text));
+CREATE INDEX run_of_version ON public.run USING btree (version_id);
+CREATE INDEX run_running ON public.run USING btree (connection_id) WHERE (state = 'running'::text);
+CREATE INDEX run_waiting ON public.run USING btree (connection_id, priority DESC, not_before) WHERE (state = 'waiting'::text);
+
+create table run_line (
+  run_id uuid not null,
+  position integer not null,
+  at timestamp with time zone not null,
+  level text not null,
+  message text not null,
+  constraint run_line_level CHECK ((level = ANY (ARRAY['debug'::text, 'info'::text, 'warn'::text, 'error'::text]))),
+  constraint run_line_pkey PRIMARY KEY (run_id, "position"),
+  constraint run_line_run_id_fkey FOREIGN KEY (run_id) REFERENCES run(id) ON DELETE CASCADE
+);
+
 create table security_event (
   issuer text not null,
   jti text not null,
@@ -705,6 +839,31 @@ create table signing_key (
 );
 CREATE INDEX signing_key_environment ON public.signing_key USING btree (environment_id, created_at);
 CREATE UNIQUE INDEX signing_key_newest ON public.signing_key USING btree (environment_id) WHERE (retires_at IS NULL);
+
+create table sync (
+  id bigint generated always as identity not null,
+  function_id bigint not null,
+  connection_id bigint not null,
+  variant text not null default 'base'::text,
+  state text not null default 'active'::text,
+  frequency_s integer,
+  next_at timestamp with time zone,
+  held jsonb,
+  last_started_at timestamp with time zone,
+  last_succeeded_at timestamp with time zone,
+  last_ended_at timestamp with time zone,
+  failures integer not null default 0,
+  created_at timestamp with time zone not null default now(),
+  constraint sync_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint sync_frequency CHECK ((frequency_s >= 30)),
+  constraint sync_function_id_fkey FOREIGN KEY (function_id) REFERENCES function(id) ON DELETE CASCADE,
+  constraint sync_pkey PRIMARY KEY (id),
+  constraint sync_state CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text]))),
+  constraint sync_unique UNIQUE (connection_id, function_id, variant),
+  constraint sync_variant CHECK ((variant ~ '^[A-Za-z0-9_-]{1,255}$'::text))
+);
+CREATE INDEX sync_due ON public.sync USING btree (next_at) WHERE (state = 'active'::text);
+CREATE INDEX sync_function ON public.sync USING btree (function_id);
 
 create table tracked (
   id bigint generated always as identity not null,

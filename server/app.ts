@@ -14,6 +14,7 @@ import { disconnectRoutes } from './connections/disconnect-routes.ts';
 import { expiryJob } from './connections/expiry.ts';
 import { tokenSlotsJob } from './connections/grants.ts';
 import { keepaliveJob } from './connections/keepalive.ts';
+import { countByIntegration, noConnections } from './connections/list.ts';
 import { createObserver } from './connections/observe.ts';
 import { probeJob } from './connections/probe.ts';
 import { createConnectionReader } from './connections/reader.ts';
@@ -29,6 +30,7 @@ import { createDeliverer } from './deliveries/worker.ts';
 import { createKeyReader } from './environments/key-reader.ts';
 import { keyRoutes } from './environments/key-routes.ts';
 import { environmentRoutes } from './environments/routes.ts';
+import { variableRoutes } from './environments/variable-routes.ts';
 import { eventRetentionJob } from './events/retention.ts';
 import { eventRoutes } from './events/routes.ts';
 import { proxyCallerOf } from './http/authorize.ts';
@@ -47,15 +49,19 @@ import { providerRoutes } from './providers/routes.ts';
 import { createProxy } from './proxy/proxy.ts';
 import { quotaSweepJob } from './proxy/quota/ledger.ts';
 import { createQuota } from './proxy/quota/quota.ts';
+import { quotaUse } from './proxy/quota/use.ts';
 import { ticketRoutes } from './proxy/ticket-routes.ts';
 import { recordJobs } from './records/jobs.ts';
 import { recordRoutes } from './records/routes.ts';
 import { invitationRoutes } from './users/invitation-routes.ts';
+import { createMailer } from './users/mail.ts';
 import { createPersonReader, everybodyIsOwner } from './users/person-reader.ts';
+import { createRefusedSignIns } from './users/refused-sign-ins.ts';
 import { userRoutes } from './users/routes.ts';
 import { createSignIn } from './users/sign-in.ts';
 import { signInSecret } from './users/sign-in-key.ts';
 import { signInRoutes } from './users/sign-in-routes.ts';
+import { signInSweepJob } from './users/sweep.ts';
 import type { Vault } from './vault.ts';
 import { builtWeb } from './web-build.ts';
 import { retryJob } from './webhooks/retries.ts';
@@ -112,10 +118,12 @@ export async function createApp({
   const isRootAlias = (path: string) =>
     aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
   const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
+  const mailer = createMailer({ smtp: config.smtp, log });
   const signIn = createSignIn({
     ...{ config, db, log, now },
     secret: await signInSecret(db, vault),
     fetch: outbound.fetchFor({ isTest: false }),
+    mailer,
     afterChange: () => people.forget(),
   });
   const people = createPersonReader({
@@ -157,15 +165,24 @@ export async function createApp({
       await db.query('select 1');
     },
   });
-  await staticRoutes(app, { web, brand });
-  const ofUsers = { config, db, signIn, now, afterChange: people.forget };
-  signInRoutes(app, { signIn, config });
+  await staticRoutes(app, { web, brand, baseUrl, frameAncestors: config.connectFrameAncestors });
+  const ofUsers = { config, db, signIn, mailer, now, afterChange: people.forget };
+  signInRoutes(app, { signIn, config, refused: createRefusedSignIns({ db, log, now }) });
   userRoutes(app, ofUsers);
   invitationRoutes(app, ofUsers);
   environmentRoutes(app, { db, vault, now, afterChange: people.forget });
+  variableRoutes(app, { db, vault });
   keyRoutes(app, { db, now, afterChange: keys.forget });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
-  integrationRoutes(app, { db, reading, baseUrl, now, afterChange: (at) => reader.forgetIntegration(at) });
+  integrationRoutes(app, {
+    ...{ db, reading, baseUrl, now },
+    afterChange: (at) => reader.forgetIntegration(at),
+    usageOf: async ({ environmentId, integrations }) => {
+      const counts = await countByIntegration(db, environmentId);
+      const quotas = await quotaUse(db, integrations);
+      return ({ id }) => ({ connections: counts.get(id) ?? noConnections(), quota: quotas.get(id) ?? [] });
+    },
+  });
   connectionRoutes(app, { db, reading, reader, credentials, fetchFor, log, now });
   const revocations = { db, reading, log, now, fetchFor: outbound.fetchFor };
   disconnectRoutes(app, {
@@ -206,6 +223,7 @@ export async function createApp({
   await everyMinute?.(sweepJob({ db, vault, log, activity, now }));
   await everyMinute?.(expiryJob({ db, catalog, log, now }));
   await everyMinute?.(tokenSlotsJob({ db, log }));
+  await everyMinute?.(signInSweepJob({ db, now }));
   await everyMinute?.(retryJob({ db, reader, credentials, log, now }));
   await everyMinute?.(quotaSweepJob(db));
   await everyMinute?.(deliverySweepJob({ db, now, keptDays: config.deliveryDays }));

@@ -97,6 +97,25 @@ test('allowed ranges are those named and no others', () => {
   assert.ok(outboundAllow.check('fd12::1', 'ipv6'));
 });
 
+test('origins that may frame the connect page are origins and nothing else', () => {
+  const TRELLIS_CONNECT_FRAME_ANCESTORS =
+    'https://app.example.com, https://*.example.org http://localhost:5173';
+  assert.deepEqual(loadConfig({ TRELLIS_CONNECT_FRAME_ANCESTORS }, false).connectFrameAncestors, [
+    'https://app.example.com',
+    'https://*.example.org',
+    'http://localhost:5173',
+  ]);
+  assert.deepEqual(loadConfig({}, false).connectFrameAncestors, []);
+  for (const bad of [
+    '*',
+    'app.example.com',
+    'https://app.example.com/',
+    "'self'; script-src *",
+    'https://a;b',
+  ])
+    assert.match(faultsOf({ TRELLIS_CONNECT_FRAME_ANCESTORS: bad }).join(), /is not an origin/, bad);
+});
+
 test('loopback is told from names that only look like it', () => {
   for (const host of ['localhost', '127.0.0.1', '127.9.9.9', '::1', '[::1]'])
     assert.ok(isLoopback(host), host);

@@ -34,6 +34,10 @@ export type Config = {
   /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
   trustedProxies: string[];
   signIn: SignInConfig;
+  /** Who sends mails, and from whom they are; undefined: links are copied. The address may hold a password. */
+  smtp: { url: string; from: string } | undefined;
+  /** Origins of pages that may show the connect page in a frame, beside our own. */
+  connectFrameAncestors: string[];
   isProduction: boolean;
 };
 
@@ -126,6 +130,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   const isProduction = read('NODE_ENV') === 'production';
   const sandbox = readSandbox({ read, host, port, baseUrl, isProduction, faults });
   const signIn = readSignIn({ read, host, baseUrl, faults });
+  const smtp = readSmtp(read, faults);
   const trustedProxies = readRanges(read('TRELLIS_TRUSTED_PROXIES'), 'TRELLIS_TRUSTED_PROXIES', faults);
   const outboundAllow = new BlockList();
   for (const range of readRanges(read('TRELLIS_OUTBOUND_ALLOW'), 'TRELLIS_OUTBOUND_ALLOW', faults)) {
@@ -165,6 +170,11 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     drainMs: Number(drainSeconds) * 1000,
     trustedProxies,
     signIn,
+    smtp,
+    connectFrameAncestors: readOrigins(read('TRELLIS_CONNECT_FRAME_ANCESTORS'), {
+      name: 'TRELLIS_CONNECT_FRAME_ANCESTORS',
+      faults,
+    }),
     isProduction,
   };
   return { config, faults };
@@ -269,6 +279,19 @@ function readSignIn(from: {
   return { isOff, admin, oidc: readOidc(read, faults) };
 }
 
+function readSmtp(read: (name: string) => string | undefined, faults: string[]): Config['smtp'] {
+  const [url, from] = [read('SMTP_URL'), read('SMTP_FROM')];
+  if ((url === undefined) !== (from === undefined))
+    faults.push('SMTP_URL and SMTP_FROM are set together or not at all');
+  if (url !== undefined && !/^smtps?:$/.test(URL.parse(url)?.protocol ?? '')) {
+    faults.push('SMTP_URL must be smtp:// or smtps://, with user and password where the server wants them');
+  }
+  if (from !== undefined && !/^([^<>\r\n]*<)?[^@\s<>]+@[^@\s<>]+>?$/.test(from)) {
+    faults.push(`SMTP_FROM must be an address such as Trellis <trellis@example.com>, it is "${from}"`);
+  }
+  return url !== undefined && from !== undefined ? { url, from } : undefined;
+}
+
 function readOidc(read: (name: string) => string | undefined, faults: string[]): OidcConfig | undefined {
   const issuer = read('TRELLIS_OIDC_ISSUER');
   const clientId = read('TRELLIS_OIDC_CLIENT_ID');
@@ -323,6 +346,16 @@ function readUrl(text: string | undefined, { name, fallback, faults }: Rule & { 
     faults.push(`${name} must hold no user, query or fragment`);
   } else return text.replace(/\/+$/, '');
   return fallback;
+}
+
+/** Origins as a Content-Security-Policy names them; `https://*.example.com` stands for every host below it. */
+function readOrigins(text: string | undefined, { name, faults }: Rule): string[] {
+  const origins = text?.split(/[\s,]+/).filter((part) => part !== '') ?? [];
+  for (const origin of origins) {
+    if (!/^https?:\/\/(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:\d{1,5})?$/.test(origin))
+      faults.push(`${name}: "${origin}" is not an origin such as https://app.example.com`);
+  }
+  return origins;
 }
 
 function oneOf<const T extends string>(

@@ -6,7 +6,7 @@ import { defineConfig, type Plugin } from 'vite';
 
 /**
  * How the browser's side is built: one HTML document for each entry, everything else in `assets/` under names that
- * change with their content. The service fills `__NONCE__` and `__BRAND__` in anew for each answer.
+ * change with their content. The service fills `__NONCE__` and the like in anew for each answer.
  */
 export default defineConfig({
   root: import.meta.dirname,
@@ -18,7 +18,12 @@ export default defineConfig({
     emptyOutDir: true,
     // Inlined assets would be `data:` addresses, which the policy allows for images alone.
     assetsInlineLimit: 0,
-    rollupOptions: { input: { dashboard: join(import.meta.dirname, 'dashboard/index.html') } },
+    rollupOptions: {
+      input: {
+        dashboard: join(import.meta.dirname, 'dashboard/index.html'),
+        connect: join(import.meta.dirname, 'connect/index.html'),
+      },
+    },
   },
 });
 

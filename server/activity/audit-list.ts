@@ -2,7 +2,8 @@ import { type Db, tables } from '../db/pool.ts';
 import { chainAll } from './audit-chain.ts';
 
 export type AuditFilter = {
-  readonly environmentId: number;
+  /** Undefined: the entries that belong to none. */
+  readonly environmentId: number | undefined;
   readonly actor?: string | undefined;
   readonly action?: string | undefined;
   readonly target?: string | undefined;
@@ -25,7 +26,7 @@ export async function listAudit(
   let rows = tables
     .selectFrom('audit')
     .select(['position', 'created_at', 'actor', 'action', 'target', 'details'])
-    .where('environment_id', '=', environmentId)
+    .where('environment_id', environmentId === undefined ? 'is' : '=', environmentId ?? null)
     .where('position', 'is not', null)
     .orderBy('position', 'desc')
     .limit(limit);

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { listAudit } from './audit-list.ts';
@@ -9,7 +10,7 @@ const entry = z.object({
   /** Its place in the log of the whole installation: others stand between those of one environment. */
   position: z.number(),
   created_at: z.string(),
-  /** `key:12`, `key:12 ticket:...`, `session:7`, `command line`, `service`, `retention`. */
+  /** `key:12`, `key:12 ticket:...`, `user:...`, `session:7`, `command line`, `service`, `retention`, `nobody`. */
   actor: z.string(),
   action: z.string(),
   target: z.string(),
@@ -24,7 +25,11 @@ export function auditRoutes(app: App, { db }: { db: Db }): void {
       config: { access: { by: 'key', scope: 'activity:read' } },
       schema: {
         summary: 'Who changed what, newest first',
+        description:
+          '`scope=installation` lists what belongs to no environment: users, sign-ins, invitations, environments. It is for ' +
+          'owners who are signed in; a key belongs to one environment.',
         querystring: z.strictObject({
+          scope: z.enum(['environment', 'installation']).default('environment'),
           actor: text({ max: 255 }).optional(),
           action: text({ max: 255 }).optional(),
           target: text({ max: 1024 }).optional(),
@@ -36,7 +41,14 @@ export function auditRoutes(app: App, { db }: { db: Db }): void {
         response: { 200: z.object({ entries: z.array(entry), next_cursor: z.string().nullable() }) },
       },
     },
-    async ({ query: { cursor, limit, ...filter }, caller: { environmentId } }) => {
+    async ({ query: { scope, cursor, limit, ...filter }, caller }) => {
+      const isOfAll = scope === 'installation';
+      if (isOfAll && !(caller.kind === 'user' && caller.role === 'owner'))
+        throw new AppError(
+          'forbidden',
+          'What concerns the whole installation is for owners who are signed in.',
+        );
+      const environmentId = isOfAll ? undefined : caller.environmentId;
       const found = await listAudit(db, {
         filter: { ...filter, environmentId },
         before: cursor,

@@ -6,6 +6,7 @@ import { countOperations } from './count.ts';
 import { filterInput, filterOf, timeInput } from './filter-input.ts';
 import { getOperation } from './operations.ts';
 import { searchOperations } from './search.ts';
+import { countSteps, mostSteps, type Point, seriesOf, stepsS } from './series.ts';
 import { operationToWire, operationWire } from './wire.ts';
 import type { Activity } from './writer.ts';
 
@@ -17,6 +18,15 @@ const message = z.object({
 const filters = { ...filterInput, from: timeInput.optional(), to: timeInput.optional() };
 const mostHours = 31 * 24;
 const hourMs = 3_600_000;
+
+const point = z.object({
+  at: z.string(),
+  count: z.number(),
+  failed: z.number(),
+  p50_ms: z.number().nullable(),
+  p95_ms: z.number().nullable(),
+  sampled: z.boolean(),
+});
 
 /** Looking up what was done. */
 export function activityRoutes(
@@ -68,28 +78,46 @@ export function activityRoutes(
     {
       config: { access },
       schema: {
-        summary: 'How many operations there were in each hour, by status',
+        summary: 'How many operations there were in each hour, by status; or how they went, step by step',
         description:
-          'Of the last 24 hours, or from `from` to `to`, at most 31 days. Hours without any are left out.',
-        querystring: z.strictObject(filters),
+          'Of the last 24 hours, or from `from` to `to`, at most 31 days. `hours` leaves hours without any out. With ' +
+          '`step_s` there is `series` in place of it: how many there were in each step, how many failed and how long they ' +
+          `took (p50, p95), at most ${mostSteps} steps. A step with more entries than a call looks at is \`sampled\`: ` +
+          'its newest ones stand for it.',
+        querystring: z.strictObject({
+          ...filters,
+          step_s: z.coerce.number().pipe(z.literal(stepsS)).optional(),
+        }),
         response: {
           200: z.object({
-            hours: z.array(z.object({ hour: z.string(), status: z.string(), count: z.number() })),
+            hours: z.array(z.object({ hour: z.string(), status: z.string(), count: z.number() })).optional(),
+            series: z.array(point).optional(),
             /** How many this node has let go since it started, of all environments. */
             dropped: z.number(),
           }),
         },
       },
     },
-    async ({ query: { from: given, to: end, ...query }, caller }) => {
+    async ({ query: { from: given, to: end, step_s: stepS, ...query }, caller }) => {
       const to = end ?? now();
       const from = given ?? new Date(to.getTime() - 24 * hourMs);
       if (to.getTime() - from.getTime() > mostHours * hourMs) {
         throw fieldError('invalid_query_params', ['from'], 'must be at most 31 days before `to`');
       }
-      const counts = await countOperations(db, { ...filterOf(caller, query), from, to });
-      const hours = counts.map(({ hour, ...rest }) => ({ hour: hour.toISOString(), ...rest }));
-      return { hours, dropped: activity.dropped };
+      const { dropped } = activity;
+      const filter = { ...filterOf(caller, query), from, to };
+      if (stepS === undefined) {
+        const counts = await countOperations(db, filter);
+        return { hours: counts.map(({ hour, ...rest }) => ({ hour: hour.toISOString(), ...rest })), dropped };
+      }
+      if (countSteps(filter, stepS) > mostSteps) {
+        throw fieldError(
+          'invalid_query_params',
+          ['step_s'],
+          `makes more than ${mostSteps} steps of this time`,
+        );
+      }
+      return { series: (await seriesOf(db, { filter, stepS })).map(pointToWire), dropped };
     },
   );
 
@@ -111,4 +139,8 @@ export function activityRoutes(
       };
     },
   );
+}
+
+function pointToWire({ at, p50Ms, p95Ms, isSampled, ...counts }: Point): z.input<typeof point> {
+  return { at: at.toISOString(), ...counts, p50_ms: p50Ms, p95_ms: p95Ms, sampled: isSampled };
 }

@@ -80,9 +80,9 @@ function goOn(operations: Operations, next: string): Found {
 }
 
 /** Which index leads through a day, and whether it finds nothing else than what is wanted. */
-type Walk = { along: 'connection' | 'type' | 'failed' | 'time'; isExact: boolean };
+export type Walk = { along: 'connection' | 'type' | 'failed' | 'time'; isExact: boolean };
 
-function walkOf({ connection, integration, type, status, text }: OperationFilter): Walk {
+export function walkOf({ connection, integration, type, status, text }: OperationFilter): Walk {
   const conditions = [connection, integration, type, status, text].filter((one) => one !== undefined).length;
   if (connection !== undefined) return { along: 'connection', isExact: conditions === 1 };
   if (type !== undefined && type !== 'proxy') return { along: 'type', isExact: conditions === 1 };

@@ -22,6 +22,12 @@ const usage = `Usage: trellis <command>
   keys restore FILE [--dry-run] [--drop-newer] [--back]
                                take the data keys of a restored database from there, and
                                end API keys that were revoked since
+  user list                    show the people who sign in to the dashboard
+  user invite --role owner|developer|viewer [--environment dev]... [--email ADDRESS]
+                               print a link that makes one user
+  user reset-link ADDRESS      print a link that sets a new password once
+  user remove-second-factor ADDRESS
+                               for who lost the device and the backup codes
   audit verify [--head POSITION:HASH]
                                prove that the audit log is as it was written
 
@@ -43,6 +49,7 @@ async function main(args: string[]): Promise<number> {
   if (command === 'key' && rest[0] === 'revoke') {
     return (await import('./key.ts')).revokeKeyCommand(rest.slice(1));
   }
+  if (command === 'user') return (await import('./user.ts')).userCommand(rest);
   if (command === 'audit') return (await import('./audit.ts')).auditCommand(rest);
   if (command === 'keys') return (await import('./keys.ts')).keysCommand(rest);
   const isHelp = command === undefined || ['help', '--help', '-h'].includes(command);

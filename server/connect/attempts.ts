@@ -25,6 +25,8 @@ export type Attempt = {
   /** Whether it follows one that brought no refresh token. */
   isRepeated: boolean;
   connectionConfig: Record<string, string>;
+  /** Who waits for the end on a socket, if somebody does. */
+  waiter: string | undefined;
   begunAt: Date;
 };
 
@@ -35,6 +37,7 @@ type Sealed = {
   scopes_requested: string[];
   is_repeated: boolean;
   connection_config: Record<string, string>;
+  waiter?: string;
 };
 
 /**
@@ -53,6 +56,7 @@ export async function storeAttempt(
     scopes_requested: attempt.scopesRequested,
     is_repeated: attempt.isRepeated,
     connection_config: attempt.connectionConfig,
+    ...(attempt.waiter !== undefined && { waiter: attempt.waiter }),
   };
   const insert = tx.run(
     tables.insertInto('auth_attempt').values({
@@ -126,6 +130,7 @@ export async function takeAttempt(
       scopesRequested: sealed.scopes_requested,
       isRepeated: sealed.is_repeated,
       connectionConfig: sealed.connection_config,
+      waiter: sealed.waiter,
       begunAt: row.created_at,
     },
   };
@@ -134,6 +139,7 @@ export async function takeAttempt(
 /** A trip as it stands when it is over. */
 export type EndedAttempt = {
   environmentId: number;
+  sessionId: number;
   begunAt: Date;
   integration: { key: string; providerName: string; isTest: boolean };
   /** Of the session, sealed. */
@@ -154,6 +160,7 @@ export async function endAttempt(tx: Queryable, state: string): Promise<EndedAtt
          and connect_session.id = auth_attempt.session_id
        returning
          auth_attempt.environment_id as "environmentId", auth_attempt.created_at as "begunAt",
+         auth_attempt.session_id as "sessionId",
          integration.key, integration.provider as "providerName", integration.is_test as "isTest",
          connect_session.settings, connect_session.used_at is not null as "isUsed"`,
       [hashOf(state)],

@@ -47,6 +47,7 @@ export async function begin(
     connectionConfig: readConfig(target, wishes.config),
     extraParams: paramsOf(target, wishes),
     browser,
+    waiter: wishes.waiter,
     isRepeated: false,
   });
   return { location, browser };
@@ -58,7 +59,7 @@ export async function begin(
  */
 export async function beginAgain(
   deps: ConnectDeps,
-  trip: { target: Target; plan: ScopePlan; connectionConfig: Record<string, string>; browser: string },
+  trip: Pick<Start, 'target' | 'plan' | 'connectionConfig' | 'browser' | 'waiter'>,
   account: { id: string; email?: string | undefined } | undefined,
 ): Promise<string> {
   const { integration, session } = trip.target;
@@ -74,25 +75,19 @@ export async function beginAgain(
   });
 }
 
-async function startTrip(
-  deps: ConnectDeps,
-  {
-    target,
-    plan,
-    connectionConfig,
-    extraParams,
-    browser,
-    isRepeated,
-  }: {
-    target: Target;
-    plan: ScopePlan;
-    connectionConfig: Record<string, string>;
-    extraParams: Record<string, string>;
-    browser: string;
-    isRepeated: boolean;
-  },
-): Promise<string> {
+type Start = {
+  target: Target;
+  plan: ScopePlan;
+  connectionConfig: Record<string, string>;
+  extraParams: Record<string, string>;
+  browser: string;
+  waiter: string | undefined;
+  isRepeated: boolean;
+};
+
+async function startTrip(deps: ConnectDeps, trip: Start): Promise<string> {
   const { db, reading, now } = deps;
+  const { target, plan, connectionConfig, extraParams, browser, waiter, isRepeated } = trip;
   const { session, integration } = target;
   try {
     const { url, state, codeVerifier } = await authorizationRequest({
@@ -117,6 +112,7 @@ async function startTrip(
         scopesRequested: plan.requested,
         isRepeated,
         connectionConfig,
+        waiter,
         begunAt: now(),
       });
     });

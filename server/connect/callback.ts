@@ -14,9 +14,10 @@ import { clientOf, type Integration } from '../integrations/store.ts';
 import { type Attempt, endAttempt, takeAttempt } from './attempts.ts';
 import { beginAgain, redirectUriOf } from './begin.ts';
 import { failureOf, queueFailure } from './failures.ts';
-import { foreignBrowser, providerFault, unknownState } from './fault.ts';
+import { explainError, foreignBrowser, providerFault, unexpected, unknownState } from './fault.ts';
+import { errorMessage, successMessage, tellWaiter } from './notices.ts';
 import { checkAccount, type Gain, isSameAccount, type Saved, saveConnection } from './save.ts';
-import { getSession, type SessionSettings } from './sessions.ts';
+import { getSession, noteFailure, type SessionSettings } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, type Target } from './target.ts';
 import { tripEnded, tripFailed } from './trip-log.ts';
 
@@ -53,9 +54,16 @@ export async function finish(
     await forget(deps, state);
     const ended = tripEnded(finished, { attempt, at: now() });
     if (ended !== undefined) deps.activity.log(ended);
+    if (finished.kind === 'saved') {
+      await tellWaiter(deps, { waiter: attempt.waiter, message: successMessage(finished.connection) });
+    }
     return finished;
   } catch (error) {
     await tellFailure(deps, { state, error });
+    if (taken.kind === 'taken') {
+      const { waiter, integrationKey } = taken.attempt;
+      await tellWaiter(deps, { waiter, message: errorMessage(error, integrationKey) });
+    }
     throw asAppError(error);
   }
 }
@@ -91,7 +99,11 @@ async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Prom
     checkAccount(target, gain);
     if (lacksRefreshToken(gain, trip)) {
       const { connectionConfig, scopes: asked, scopesRequested: requested } = attempt;
-      const next = { target, plan: { asked, requested }, connectionConfig, browser: trip.browser };
+      const { browser } = trip;
+      const next = {
+        ...{ target, plan: { asked, requested }, connectionConfig, browser },
+        waiter: attempt.waiter,
+      };
       return { kind: 'again', location: await beginAgain(deps, next, gain.grant.account) };
     }
     await refuseRejected(deps, { attempt, integration, gain });
@@ -174,6 +186,12 @@ async function tellFailure(
     const key = await environmentKey(tx, { environmentId: ended.environmentId, vault });
     const settings = key.openJson(ended.settings, 'connect session') as SessionSettings;
     const facts = { ...ended, settings, ...failureOf(error) };
+    const { cause, evidence } = facts;
+    const { type } = explainError(error) ?? unexpected;
+    await noteFailure(tx, {
+      id: ended.sessionId,
+      failure: { cause, type, evidence, at: now().toISOString() },
+    });
     await queueFailure(tx, 'connection.connect_failed', facts);
     return tripFailed(facts, now());
   });

@@ -189,6 +189,16 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
       if (status !== 201) throw new Error(JSON.stringify(answer));
       return answer.data.token;
     },
+    /** What the connect page asks for before anything begins. */
+    async choices(token: string) {
+      const authorization = `Bearer ${token}`;
+      return (await this.call('GET /connect/session/choices', undefined, { authorization })).body.data;
+    },
+    /** What it asks for while it waits. */
+    async progress(token: string) {
+      const authorization = `Bearer ${token}`;
+      return (await this.call('GET /connect/session/progress', undefined, { authorization })).body.data;
+    },
     browser: () => openBrowser({ baseUrl, ownUrl, watch }),
     /** What the provider would send the browser back to, once the account decided. */
     async consent(

@@ -229,14 +229,14 @@ describe('a trip that never comes back', () => {
     assert.deepEqual(await bench.events(), ['connection.connect_failed']);
   });
 
-  test('shows its hints to whoever comes back to the page without an answer', async () => {
+  test('is under way for the page until it comes back', async () => {
     const browser = bench.browser();
     const token = await bench.session({ ...user, allowed_integrations: ['sheets'] });
-    const page = () => browser.visit(`/connect/?session_token=${token}`);
-    assert.match((await page()).text, /<details id="hints">/);
-    await browser.begin(token);
-    const { text } = await page();
-    assert.match(text, /nothing has come back yet/);
-    assert.match(text, /<details id="hints" open>/);
+    const underWay = async () => (await bench.progress(token)).under_way;
+    assert.equal(await underWay(), false);
+    const url = await browser.begin(token);
+    assert.equal(await underWay(), true);
+    await browser.visit(await bench.consent(url, { deny: true }));
+    assert.equal(await underWay(), false);
   });
 });

@@ -38,6 +38,15 @@ export function unknownState(): ConnectFault {
   });
 }
 
+/** What is told of a fault of ours. */
+export const unexpected: Omit<Explanation, 'evidence'> = {
+  type: 'unknown_err',
+  title: 'Something went wrong here',
+  message: 'Nothing was connected. The fault is not yours.',
+  nextStep:
+    'Start again from the application. If it happens again, tell the people who run it what stands below.',
+};
+
 /** The type of the fault that `foreignBrowser` makes. */
 export const otherBrowserType = 'state_cookie_err';
 

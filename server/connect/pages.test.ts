@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { html } from '../http/html.ts';
-import { type ConnectBench, openConnectBench } from './connect.fixture.ts';
+import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
+import { people } from './consent.fixture.ts';
 
 let bench: ConnectBench;
+const person = people(() => bench);
 before(async () => {
   bench = await openConnectBench();
 });
 after(() => bench.end());
 
-const open = (token: string, query = '') =>
-  bench.browser().visit(`/connect/?session_token=${encodeURIComponent(token)}${query}`);
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+const ask = (route: string, token: string) => bench.call(route, undefined, bearer(token));
 
 test('every value in a page is escaped', () => {
   const value = `<script>"'&`;
@@ -20,97 +22,149 @@ test('every value in a page is escaped', () => {
   );
 });
 
-test('the connect page names whom it is for and what may be chosen, and binds nothing', async () => {
+test('a session says whom it is for and what may be chosen, and looking binds nothing', async () => {
   const token = await bench.session({
-    end_user: { id: 'u1', display_name: '<b>Ada</b>', email: 'ada@example.com' },
+    end_user: { id: 'u1', display_name: 'Ada', email: 'ada@example.com' },
     allowed_integrations: ['sheets', 'private'],
   });
-  const { status, text, headers } = await open(token);
+  const { status, body, headers } = await ask('GET /connect/session/choices', token);
   assert.equal(status, 200);
-  assert.ok(text.includes('&#60;b&#62;Ada&#60;/b&#62;'));
-  assert.ok(text.includes('Google Sheets') && text.includes('Private API') && !text.includes('Google Drive'));
-  assert.equal(text.match(/class="badge"/g)?.length, 1);
+  assert.deepEqual(body.data.end_user, { name: 'Ada', email: 'ada@example.com', organization: null });
+  assert.deepEqual(
+    body.data.choices
+      .map(({ unique_key, test }: { unique_key: string; test: boolean }) => [unique_key, test])
+      .sort(),
+    [
+      ['private', false],
+      ['sheets', true],
+    ],
+  );
   assert.equal(headers.get('set-cookie'), null);
   assert.equal(headers.get('cache-control'), 'no-store');
   const [row] = await bench.db.query('select browser_hash from connect_session order by id desc limit 1');
   assert.equal(row?.browser_hash, null);
 });
 
-test('a page of one integration says what will be asked and leads there', async () => {
-  const token = await bench.session({ tags: {}, allowed_integrations: ['sheets'] });
-  const { text } = await open(token);
-  assert.ok(text.includes('See, edit, create and delete all spreadsheets'));
-  assert.ok(text.includes(`${bench.baseUrl}/oauth/connect/sheets?connect_session_token=${token}`));
-  assert.ok(text.includes('admin_policy_enforced'));
-});
-
-test('a page for a key has a field for it', async () => {
-  const { text } = await open(await bench.session(), '&integration=private');
-  assert.match(text, /<input name="apiKey" type="password"[^>]* required/);
-});
-
-test('scripts and styles run by a nonce that is new each time', async () => {
-  const nonceOf = async () => {
-    const { headers, text } = await open(await bench.session(), '&integration=sheets');
-    const policy = headers.get('content-security-policy') ?? '';
-    assert.ok(policy.startsWith("default-src 'none'") && !policy.includes('unsafe-inline'));
-    const [, nonce = ''] = /script-src 'nonce-([^']+)'/.exec(policy) ?? [];
-    assert.ok(text.includes(`<script nonce="${nonce}">`) && text.includes(`<style nonce="${nonce}">`));
-    assert.doesNotMatch(text, / style=| on[a-z]+=/);
-    return nonce;
-  };
-  assert.notEqual(await nonceOf(), await nonceOf());
+test('a choice says what will be asked, and what has to be filled in', async () => {
+  const { choices } = await bench.choices(await bench.session({ tags: {} }));
+  const choice = (key: string) =>
+    choices.find(({ unique_key }: { unique_key: string }) => unique_key === key);
+  assert.deepEqual(choice('sheets').scopes.at(-1), {
+    scope: sheetsScope,
+    description: 'See, edit, create and delete all spreadsheets of the account.',
+  });
+  assert.deepEqual(choice('private').fields, [
+    {
+      name: 'apiKey',
+      title: 'API key',
+      description: "The key that the API's owner has issued.",
+      secret: true,
+      required: true,
+      example: null,
+    },
+  ]);
+  assert.deepEqual(
+    choice('own').fields.map(({ name, required }: { name: string; required: boolean }) => [name, required]),
+    [
+      ['params[base_url]', true],
+      ['params[region]', false],
+      ['username', null],
+      ['password', null],
+    ],
+  );
 });
 
 test('behind https the addresses are those of the proxy in front', async () => {
   const secure = await openConnectBench({ publicUrl: 'https://trellis.example.com/base' });
   try {
-    const token = await secure.session();
+    const token = await secure.session({ tags: {}, allowed_integrations: ['sheets'] });
     const answer = await secure.browser().visit(`/oauth/connect/sheets?connect_session_token=${token}`);
     const redirectUri = new URL(answer.location).searchParams.get('redirect_uri');
     assert.equal(redirectUri, 'https://trellis.example.com/base/oauth/callback');
-    const page = await secure.browser().visit(`/connect/?session_token=${token}&integration=sheets`);
-    assert.ok(page.text.includes('src="/base/providers/logos/google-sheet.svg"'));
+    const { choices } = await secure.choices(token);
+    assert.equal(choices[0].logo, '/base/providers/logos/google-sheet.svg');
   } finally {
     await secure.end();
   }
 });
 
-test('a fault of ours is a page that names the request and nothing else', async () => {
+test('a fault of ours names the request and nothing else', async () => {
   const token = await bench.session();
   await bench.db.query("update integration set provider = 'gone' where key = 'drive'");
   try {
-    for (const path of [
-      `/connect/?session_token=${token}`,
-      `/oauth/connect/drive?connect_session_token=${token}`,
-    ]) {
-      const { status, text, headers } = await bench.browser().visit(path);
-      assert.equal(status, 500);
-      assert.ok(text.includes(`request ${headers.get('x-request-id')}`));
-      assert.ok(!text.includes('no provider is called'));
-    }
+    const { status, text, headers } = await bench
+      .browser()
+      .visit(`/oauth/connect/drive?connect_session_token=${token}`);
+    assert.equal(status, 500);
+    assert.ok(text.includes(`request ${headers.get('x-request-id')}`));
+    assert.ok(!text.includes('no provider is called'));
+    const asked = await ask('GET /connect/session/choices', token);
+    assert.deepEqual([asked.status, asked.body.error.code], [500, 'internal']);
   } finally {
     await bench.db.query("update integration set provider = 'google-drive' where key = 'drive'");
   }
 });
 
-test('a link that is cut off, unknown, expired, used up or for something else says so', async () => {
+test('how far a session is, is told of one that is open, used or over, and of no other', async () => {
   const used = await bench.session();
-  await bench.call(`POST /auth/unauthenticated/open?connect_session_token=${used}`);
+  const made = await bench.call(`POST /auth/unauthenticated/open?connect_session_token=${used}`);
+  const { state, connection } = await bench.progress(used);
+  assert.equal(state, 'connected');
+  assert.equal(connection.connection_id, made.body.connectionId);
+  assert.equal((await ask('GET /connect/session/choices', used)).status, 401);
   const expired = await bench.session();
   await bench.db.query(
     "update connect_session set expires_at = now() - interval '1 s' where used_at is null",
   );
-  const narrow = await bench.session({ tags: {}, allowed_integrations: ['open'] });
-  for (const [answer, status, words] of [
-    [await bench.browser().visit('/connect/'), 400, /not complete/],
-    [await open('x'), 400, /not valid/],
-    [await open(expired), 400, /has expired/],
-    [await open(used), 200, /Unauthenticated is connected/],
-    [await open(narrow, '&integration=sheets'), 400, /does not allow/],
-    [await bench.browser().visit('/connect/?session_token=a&session_token=b'), 400, /does not fit/],
+  assert.equal((await bench.progress(expired)).state, 'expired');
+  assert.equal((await bench.progress(await bench.session())).state, 'open');
+  for (const [token, code] of [
+    ['x', 'invalid_connect_session_token_format'],
+    [`${used.slice(0, -4)}0000`, 'unknown_connect_session_token'],
   ] as const) {
-    assert.match(answer.text, words);
-    assert.equal(answer.status, status);
+    for (const route of ['GET /connect/session/progress', 'POST /connect/session/rest']) {
+      const { status, body } = await ask(route, token);
+      assert.deepEqual([status, body.error.code], [401, code]);
+    }
   }
+});
+
+test('a trip that failed says why, once, until another one begins', async () => {
+  await person.clear();
+  const token = await bench.session({ tags: {}, allowed_integrations: ['sheets'] });
+  const browser = bench.browser();
+  await browser.visit(await bench.consent(await browser.begin(token), { deny: true }));
+  const { state, failure } = await bench.progress(token);
+  assert.equal(state, 'open');
+  const { at, ...why } = failure;
+  assert.ok(Date.parse(at) > 0);
+  assert.deepEqual(why, {
+    cause: 'access_denied',
+    type: 'callback_err',
+    evidence: { error: 'access_denied' },
+  });
+  await browser.begin(token);
+  assert.equal((await bench.progress(token)).failure, null);
+});
+
+test('what was not granted is asked for by the same session, in the same browser, for the same connection', async () => {
+  await person.clear();
+  const browser = bench.browser();
+  const token = await bench.session({ tags: {}, allowed_integrations: ['sheets'] });
+  assert.equal((await person.dance(token, { allow: ['openid', 'email'] }, browser)).status, 200);
+  const before = await person.only();
+  assert.equal((await ask('POST /connect/session/rest', token)).status, 204);
+  assert.equal((await ask('POST /connect/session/rest', token)).status, 204);
+  const stranger = await bench.browser().visit(`/oauth/connect/sheets?connect_session_token=${token}`);
+  assert.match(stranger.text, /in use in another browser/);
+  const url = await browser.begin(token);
+  assert.equal(new URL(url).searchParams.get('scope'), sheetsScope);
+  assert.equal((await browser.visit(await bench.consent(url, { account: 'grace@example.com' }))).status, 400);
+  assert.equal((await browser.visit(await bench.consent(await browser.begin(token)))).status, 200);
+  const now = await person.only();
+  assert.equal(now.connectionId, before.connectionId);
+  assert.ok(now.scopesGranted?.includes(sheetsScope));
+  const { state, connection } = await bench.progress(token);
+  assert.deepEqual([state, connection.missing_scopes], ['connected', []]);
+  assert.equal((await ask('POST /connect/session/rest', token)).status, 401, 'nothing is missing');
 });

@@ -6,7 +6,7 @@ import { callbackScript } from './page-scripts.ts';
 
 /**
  * The pages that tell a result, and the callback page's contract with whoever opened it. Does not own: the document
- * around them (`http/page.ts`), the connect page (`connect-page.ts`), words for faults (`fault.ts`).
+ * around them (`http/page.ts`), the connect page (`web/connect/`), words for faults (`fault.ts`).
  */
 /** What the callback page posts to its opener and to the channel. */
 type Message = { type: string; payload?: { message: string; errorType: string } };
@@ -14,7 +14,7 @@ type Message = { type: string; payload?: { message: string; errorType: string } 
 /** A failed step, for a reader and, where the page was opened by a program, for that program. 4xx or 5xx. */
 export function faultPage(
   explanation: Explanation,
-  { brand, status }: { brand: Brand; status: number },
+  { brand, connectPath, status }: { brand: Brand; connectPath: string; status: number },
 ): Page {
   const { type, title, message, nextStep, evidence } = explanation;
   const body = html`<p>${message}</p>
@@ -35,6 +35,7 @@ ${evidence !== undefined && html`<p class="said">${evidence}</p>`}`;
           },
         },
         closesItself: false,
+        connectPath,
       }),
     },
   });
@@ -46,12 +47,14 @@ export type MissingScopes = readonly { scope: string; description: string | unde
 /** The end of a trip that made or renewed a connection. It stays open where there is something to read. */
 export function donePage({
   brand,
+  connectPath,
   provider,
   account,
   isOtherAccount,
   missing,
 }: {
   brand: Brand;
+  connectPath: string;
   provider: string;
   account: string | undefined;
   isOtherAccount: boolean;
@@ -67,13 +70,14 @@ export function donePage({
       result: result(brand, {
         message: { type: `${brand.callbackMessage}_success` },
         closesItself: missing.length === 0,
+        connectPath,
       }),
     },
   });
 }
 
 /** What to say of a connection that was made: all is well, or which boxes were not ticked. */
-export function connectedNotice({
+function connectedNotice({
   provider,
   account,
   isOtherAccount = false,
@@ -102,6 +106,14 @@ ${
   return { title, main: notice(isWhole ? 'success' : 'warning', { title, body }) };
 }
 
-function result(brand: Brand, given: { message: Message; closesItself: boolean }): Record<string, unknown> {
-  return { channel: brand.callbackChannel, ack: `${brand.callbackMessage}_ack`, ...given };
+function result(
+  brand: Brand,
+  given: { message: Message; closesItself: boolean; connectPath: string },
+): Record<string, unknown> {
+  return {
+    returnKey: `${brand.word}_connect_return`,
+    channel: brand.callbackChannel,
+    ack: `${brand.callbackMessage}_ack`,
+    ...given,
+  };
 }

@@ -9,9 +9,11 @@ export type Wishes = {
   authorizationParams: Record<string, string>;
   /** `user_scope`: only to ask for less. */
   scopes: string[] | undefined;
+  /** `ws_client_id`: how an official client calls the socket on which it waits. */
+  waiter: string | undefined;
 };
 
-/** `ws_client_id` is how official clients are told over their socket; `hmac` has no meaning beside a session. */
+/** `hmac` has no meaning beside a session. */
 const known = new Set(['connect_session_token', 'ws_client_id', 'user_scope', 'hmac']);
 
 /**
@@ -20,7 +22,7 @@ const known = new Set(['connect_session_token', 'ws_client_id', 'user_scope', 'h
  */
 export function readWishes(url: string): Wishes {
   const faults: FieldError[] = [];
-  const wishes: Wishes = { config: {}, authorizationParams: {}, scopes: undefined };
+  const wishes: Wishes = { config: {}, authorizationParams: {}, scopes: undefined, waiter: undefined };
   const seen = new Set<string>();
   for (const [name, value] of queryOf(url)) {
     const report = (message: string) => faults.push({ code: 'custom', message, path: [name] });
@@ -34,6 +36,7 @@ export function readWishes(url: string): Wishes {
       // Official clients write an absent value as this word.
       if (value !== 'undefined') wishes.authorizationParams[field] = value;
     } else if (name === 'user_scope') wishes.scopes = readScopes(value);
+    else if (name === 'ws_client_id') wishes.waiter = value;
     else if (name === 'connection_id') report('cannot be chosen: the session says which connection is made');
     else if (!known.has(name)) report('is not a parameter of this route');
   }

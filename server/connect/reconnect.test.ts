@@ -30,8 +30,12 @@ describe('asking for what is missing', () => {
     );
     const browser = bench.browser();
     const token = await bench.reconnectSession(before.connectionId, { scopes: 'missing' });
-    const page = await browser.visit(`/connect/?session_token=${token}`);
-    assert.match(page.text, /besides what you have allowed already/);
+    const [choice] = (await bench.choices(token)).choices;
+    assert.equal(choice.adds_scopes, true);
+    assert.deepEqual(
+      choice.scopes.map(({ scope }: { scope: string }) => scope),
+      [sheetsScope],
+    );
     const url = await browser.begin(token);
     assert.equal(askedBy(url), sheetsScope);
     assert.equal(new URL(url).searchParams.get('include_granted_scopes'), 'true');
@@ -128,8 +132,8 @@ describe('another account', () => {
     const before = await person.connect();
     const token = await bench.reconnectSession(before.connectionId, { require_same_account: false });
     const browser = bench.browser();
-    const page = await browser.visit(`/connect/?session_token=${token}`);
-    assert.match(page.text, /So far <strong>a…@example\.com<\/strong> is connected/);
+    const [choice] = (await bench.choices(token)).choices;
+    assert.deepEqual(choice.account, { email: 'a…@example.com', rule: 'replaceable' });
     const url = await browser.begin(token);
     assert.equal(new URL(url).searchParams.get('login_hint'), null);
     const answer = await browser.visit(await bench.consent(url, { account: 'grace@example.com' }));
@@ -160,8 +164,8 @@ describe('another account', () => {
       ...{ end_user, require_same_account: true },
       allowed_integrations: ['sheets'],
     });
-    const page = await bench.browser().visit(`/connect/?session_token=${token}`);
-    assert.match(page.text, /Choose the account <strong>ada@example\.com<\/strong>/);
+    const [choice] = (await bench.choices(token)).choices;
+    assert.deepEqual(choice.account, { email: 'ada@example.com', rule: 'end_user' });
     const answer = await person.dance(token, { account: 'grace@example.com' });
     assert.equal(answer.status, 400);
     assert.match(answer.text, /The account must be ada@example\.com/);
@@ -204,10 +208,11 @@ test('a page that renews names the user of the connection where the session name
   const end_user = { id: 'u1', display_name: 'Ada Lovelace' };
   await person.dance(await bench.session({ end_user }));
   const { connectionId } = await person.only();
-  const page = await bench
-    .browser()
-    .visit(`/connect/?session_token=${await bench.reconnectSession(connectionId)}`);
-  assert.match(page.text, /<dt>For<\/dt><dd>Ada Lovelace<\/dd>/);
+  const choices = await bench.choices(await bench.reconnectSession(connectionId));
+  assert.deepEqual(
+    [choices.reconnect, choices.end_user.name, choices.choices[0].account],
+    [true, 'Ada Lovelace', { email: 'a…@example.com', rule: 'same' }],
+  );
 });
 
 describe('no refresh token', () => {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import { logged } from '../activity/logged.ts';
 import { findConnection } from '../connections/store.ts';
+import { type ConnectSettings, readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, fieldError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
 import { privateHeaders } from '../http/page.ts';
@@ -10,6 +11,7 @@ import { getIntegration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { pageRoutes } from './page-routes.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
+import { connectSessionRoutes } from './session-routes.ts';
 import {
   createSession,
   createSessionReader,
@@ -18,6 +20,7 @@ import {
   type Session,
   type SessionSettings,
 } from './sessions.ts';
+import { connectSocket } from './socket.ts';
 import { type FormMode, submit } from './submit.ts';
 import type { ConnectDeps } from './target.ts';
 
@@ -34,10 +37,12 @@ const clockToleranceMs = 2 * 60 * 60_000;
  * Connecting an account: sessions, the trip to a provider and back, forms for keys and passwords, the pages.
  *
  * All modes share one pipeline: a session gives a target (`target.ts`), the mode brings credentials (`begin.ts` and
- * `callback.ts`, or `submit.ts`), `save.ts` makes the connection. What is HTML stands in `page-routes.ts`.
+ * `callback.ts`, or `submit.ts`), `save.ts` makes the connection. What is HTML stands in `page-routes.ts`,
+ * what our own page asks for in `session-routes.ts`.
  */
 export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> {
   sessionRoutes(app, deps);
+  connectSessionRoutes(app, deps);
   formRoute(app, {
     deps,
     path: '/api-auth/api-key/:key',
@@ -64,10 +69,11 @@ export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> 
     body: z.strictObject({}).nullish(),
   });
   pageRoutes(app, deps);
+  connectSocket(app, deps);
 }
 
 function sessionRoutes(app: App, deps: ConnectDeps): void {
-  const { db, reading, brand, now } = deps;
+  const { db, reading, brand, baseUrl, now } = deps;
   const access = { by: 'key', scope: 'connections:write' } as const;
 
   app.post(
@@ -136,7 +142,11 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     },
     async ({ caller }, reply) => {
       reply.headers(privateHeaders);
-      return { data: toWire(await getSession(db, { ...placeOf(caller), vault: reading.vault })) };
+      const session = await getSession(db, { ...placeOf(caller), vault: reading.vault });
+      const settings = await readConnectSettings(db, caller.environmentId);
+      // Official clients take it from the origin, not from the base address.
+      const websocketsPath = `${new URL(baseUrl).pathname.replace(/\/$/, '')}/`;
+      return { data: { ...toWire(session, settings), websocketsPath } };
     },
   );
 
@@ -267,7 +277,10 @@ async function create(
 }
 
 /** A session as the page of an application sees it. What is fixed and secret to the application stays here. */
-function toWire({ settings, allowedIntegrations }: Session): Record<string, unknown> {
+function toWire(
+  { settings, allowedIntegrations }: Session,
+  { theme, primary, appName, logo, language }: ConnectSettings,
+): Record<string, unknown> {
   const { end_user: endUser, integrations_config_defaults: defaults } = settings;
   return {
     endUser: endUser
@@ -281,8 +294,11 @@ function toWire({ settings, allowedIntegrations }: Session): Record<string, unkn
       : null,
     connectUISettings: {
       showWatermark: false,
-      defaultTheme: 'system',
-      theme: { light: { primary: '#2454d6' }, dark: { primary: '#8fb0ff' } },
+      defaultTheme: theme,
+      theme: { light: { primary: primary.light }, dark: { primary: primary.dark } },
+      appName: appName ?? null,
+      logo: logo ?? null,
+      language: language ?? null,
     },
     ...(settings.tags && { tags: settings.tags }),
     ...(allowedIntegrations && { allowed_integrations: allowedIntegrations }),
@@ -296,7 +312,6 @@ function toWire({ settings, allowedIntegrations }: Session): Record<string, unkn
     }),
     ...(settings.overrides && { overrides: settings.overrides }),
     isReconnecting: settings.reconnect !== undefined,
-    websocketsPath: '/',
   };
 }
 

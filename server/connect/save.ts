@@ -14,7 +14,7 @@ import { queueEvent } from '../events/outbox.ts';
 import type { Integration } from '../integrations/store.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import { allowsOtherAccount } from './scopes.ts';
-import { type Session, useSession } from './sessions.ts';
+import { noteOutcome, type Session, useSession } from './sessions.ts';
 import { type ConnectDeps, getAllowed, lockRenewed, type Target } from './target.ts';
 
 /** What any mode brings home. */
@@ -59,8 +59,7 @@ export async function saveConnection(
       granted: gain.grant.scopesGranted ?? [],
     });
     // Of two that end at once the second waits here, finds the session used, and leaves nothing behind.
-    const outcome = { integration: integration.key, missing_scopes: missing };
-    await useSession(tx, { id: session.id, outcome, at });
+    await useSession(tx, { id: session.id, at });
     // Read under its lock: a refresh may have stored the successor of the token that is kept.
     const current = await lockRenewed(tx, { session, reading });
     checkAccount({ session, integration, current }, gain);
@@ -81,6 +80,12 @@ export async function saveConnection(
     const connection = current
       ? await replaceCredentials(tx, { ...given, current })
       : await insertConnection(tx, { ...given, integration });
+    const outcome = {
+      integration: integration.key,
+      connection: connection.connectionId,
+      missing_scopes: missing,
+    };
+    await noteOutcome(tx, { id: session.id, outcome });
     await requireAsTried(tx, { tried, reading });
     const before = current ? missingScopesOf(current, integration.provider) : [];
     const lost = missing.filter((scope) => !before.includes(scope));

@@ -1,11 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Brand } from '../brand.ts';
+import type { Evidence } from '../connections/health.ts';
 import type { EndUser } from '../connections/store.ts';
 import { type Db, first, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
 import type { Vault } from '../vault.ts';
+import type { ConnectCause } from './failures.ts';
 
 /**
  * Connect sessions: the short-lived right of an end user to make or renew one connection.
@@ -36,8 +38,11 @@ export type SessionSettings = {
   scopes?: 'missing' | string[] | undefined;
 };
 
-/** What a used session has made. */
-export type SessionOutcome = { integration: string; missing_scopes: string[] };
+/** What a session has made; also of one that was opened again for what was not granted. */
+export type SessionOutcome = { integration: string; connection: string; missing_scopes: string[] };
+
+/** Why the last trip made no connection: for the page that waits. */
+export type SessionFailure = { cause: ConnectCause; type: string; evidence: Evidence; at: string };
 
 export type Session = {
   id: number;
@@ -51,6 +56,7 @@ export type Session = {
   settings: SessionSettings;
   usedAt: Date | undefined;
   outcome: SessionOutcome | undefined;
+  failure: SessionFailure | undefined;
   expiresAt: Date;
 };
 
@@ -149,14 +155,17 @@ export async function getSession(
   return fromRow(db, { row, vault });
 }
 
-/** Ties the session to the browser that begins first; false where another one was first. */
+/**
+ * Ties the session to the browser that begins first, and forgets why a trip before failed; false where another browser
+ * was first.
+ */
 export async function bindSession(
   tx: Queryable,
   { id, browserHash }: { id: number; browserHash: Buffer },
 ): Promise<boolean> {
   const bound = await tx.query(
     `update connect_session
-     set browser_hash = $2
+     set browser_hash = $2, failure = null
      where id = $1
        and (browser_hash is null or browser_hash = $2)
      returning id`,
@@ -166,19 +175,71 @@ export async function bindSession(
 }
 
 /** Uses the session up, in the transaction of what it makes; throws where it is used or gone. */
-export async function useSession(
-  tx: Queryable,
-  { id, outcome, at }: { id: number; outcome: SessionOutcome; at: Date },
-): Promise<void> {
+export async function useSession(tx: Queryable, { id, at }: { id: number; at: Date }): Promise<void> {
   const used = await tx.run(
     tables
       .updateTable('connect_session')
-      .set({ used_at: at, outcome: JSON.stringify(outcome) })
+      .set({ used_at: at, failure: null })
       .where('id', '=', id)
       .where('used_at', 'is', null)
       .returning('id'),
   );
   if (used.length === 0) throw new AppError('unknown_connect_session_token');
+}
+
+/** Says what a session that was just used up has made. */
+export async function noteOutcome(
+  tx: Queryable,
+  { id, outcome }: { id: number; outcome: SessionOutcome },
+): Promise<void> {
+  await tx.query('update connect_session set outcome = $2 where id = $1', [id, JSON.stringify(outcome)]);
+}
+
+/** Says why a trip made no connection, unless another one has made it. */
+export async function noteFailure(
+  tx: Queryable,
+  { id, failure }: { id: number; failure: SessionFailure },
+): Promise<void> {
+  await tx.query('update connect_session set failure = $2 where id = $1 and used_at is null', [
+    id,
+    JSON.stringify(failure),
+  ]);
+}
+
+/**
+ * Opens a used session again, to renew the connection that it made by what was not granted: for the same browser, and
+ * until the session ends as it would have. Changes nothing where it is open or has expired.
+ */
+export async function reopenSession(
+  tx: Queryable,
+  {
+    session: { id, environmentId, settings },
+    connection,
+    vault,
+    at,
+  }: {
+    session: Session;
+    connection: { row: number; integration: string; id: string };
+    vault: Vault;
+    at: Date;
+  },
+): Promise<void> {
+  const key = await environmentKey(tx, { environmentId, vault });
+  const { integration, id: connectionId } = connection;
+  const reopened: SessionSettings = {
+    ...settings,
+    reconnect: { integration, connection: connectionId },
+    scopes: 'missing',
+  };
+  await tx.query(
+    `update connect_session
+     set used_at = null, connection = $3, allowed_integrations = array[$4], settings = $5
+     where id = $1
+       and environment_id = $2
+       and used_at is not null
+       and expires_at > $6`,
+    [id, environmentId, connection.row, integration, key.sealJson(reopened, 'connect session'), at],
+  );
 }
 
 /** Ends a session, and every trip that it began. */
@@ -217,6 +278,7 @@ const selectSessions = () =>
       'settings',
       'used_at',
       'outcome',
+      'failure',
       'expires_at',
     ]);
 type Row = {
@@ -229,6 +291,7 @@ type Row = {
   settings: Buffer;
   used_at: Date | null;
   outcome: unknown;
+  failure: unknown;
   expires_at: Date;
 };
 
@@ -244,6 +307,7 @@ async function fromRow(db: Queryable, { row, vault }: { row: Row; vault: Vault }
     settings: key.openJson(row.settings, 'connect session') as SessionSettings,
     usedAt: row.used_at ?? undefined,
     outcome: (row.outcome as SessionOutcome | null) ?? undefined,
+    failure: (row.failure as SessionFailure | null) ?? undefined,
     expiresAt: row.expires_at,
   };
 }

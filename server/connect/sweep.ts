@@ -67,6 +67,10 @@ export async function sweepConnect(
        and not exists (select from auth_attempt where session_id = connect_session.id)`,
     [new Date(at.getTime() - sessionLifeMs)],
   );
+  // Of clients that were gone before they were told.
+  await db.query('delete from connect_notice where created_at <= $1', [
+    new Date(at.getTime() - sessionLifeMs),
+  ]);
 }
 
 /** Each minute on one node. */

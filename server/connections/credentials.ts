@@ -2,6 +2,7 @@ import { type Credentials, isRenewable, renewalOf } from '../auth-modes/mode.ts'
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { isRefusal, isWithheld, refusalOf } from './health.ts';
+import { createLastUse } from './last-use.ts';
 import { noteRenewed } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { createRefresh, failed, type RefreshDeps } from './refresh.ts';
@@ -25,7 +26,7 @@ export type CredentialSource = {
    * gives no answer, both only where the token has expired.
    */
   fresh(connection: LiveConnection): Promise<Credentials>;
-  /** What `fresh` would give at once, without doing anything; undefined where it would do more, or throw. */
+  /** What `fresh` would give at once; undefined where it would do more, or throw. Both count as a use. */
   current(connection: LiveConnection): Credentials | undefined;
   /**
    * What to try after the provider answered 401 to `used`: credentials that another call got meanwhile, or those of
@@ -41,7 +42,7 @@ export type CredentialSource = {
   refreshed(connection: LiveConnection): Promise<LiveConnection>;
   /** As `refreshed`, but a connection that needs its user is not tried: throws `connection_needs_reauth`. */
   refreshedLiving(connection: LiveConnection): Promise<LiveConnection>;
-  /** Resolves once no refresh is under way, so that no answer is lost; after 3 s at the latest. */
+  /** Resolves once no refresh is under way, so that no answer is lost, and each use is noted; after 3 s at the latest. */
   settled(): Promise<void>;
 };
 
@@ -56,14 +57,16 @@ export function createCredentialSource({
 }: RefreshDeps & { reader: ConnectionReader; log: Logger }): CredentialSource {
   const { db, reader, now = () => new Date() } = deps;
   const refresh = createRefresh(deps);
+  const lastUse = createLastUse(db);
   const running = new Map<number, Promise<LiveConnection>>();
   /** Connections whose last refresh in the background failed, and until when they are left alone. */
   const quietUntil = new Map<number, number>();
 
   async function fresh(connection: LiveConnection): Promise<Credentials> {
     const { credentials } = connection;
+    if (isRenewable(credentials)) refuseDead(connection);
+    lastUse.note(connection, now());
     if (!isRenewable(credentials)) return credentials;
-    refuseDead(connection);
     if (!isDue(credentials, now())) return credentials;
     if (isUsable(credentials, now())) {
       refreshBehind(connection);
@@ -81,9 +84,13 @@ export function createCredentialSource({
 
   function current(connection: LiveConnection): Credentials | undefined {
     const { credentials, integration } = connection;
-    if (!isRenewable(credentials)) return credentials;
-    const isDead = refusalOf(connection, integration.provider) !== undefined;
-    return isDead || isDue(credentials, now()) ? undefined : credentials;
+    const at = now();
+    if (isRenewable(credentials)) {
+      const isDead = refusalOf(connection, integration.provider) !== undefined;
+      if (isDead || isDue(credentials, at)) return undefined;
+    }
+    lastUse.note(connection, at);
+    return credentials;
   }
 
   async function renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined> {
@@ -154,6 +161,7 @@ export function createCredentialSource({
       await Promise.race([Promise.allSettled(running.values()), ended]);
     }
     clearTimeout(timer);
+    await lastUse.settled();
   }
 
   return { fresh, current, renewed, refreshed, refreshedLiving, settled };

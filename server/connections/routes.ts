@@ -13,9 +13,16 @@ import { noteClientVerdict } from './client-verdict.ts';
 import type { CredentialSource } from './credentials.ts';
 import { healthToWire, isRefusal } from './health.ts';
 import { importConnection, readImported, tryImported } from './import.ts';
+import { countConnections, listConnections, sorts } from './list.ts';
 import { metadataRoutes } from './metadata-routes.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
-import { type Connection, findConnection, listConnections, noteFetched, updateConnection } from './store.ts';
+import {
+  type Connection,
+  connectionStatuses,
+  findConnection,
+  noteFetched,
+  updateConnection,
+} from './store.ts';
 import { endUserInput, tagsInput, tagsOf } from './tags.ts';
 import {
   connectionId,
@@ -39,6 +46,14 @@ type Deps = {
   now: () => Date;
 };
 
+const status = z.enum(connectionStatuses);
+/** `active,blocked` as a list. */
+const statuses = text({ max: 255 }).transform((given, context) => {
+  const read = z.array(status).min(1).safeParse(given.split(','));
+  if (read.success) return read.data;
+  context.addIssue({ code: 'custom', message: `must be a list of ${connectionStatuses.join(', ')}` });
+  return z.NEVER;
+});
 const flag = z.enum(['true', 'false']).default('false');
 const success = z.object({ success: z.literal(true) });
 const params = z.object({ id: connectionId });
@@ -67,42 +82,46 @@ export function connectionRoutes(app: App, deps: Deps): void {
       config: { access: { by: 'key', scope: 'connections:read' } },
       schema: {
         summary: 'List connections, newest first',
+        description:
+          '`search` is a part of the ID, or of what the account or the end user is known by. `sort=last_used` puts those ' +
+          'first that were used last. With `count=true` the answer says how many there are on all pages.',
         querystring: z.looseObject({
           connectionId: text({ max: 255 }).optional(),
           search: text({ max: 255 }).optional(),
           endUserId: text({ max: 255 }).optional(),
           endUserOrganizationId: text({ max: 255 }).optional(),
           integrationId: text({ max: 8192 }).optional(),
+          status: statuses.optional(),
+          sort: z.enum(sorts).default('created'),
+          count: flag,
           limit: z.coerce.number().int().min(1).max(2000).optional(),
           page: z.coerce.number().int().min(0).max(1_000_000).default(0),
         }),
-        response: { 200: z.object({ connections: z.array(connectionSummary) }) },
+        response: {
+          200: z.object({ connections: z.array(connectionSummary), total: z.number().optional() }),
+        },
       },
     },
     async ({ query, caller }) => {
-      const {
-        integrationId,
-        limit,
-        connectionId: id,
-        search,
-        endUserId,
-        endUserOrganizationId,
-        page,
-        ...rest
-      } = query;
-      const connections = await listConnections(db, {
-        vault,
-        environmentId: caller.environmentId,
-        connectionId: id,
-        search,
-        endUserId,
-        endUserOrganizationId,
+      const { sort, count, limit = 10_000, page, integrationId, status: ofStatus, ...others } = query;
+      const { connectionId: id, search, endUserId, endUserOrganizationId, ...rest } = others;
+      const filter = {
+        ...{
+          environmentId: caller.environmentId,
+          connectionId: id,
+          search,
+          endUserId,
+          endUserOrganizationId,
+        },
         integrationKeys: integrationId?.split(','),
+        statuses: ofStatus,
         tags: readTagQuery(rest),
-        limit: limit ?? 10_000,
-        page,
-      });
-      return { connections: connections.map((connection) => toSummary(connection, { catalog })) };
+      };
+      const connections = await listConnections(db, { filter, vault, sort, limit, page });
+      return {
+        connections: connections.map((connection) => toSummary(connection, { catalog })),
+        ...(count === 'true' && { total: await countConnections(db, filter) }),
+      };
     },
   );
 

@@ -30,6 +30,7 @@ const headColumns = [
   'connection.refresh_expires_at',
   'connection.refresh_not_before',
   'connection.renewed_at',
+  'connection.refreshed_at',
   'connection.granted_at',
   'connection.token_slots',
   'connection.status',
@@ -43,6 +44,7 @@ const headColumns = [
   'connection.created_at',
   'connection.updated_at',
   'connection.last_fetched_at',
+  'connection.last_used_at',
   'integration.key as integration_key',
   'integration.provider',
   'integration.is_test',
@@ -108,6 +110,7 @@ export function headFrom(row: HeadRow): ConnectionHead {
     refreshExpiresAt: row.refresh_expires_at ?? undefined,
     refreshNotBefore: row.refresh_not_before ?? undefined,
     renewedAt: row.renewed_at ?? undefined,
+    refreshedAt: row.refreshed_at,
     grantedAt: row.granted_at,
     tokenSlots: (row.token_slots as TokenSlots | null) ?? undefined,
     status: row.status as ConnectionStatus,
@@ -123,6 +126,7 @@ export function headFrom(row: HeadRow): ConnectionHead {
     createdAt: row.created_at,
     updatedAt: row.updated_at,
     lastFetchedAt: row.last_fetched_at ?? undefined,
+    lastUsedAt: row.last_used_at ?? undefined,
   };
 }
 

@@ -10,16 +10,10 @@ import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
 import { sealKept } from './candidates.ts';
 import { importConnection } from './import.ts';
+import { listConnections } from './list.ts';
 import { insertConnection, replaceCredentials, swapCredentials } from './save.ts';
 import { endConnection } from './states.ts';
-import {
-  changeMetadata,
-  destroyConnection,
-  findConnection,
-  getConnection,
-  holdConnection,
-  listConnections,
-} from './store.ts';
+import { changeMetadata, destroyConnection, findConnection, getConnection, holdConnection } from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
@@ -189,11 +183,8 @@ test('a list shows metadata and never opens credentials', async () => {
     [id],
   );
   const [listed] = await listConnections(database.db, {
-    vault,
-    environmentId,
-    connectionId,
-    limit: 10,
-    page: 0,
+    ...{ filter: { environmentId, connectionId }, vault, sort: 'created' },
+    ...{ limit: 10, page: 0 },
   });
   assert.deepEqual(listed?.metadata, { kept: true });
   await assert.rejects(getConnection(database.db, placeOf({ connectionId })));

@@ -1,29 +1,21 @@
-import { sql } from 'kysely';
 import type { Credentials } from '../auth-modes/mode.ts';
 import { first, type Queryable, type Tx, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { IntegrationFault } from '../integrations/fault.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { Fault, Outage } from './health.ts';
-import {
-  fromRow,
-  headFrom,
-  listedFrom,
-  openRecord,
-  selectConnections,
-  selectHeads,
-  selectListed,
-} from './rows.ts';
+import { fromRow, headFrom, openRecord, selectConnections, selectHeads } from './rows.ts';
 import { release } from './withheld.ts';
 
 /**
  * Connections: one authorized account each.
  *
  * Owns: the table `connection`, the data key of each and what it seals, and what happens in the transaction of a
- * change. Does not own: how a row is read (`rows.ts`), getting or refreshing tokens (`credentials.ts`), what a fault
+ * change. Does not own: how a row is read (`rows.ts`), lists (`list.ts`), getting or refreshing tokens (`credentials.ts`), what a fault
  * means (`health.ts`), the dance that makes a connection (`connect/`).
  */
-export type ConnectionStatus = 'active' | 'needs_reauth' | 'blocked';
+export const connectionStatuses = ['active', 'needs_reauth', 'blocked'] as const;
+export type ConnectionStatus = (typeof connectionStatuses)[number];
 
 export type EndUser = {
   id: string;
@@ -58,6 +50,8 @@ export type ConnectionHead = {
   refreshNotBefore: Date | undefined;
   /** When a refresh last succeeded that was made because the API refused an access token. */
   renewedAt: Date | undefined;
+  /** When the credentials were stored that there are: by the user's consent, an import or a refresh. */
+  refreshedAt: Date;
   status: ConnectionStatus;
   fault: Fault | undefined;
   /** Set while the provider gives no judgement on refreshes. */
@@ -74,6 +68,8 @@ export type ConnectionHead = {
   createdAt: Date;
   updatedAt: Date;
   lastFetchedAt: Date | undefined;
+  /** When the credentials were last used; behind by a minute at most (`last-use.ts`). */
+  lastUsedAt: Date | undefined;
 };
 
 /** A connection as lists show it: metadata is the one sealed thing in it. */
@@ -133,54 +129,6 @@ export async function getConnection(db: Queryable, at: At & { vault: Vault }): P
 /** The sentence for a connection that is not there. */
 export function unknownMessage({ integrationKey, connectionId }: Omit<At, 'environmentId'>): string {
   return `The integration "${integrationKey}" has no connection "${connectionId}" in this environment.`;
-}
-
-export type ConnectionFilter = {
-  environmentId: number;
-  connectionId?: string | undefined;
-  /** A part of the ID, or of the end user's name or e-mail address. */
-  search?: string | undefined;
-  endUserId?: string | undefined;
-  endUserOrganizationId?: string | undefined;
-  integrationKeys?: string[] | undefined;
-  /** All of them must be there. */
-  tags?: Record<string, string> | undefined;
-  limit: number;
-  /** Counted from 0. */
-  page: number;
-};
-
-/** Connections of an environment, newest first; credentials are neither read nor opened. */
-export async function listConnections(
-  db: Queryable,
-  { vault, ...filter }: ConnectionFilter & { vault: Vault },
-): Promise<ListedConnection[]> {
-  let query = selectListed()
-    .where('connection.environment_id', '=', filter.environmentId)
-    .orderBy('connection.created_at', 'desc')
-    .orderBy('connection.id', 'desc')
-    .limit(filter.limit)
-    .offset(filter.limit * filter.page);
-  if (filter.connectionId !== undefined)
-    query = query.where('connection.connection_id', '=', filter.connectionId);
-  if (filter.integrationKeys) query = query.where('integration.key', 'in', filter.integrationKeys);
-  if (filter.endUserId !== undefined) query = query.where(sql`end_user->>'id'`, '=', filter.endUserId);
-  if (filter.endUserOrganizationId !== undefined) {
-    query = query.where(sql`end_user->'organization'->>'id'`, '=', filter.endUserOrganizationId);
-  }
-  if (filter.tags) query = query.where(sql<boolean>`tags @> ${JSON.stringify(filter.tags)}::jsonb`);
-  if (filter.search !== undefined) {
-    const part = `%${filter.search.replace(/[\\%_]/g, '\\$&')}%`;
-    query = query.where((where) =>
-      where.or([
-        where('connection.connection_id', 'ilike', part),
-        where('connection.account_email', 'ilike', part),
-        where(sql`end_user->>'display_name'`, 'ilike', part),
-        where(sql`end_user->>'email'`, 'ilike', part),
-      ]),
-    );
-  }
-  return (await db.run(query)).map((row) => listedFrom(row, vault));
 }
 
 /** Changes what is given; an empty `webhookUrlOverride` clears it. Throws `unknown_connection` where it is deleted. */

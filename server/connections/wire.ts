@@ -55,6 +55,15 @@ const wireFields = {
   metadata: json,
   account: z.object({ id: z.string(), email: z.string().nullable() }).nullable(),
   scopes: z.object({ requested: z.array(z.string()), granted: z.array(z.string()) }).nullable(),
+  /** When the token came and when it ends, never the token; null where neither it nor what renews it has an end. */
+  token: z
+    .object({
+      refreshed_at: z.string(),
+      expires_at: z.string().nullable(),
+      refresh_expires_at: z.string().nullable(),
+    })
+    .nullable(),
+  last_used_at: z.string().nullable(),
   health: healthWire,
 };
 export const connectionSummary = z.object({ ...wireFields, created: z.string() });
@@ -117,7 +126,18 @@ function commonFields(connection: ListedConnection, catalog: Catalog) {
     metadata: connection.metadata,
     account: account ? { id: account.id, email: account.email ?? null } : null,
     scopes: scopesGranted ? { requested: scopesRequested ?? [], granted: scopesGranted } : null,
+    token: tokenToWire(connection),
+    last_used_at: connection.lastUsedAt?.toISOString() ?? null,
     health: healthToWire(connection, catalog.find(connection.providerName)),
+  };
+}
+
+function tokenToWire({ refreshedAt, accessExpiresAt, refreshExpiresAt }: ListedConnection) {
+  if (accessExpiresAt === undefined && refreshExpiresAt === undefined) return null;
+  return {
+    refreshed_at: refreshedAt.toISOString(),
+    expires_at: accessExpiresAt?.toISOString() ?? null,
+    refresh_expires_at: refreshExpiresAt?.toISOString() ?? null,
   };
 }
 

@@ -273,6 +273,55 @@ export interface Exchange {
   unit: string;
 }
 
+export interface Function {
+  created_at: Generated<Timestamp>;
+  environment_id: number;
+  id: Generated<number>;
+  integration_id: number;
+  is_enabled: Generated<boolean>;
+  kind: string;
+  name: string;
+  origin: string;
+  updated_at: Generated<Timestamp>;
+  version_id: number | null;
+}
+
+export interface FunctionBundle {
+  code: Buffer;
+  digest: Buffer;
+  environment_id: number;
+  id: Generated<number>;
+  source: Buffer | null;
+  touched_at: Timestamp;
+}
+
+export interface FunctionCheckpoint {
+  connection_id: number;
+  function_id: number;
+  updated_at: Generated<Timestamp>;
+  value: Buffer;
+  variant: string;
+  version: Generated<number>;
+}
+
+export interface FunctionLock {
+  environment_id: number;
+  key: string;
+  lease_until: Timestamp;
+  run_id: string;
+}
+
+export interface FunctionVersion {
+  bundle_id: number;
+  definition: Json;
+  deployed_at: Timestamp;
+  deployed_by: string;
+  function_id: number;
+  id: Generated<number>;
+  label: string;
+  number: number;
+}
+
 export interface Integration {
   client_id: string | null;
   created_at: Generated<Timestamp>;
@@ -447,6 +496,41 @@ export interface Revocation {
   unit: string | null;
 }
 
+export interface Run {
+  attempt: Generated<number>;
+  cancel_requested: Generated<boolean>;
+  connection_id: number | null;
+  counts: Generated<Json>;
+  ended_at: Timestamp | null;
+  environment_id: number;
+  error: Json | null;
+  function_id: number;
+  id: string;
+  input: Buffer | null;
+  kind: string;
+  lease_until: Timestamp | null;
+  most_attempts: Generated<number>;
+  not_before: Generated<Timestamp>;
+  output: Buffer | null;
+  owner: string | null;
+  priority: Generated<number>;
+  queued_at: Generated<Timestamp>;
+  started_at: Timestamp | null;
+  state: Generated<string>;
+  sync_id: number | null;
+  trigger: string;
+  variant: Generated<string>;
+  version_id: number;
+}
+
+export interface RunLine {
+  at: Timestamp;
+  level: string;
+  message: string;
+  position: number;
+  run_id: string;
+}
+
 export interface SecurityEvent {
   issuer: string;
   jti: string;
@@ -544,6 +628,22 @@ export interface SignInVerification {
   value: string;
 }
 
+export interface Sync {
+  connection_id: number;
+  created_at: Generated<Timestamp>;
+  failures: Generated<number>;
+  frequency_s: number | null;
+  function_id: number;
+  held: Json | null;
+  id: Generated<number>;
+  last_ended_at: Timestamp | null;
+  last_started_at: Timestamp | null;
+  last_succeeded_at: Timestamp | null;
+  next_at: Timestamp | null;
+  state: Generated<string>;
+  variant: Generated<string>;
+}
+
 export interface Tracked {
   dataset_id: number;
   id: Generated<number>;
@@ -569,6 +669,11 @@ export interface DB {
   event: Event;
   event_settings: EventSettings;
   exchange: Exchange;
+  function: Function;
+  function_bundle: FunctionBundle;
+  function_checkpoint: FunctionCheckpoint;
+  function_lock: FunctionLock;
+  function_version: FunctionVersion;
   integration: Integration;
   invitation: Invitation;
   issued_token: IssuedToken;
@@ -585,6 +690,8 @@ export interface DB {
   retained: Retained;
   retention: Retention;
   revocation: Revocation;
+  run: Run;
+  run_line: RunLine;
   security_event: SecurityEvent;
   sequencer: Sequencer;
   sign_in_account: SignInAccount;
@@ -596,5 +703,6 @@ export interface DB {
   sign_in_user: SignInUser;
   sign_in_verification: SignInVerification;
   signing_key: SigningKey;
+  sync: Sync;
   tracked: Tracked;
 }

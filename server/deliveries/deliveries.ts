@@ -1,4 +1,4 @@
-import type { Queryable } from '../db/pool.ts';
+import { first, type Queryable } from '../db/pool.ts';
 
 export const deliveryStatuses = ['waiting', 'delivered', 'dead'] as const;
 export type DeliveryStatus = (typeof deliveryStatuses)[number];
@@ -20,25 +20,50 @@ export type Delivery = {
   readonly settledAt: Date | null;
 };
 
-/** Newest first, those before `before`; none of deleted endpoints. */
+/** How many deliveries one call looks at for those of a type: no index knows both. */
+const mostLooked = 5_000;
+
+const columns = `
+  delivery.id,
+  delivery.endpoint_id as endpoint,
+  delivery.status,
+  delivery.attempts,
+  event.id as "eventId",
+  event.type,
+  event.data ->> 'provider_config_key' as integration,
+  event.data ->> 'connection_id' as connection,
+  event.created_at as "createdAt",
+  delivery.queued_at as "queuedAt",
+  delivery.last_attempt_at as "lastAttemptAt",
+  delivery.last_attempt as "lastAttempt",
+  delivery.settled_at as "settledAt"`;
+
+/**
+ * Newest first, those before `before`; none of deleted endpoints. `next` is the `before` of the next page, undefined
+ * where there is none. With a type a page may be short, or empty, and still not be the last one.
+ */
 export async function listDeliveries(
   db: Queryable,
   {
     environmentId,
     endpoint,
     status,
+    type,
     before,
     limit,
   }: {
     environmentId: number;
     endpoint?: number | undefined;
     status?: DeliveryStatus | undefined;
+    type?: string | undefined;
     before?: number | undefined;
     limit: number;
   },
-): Promise<Delivery[]> {
-  const values: unknown[] = [environmentId, before ?? Number.MAX_SAFE_INTEGER, limit];
+): Promise<{ deliveries: Delivery[]; next: number | undefined }> {
+  const mostRead = type === undefined ? limit : mostLooked;
+  const values: unknown[] = [environmentId, before ?? Number.MAX_SAFE_INTEGER, mostRead, limit];
   const ofEndpoint = endpoint === undefined ? '' : `and delivery.endpoint_id = $${values.push(endpoint)}`;
+  const ofType = type === undefined ? '' : `where event.type = $${values.push(type)}`;
   // Each status has its own order in the indexes, and each is planned for how rare it is; together they are as many rows
   // as a page for each.
   const newest = (status === undefined ? deliveryStatuses : [status]).map(
@@ -55,25 +80,47 @@ export async function listDeliveries(
         limit $3
       )`,
   );
-  return db.query<Delivery>(
-    `select
-       delivery.id,
-       delivery.endpoint_id as endpoint,
-       delivery.status,
-       delivery.attempts,
-       event.id as "eventId",
-       event.type,
-       event.data ->> 'provider_config_key' as integration,
-       event.data ->> 'connection_id' as connection,
-       event.created_at as "createdAt",
-       delivery.queued_at as "queuedAt",
-       delivery.last_attempt_at as "lastAttemptAt",
-       delivery.last_attempt as "lastAttempt",
-       delivery.settled_at as "settledAt"
-     from (${newest.join(' union all ')}) as delivery
-     join event on event.id = delivery.event_id
-     order by delivery.id desc
-     limit $3`,
+  const rows = await db.query<{ looked: number; oldest: number } & (Delivery | { id: null })>(
+    `with looked as materialized (
+       select *
+       from (${newest.join(' union all ')}) as delivery
+       order by delivery.id desc
+       limit $3
+     ),
+     edge as (select count(*)::integer as looked, min(id) as oldest from looked)
+     select edge.*, found.*
+     from edge
+     left join lateral (
+       select ${columns}
+       from looked as delivery
+       join event on event.id = delivery.event_id
+       ${ofType}
+       order by delivery.id desc
+       limit $4
+     ) as found on true
+     order by found.id desc`,
     values,
+  );
+  const [edge] = rows;
+  const deliveries = rows.filter((row) => row.id !== null);
+  const last = deliveries.length === limit ? deliveries.at(-1)?.id : undefined;
+  const isMoreToLook = edge !== undefined && edge.looked === mostRead;
+  return { deliveries, next: last ?? (isMoreToLook ? edge.oldest : undefined) };
+}
+
+/** One with its whole event; undefined where the environment has none of this ID, or its endpoint is deleted. */
+export async function findDelivery(
+  db: Queryable,
+  { id, environmentId }: { id: number; environmentId: number },
+): Promise<(Delivery & { data: Record<string, unknown> }) | undefined> {
+  return first(
+    await db.query<Delivery & { data: Record<string, unknown> }>(
+      `select ${columns}, event.data
+       from delivery
+       join endpoint on endpoint.id = delivery.endpoint_id and endpoint.deleted_at is null
+       join event on event.id = delivery.event_id
+       where delivery.id = $1 and delivery.environment_id = $2`,
+      [id, environmentId],
+    ),
   );
 }

@@ -2,8 +2,9 @@ import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
+import { eventTypes, eventWire } from '../events/catalogue.ts';
 import type { App } from '../http/server.ts';
-import { type Delivery, deliveryStatuses, listDeliveries } from './deliveries.ts';
+import { type Delivery, deliveryStatuses, findDelivery, listDeliveries } from './deliveries.ts';
 import { idParams, takeNoneAsEmpty } from './endpoint-routes.ts';
 import { getEndpoint } from './endpoints.ts';
 import { mostReplayed, replayOne, replayRange } from './replay.ts';
@@ -34,10 +35,11 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
         summary: 'What became of events at endpoints, newest first',
         description:
           '`status`: `waiting` to be sent or sent again, `delivered`, or `dead`: not taken in three days. `before` is ' +
-          '`next_before` of the page before.',
+          '`next_before` of the page before, and null alone says that there is no more: with a `type` a page may be short.',
         querystring: z.strictObject({
           endpoint: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
           status: z.enum(deliveryStatuses).optional(),
+          type: z.enum(eventTypes).optional(),
           before: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
           limit: z.coerce.number().int().min(1).max(1000).default(100),
         }),
@@ -47,9 +49,27 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       },
     },
     async ({ query, caller }) => {
-      const deliveries = await listDeliveries(db, { environmentId: caller.environmentId, ...query });
-      const last = deliveries.length === query.limit ? deliveries.at(-1) : undefined;
-      return { deliveries: deliveries.map(toWire), next_before: last?.id ?? null };
+      const { environmentId } = caller;
+      const { deliveries, next } = await listDeliveries(db, { environmentId, ...query });
+      return { deliveries: deliveries.map(toWire), next_before: next ?? null };
+    },
+  );
+
+  app.get(
+    '/events/deliveries/:id',
+    {
+      config: { access: { by: 'key', scope: 'events:read' } },
+      schema: {
+        summary: 'One delivery, with its event in full',
+        params: idParams,
+        response: { 200: deliveryWire.extend({ event: eventWire }) },
+      },
+    },
+    async ({ params: { id }, caller: { environmentId, environment } }) => {
+      const delivery = await findDelivery(db, { id, environmentId });
+      if (delivery === undefined) throw unknown(id);
+      const wire = toWire(delivery);
+      return { ...wire, event: { ...wire.event, environment, data: delivery.data } };
     },
   );
 
@@ -71,7 +91,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       const { environmentId } = caller;
       await db.transaction(async (tx) => {
         if (!(await replayOne(tx, { id, environmentId, now: now() }))) {
-          throw new AppError('not_found', `This environment has no delivery ${id}.`);
+          throw unknown(id);
         }
         await writeAudit(tx, {
           environmentId,
@@ -130,6 +150,10 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       return { count, next_after: doneUpTo === undefined ? null : String(doneUpTo) };
     },
   );
+}
+
+function unknown(id: number): AppError {
+  return new AppError('not_found', `This environment has no delivery ${id}.`);
 }
 
 function toWire(delivery: Delivery): z.input<typeof deliveryWire> {

@@ -62,6 +62,11 @@ test('an account that is connected is told to an endpoint and to webhook_url, si
     of.deliveries.map((one) => [one.status, one.event.type]),
     [['delivered', 'connection.created']],
   );
+  const whole = await trellis.call('GET', `/events/deliveries/${of.deliveries[0]!.id}`);
+  assert.deepEqual((whole.body.event as { data: object }).data, event.data);
+  assert.equal((await trellis.call('GET', '/events/deliveries/999999')).status, 404);
+  assert.equal((await deliveries('?type=connection.created')).deliveries.length, 2);
+  assert.deepEqual(await deliveries('?type=connection.deleted'), { deliveries: [], next_before: null });
   const [first] = (await deliveries('?limit=1')).deliveries;
   const rest = await deliveries(`?limit=1&before=${first!.id}`);
   assert.equal(rest.deliveries.length, 1);

@@ -1,6 +1,16 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
-import type { Db } from '../db/pool.ts';
+import type { Db, Queryable } from '../db/pool.ts';
+import {
+  type ConnectSettings,
+  connectInput,
+  connectToWire,
+  connectWarning,
+  connectWire,
+  readConnectSettings,
+  warningsOf,
+  writeConnectSettings,
+} from '../environments/connect-settings.ts';
 import { eventSwitches } from '../events/compat-types.ts';
 import type { App } from '../http/server.ts';
 import { webAddress } from '../http/text.ts';
@@ -31,6 +41,8 @@ const settingsWire = switches.extend({
   webhook_url: z.string().nullable(),
   webhook_url_secondary: z.string().nullable(),
   webhook_signing_key_overlap_hours: z.number(),
+  connect: connectWire,
+  connect_warnings: z.array(connectWarning),
 });
 /** An empty text or null clears it. */
 const address = z
@@ -45,7 +57,7 @@ const keyWire = z.object({
 });
 const hourMs = 3_600_000;
 
-/** Settings of the environment as far as its events go, and what these are signed with. */
+/** Settings of the environment: where its events go, what these are signed with, how its connect page looks. */
 export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotation }: Deps): void {
   app.get(
     '/environment/settings',
@@ -56,7 +68,7 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
         response: { 200: z.object({ data: settingsWire }) },
       },
     },
-    async ({ caller }) => ({ data: toWire(await readSettings(db, caller.environmentId)) }),
+    async ({ caller }) => ({ data: await readWire(db, caller.environmentId) }),
   );
 
   app.patch(
@@ -67,12 +79,15 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
         summary: 'Change settings of the environment',
         description:
           'What is left out stays. `webhook_url` and `webhook_url_secondary` get the bodies that official clients know, ' +
-          'as the switches say; an empty text or null clears one. One that was disabled is enabled by setting it again.',
+          'as the switches say; an empty text or null clears one. One that was disabled is enabled by setting it again. ' +
+          '`connect` is how the connect page looks; null gives back what is without a word, and `connect_warnings` tells of ' +
+          'colors that are hard to read.',
         body: z.strictObject({
           webhook_url: address,
           webhook_url_secondary: address,
           ...switches.partial().shape,
           webhook_signing_key_overlap_hours: overlapHours.optional(),
+          connect: connectInput.optional(),
         }),
         response: { 200: z.object({ data: settingsWire }) },
       },
@@ -82,6 +97,7 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
         webhook_url: primary,
         webhook_url_secondary: secondary,
         webhook_signing_key_overlap_hours: overlap,
+        connect,
         ...wanted
       } = body;
       if (primary) requireAddress(primary, ['webhook_url'], outbound);
@@ -93,7 +109,8 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
             await setAddress(tx, { environmentId, kind, url: url || undefined, now: now() });
         }
         await writeSettings(tx, { environmentId, change: { switches: wanted, overlapHours: overlap } });
-        const settings = toWire(await readSettings(tx, environmentId));
+        if (connect) await writeConnectSettings(tx, { environmentId, change: connect });
+        const settings = await readWire(tx, environmentId);
         const changed = Object.keys(body) as (keyof typeof body)[];
         await writeAudit(tx, {
           environmentId,
@@ -158,16 +175,27 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
   );
 }
 
-function toWire({ addresses, switches: given, overlapHours: hours }: EventSettings) {
+async function readWire(db: Queryable, environmentId: number) {
+  return toWire(await readSettings(db, environmentId), await readConnectSettings(db, environmentId));
+}
+
+function toWire(
+  { addresses, switches: given, overlapHours: hours }: EventSettings,
+  connect: ConnectSettings,
+): z.input<typeof settingsWire> {
   return {
     webhook_url: addresses.primary ?? null,
     webhook_url_secondary: addresses.secondary ?? null,
     ...(Object.fromEntries(eventSwitches.map((name) => [name, given[name]])) as typeof given),
     webhook_signing_key_overlap_hours: hours,
+    connect: connectToWire(connect),
+    connect_warnings: warningsOf(connect),
   };
 }
 
-function told(value: string | number | boolean | null): string | number | boolean | null {
+/** What the audit log keeps: of an address its origin, of an object that it was changed. */
+function told(value: string | number | boolean | object | null): string | number | boolean | null {
+  if (typeof value === 'object') return value === null ? null : 'changed';
   return typeof value === 'string' ? originOf(value) : value;
 }
 

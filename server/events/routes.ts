@@ -6,6 +6,7 @@ import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { type EventType, eventWire, typesNamed, typesToWire, typeWire } from './catalogue.ts';
 import { readFeed } from './feed.ts';
+import { readLatest } from './latest.ts';
 import { eventSequence } from './sequence.ts';
 import { createFeedWatch } from './watch.ts';
 
@@ -48,7 +49,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       await placeSoon(db);
       let page = await readFeed(db, {
         ...asked,
-        after: after === undefined ? undefined : readPosition(after),
+        after: after === undefined ? undefined : readPosition(after, 'after'),
       });
       if (page.events.length === 0 && wait > 0) {
         const isGone = new AbortController();
@@ -61,6 +62,35 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
         await request.callerNow();
       }
       return { events: page.events, next_after: String(page.next) };
+    },
+  );
+
+  app.get(
+    '/events/latest',
+    {
+      config: { access },
+      schema: {
+        summary: 'The latest events, newest first',
+        description:
+          'For people who look. Programs follow `GET /events`, which tells them where they missed some.',
+        querystring: z.strictObject({
+          /** `next_before` of the page before. */
+          before: z.string().optional(),
+          limit: z.coerce.number().int().min(1).max(200).default(50),
+          types: z.string().optional(),
+        }),
+        response: { 200: z.object({ events: z.array(eventWire), next_before: z.string().nullable() }) },
+      },
+    },
+    async ({ query: { before, limit, types }, caller }) => {
+      await placeSoon(db);
+      const { events, next } = await readLatest(db, {
+        of: caller,
+        limit,
+        before: before === undefined ? undefined : readPosition(before, 'before'),
+        types: types === undefined ? undefined : readTypes(types),
+      });
+      return { events, next_before: next === undefined ? null : String(next) };
     },
   );
 
@@ -87,11 +117,11 @@ async function placeSoon(db: Db): Promise<void> {
   await Promise.race([placeAll(db, eventSequence), patience]).finally(() => isOver.abort());
 }
 
-/** A number as `next_after` spells it. */
-function readPosition(after: string): number {
-  const position = /^(0|[1-9]\d{0,15})$/.test(after) ? Number(after) : Number.NaN;
+/** A number as `next_after` and `next_before` spell it. */
+function readPosition(given: string, name: 'after' | 'before'): number {
+  const position = /^(0|[1-9]\d{0,15})$/.test(given) ? Number(given) : Number.NaN;
   if (!Number.isSafeInteger(position))
-    throw fieldError('invalid_query_params', ['after'], 'Use next_after of an earlier answer.');
+    throw fieldError('invalid_query_params', [name], `Use next_${name} of an earlier answer.`);
   return position;
 }
 

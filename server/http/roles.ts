@@ -4,6 +4,10 @@ import { type Scope, scopes } from './caller.ts';
 export const roles = ['owner', 'developer', 'viewer'] as const;
 export type Role = (typeof roles)[number];
 
+export function isRole(text: string): text is Role {
+  return roles.some((role) => role === text);
+}
+
 /** Credentials of connections are for keys: a page that is taken over must not be able to carry them off. */
 const ofKeysAlone: readonly Scope[] = ['connections:credentials', 'connections:refresh_tokens'];
 const ofMakers = new Set<string>(scopes.filter((scope) => !ofKeysAlone.includes(scope)));

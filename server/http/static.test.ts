@@ -20,6 +20,8 @@ describe('serving the dashboard', () => {
     await staticRoutes(app, {
       web: { directory, building: () => building },
       brand: brandNames('acme'),
+      baseUrl: 'https://trellis.example.com/base',
+      frameAncestors: ['https://app.example.com'],
     });
   });
   after(async () => {
@@ -74,6 +76,27 @@ describe('serving the dashboard', () => {
       nonces.add(nonce);
     }
     assert.equal(nonces.size, 2);
+  });
+
+  test('the connect page may be framed by those alone who are named, and tells nobody where it was', async () => {
+    await mkdir(join(directory, 'connect'));
+    await writeFile(
+      join(directory, 'connect/index.html'),
+      '<html data-base-url="__BASE_URL__"><script src="/assets/connect-1.js" nonce="__NONCE__"></script>',
+    );
+    for (const path of ['/connect/', '/connect/?session_token=x&lang=de']) {
+      const { body, headers, statusCode } = await app.inject(path);
+      assert.equal(statusCode, 200);
+      const policy = String(headers['content-security-policy']);
+      assert.match(policy, /frame-ancestors 'self' https:\/\/app\.example\.com$/);
+      assert.ok(!policy.includes('unsafe'), policy);
+      assert.equal(headers['x-frame-options'], undefined);
+      assert.equal(headers['referrer-policy'], 'no-referrer');
+      assert.equal(headers['cache-control'], 'no-store');
+      // The service is reached through a proxy that takes this path away.
+      assert.ok(body.includes('data-base-url="https://trellis.example.com/base"'));
+      assert.ok(body.includes('src="/base/assets/connect-1.js"'));
+    }
   });
 
   test('a file whose name changes with its content is kept for a year', async () => {

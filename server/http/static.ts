@@ -5,18 +5,19 @@ import staticFiles from '@fastify/static';
 import type { FastifyReply } from 'fastify';
 import type { Brand } from '../brand.ts';
 import { html } from './html.ts';
-import { page } from './page.ts';
+import { page, privateHeaders } from './page.ts';
 import type { App } from './server.ts';
 
 /**
- * The browser's side of the service: one document for every page of the dashboard, and the files that it loads.
+ * The browser's side of the service: one document for every page of the dashboard, one for the connect page, and the
+ * files that they load.
  *
  * Owns how they are served and guarded. Does not own what is in them (`web/`) nor how they come to be
  * (`web-build.ts`). Where they are missing, the document is a page that tells how far their build is and turns into
  * the dashboard.
  */
 export type Web = {
-  /** Holds `dashboard/index.html` and `assets/`. May appear while the service runs. */
+  /** Holds `dashboard/index.html`, `connect/index.html` and `assets/`. May appear while the service runs. */
   directory: string;
   /** What is known of a build; asked only where the document is missing. */
   building(): Building;
@@ -30,7 +31,18 @@ export type Building =
 /** Below these a browser gets the dashboard, which knows by itself which page is meant. */
 const addresses = ['/', '/app', '/app/*', '/invitation', '/reset-password'];
 
-export async function staticRoutes(app: App, { web, brand }: { web: Web; brand: Brand }): Promise<void> {
+/** `frameAncestors`: origins of pages that may show the connect page in a frame, beside our own. */
+export async function staticRoutes(
+  app: App,
+  {
+    web,
+    brand,
+    baseUrl,
+    frameAncestors,
+  }: { web: Web; brand: Brand; baseUrl: string; frameAncestors: readonly string[] },
+): Promise<void> {
+  const read = (entry: 'dashboard' | 'connect') =>
+    readFile(join(web.directory, entry, 'index.html'), 'utf8').catch(() => undefined);
   const config = { access: { by: 'anyone' } } as const;
   const schema = { hide: true };
   await app.register(staticFiles, {
@@ -47,23 +59,48 @@ export async function staticRoutes(app: App, { web, brand }: { web: Web; brand: 
   });
   for (const address of addresses) {
     app.get(address, { config, schema }, async (_request, reply) => {
-      const document = await readFile(join(web.directory, 'dashboard/index.html'), 'utf8').catch(
-        () => undefined,
-      );
-      return document === undefined
-        ? sendProgress(reply, web.building())
-        : sendDocument(reply, { document, brand });
+      const document = await read('dashboard');
+      if (document === undefined) return sendProgress(reply, web.building());
+      return sendDocument(reply, { document, words: { BRAND: brand.word }, headers: ownHeaders });
     });
   }
+  const { origin, pathname } = new URL(baseUrl);
+  const basePath = pathname.replace(/\/$/, '');
+  const words = { BRAND: brand.word, BASE_URL: origin + basePath };
+  app.get('/connect/', { config, schema }, async (_request, reply) => {
+    const document = (await read('connect'))?.replaceAll('="/assets/', `="${basePath}/assets/`);
+    reply.headers(privateHeaders);
+    if (document === undefined) return sendProgress(reply, web.building());
+    const headers = { 'referrer-policy': 'no-referrer' };
+    return sendDocument(reply, { document, words, headers, framedBy: ["'self'", ...frameAncestors] });
+  });
 }
+
+/** No other page may look in, nor learn where a person goes from here. */
+const ownHeaders = {
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'same-origin',
+  'cross-origin-opener-policy': 'same-origin',
+};
 
 /**
  * Scripts and styles run by the nonce of this answer or from our own files, and by nothing else. Libraries that write
- * style elements are given the nonce by `web/dashboard/main.tsx`.
+ * style elements are given the nonce by the entry's `main.tsx`.
  */
 function sendDocument(
   reply: FastifyReply,
-  { document, brand }: { document: string; brand: Brand },
+  {
+    document,
+    words,
+    headers,
+    framedBy = ["'none'"],
+  }: {
+    document: string;
+    /** What stands for `__NAME__` in it; nothing that a caller could choose. */
+    words: Record<string, string>;
+    headers: Record<string, string>;
+    framedBy?: readonly string[];
+  },
 ): FastifyReply {
   const nonce = randomBytes(18).toString('base64url');
   const policy = [
@@ -75,19 +112,21 @@ function sendDocument(
     "connect-src 'self'",
     "form-action 'self'",
     "base-uri 'none'",
-    "frame-ancestors 'none'",
+    `frame-ancestors ${framedBy.join(' ')}`,
   ];
   return reply
     .headers({
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': policy.join('; '),
       'x-content-type-options': 'nosniff',
-      'x-frame-options': 'DENY',
-      'referrer-policy': 'same-origin',
-      'cross-origin-opener-policy': 'same-origin',
       'cache-control': 'no-store',
+      ...headers,
     })
-    .send(document.replaceAll('__NONCE__', nonce).replaceAll('__BRAND__', brand.word));
+    .send(
+      document.replaceAll(/__([A-Z_]+)__/g, (whole, name) =>
+        name === 'NONCE' ? nonce : (words[name] ?? whole),
+      ),
+    );
 }
 
 /** Loads itself anew every second until there is a dashboard; a failed build is tried by hand, so that page stays. */

@@ -1,14 +1,12 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import { type Db, retryOnViolation, type Tx } from '../db/pool.ts';
-import { AppError, fieldError } from '../errors.ts';
+import { AppError } from '../errors.ts';
 import { type Caller, hasScope, requireScope } from '../http/caller.ts';
-import type { ProxyRule } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { readFields } from '../providers/fields.ts';
-import { quotaWith } from '../providers/quota-setting.ts';
 import { requireMayMove } from './destinations.ts';
+import { readSettings } from './settings-input.ts';
 import {
   asTaken,
   createIntegration,
@@ -17,18 +15,18 @@ import {
   getIntegration,
   getIntegrationForUpdate,
   type Integration,
-  type IntegrationChange,
   type IntegrationReading,
   listIntegrations,
   updateIntegration,
 } from './store.ts';
+import { type UsageOf, usageToWire } from './usage.ts';
 import {
+  changedCredentials,
   credentialsToWire,
   integrationCredentials,
   integrationKey,
   integrationSettings,
   integrationWire,
-  readScopes,
   toWire,
 } from './wire.ts';
 
@@ -37,29 +35,28 @@ type Deps = {
   reading: IntegrationReading;
   baseUrl: string;
   now: () => Date;
+  usageOf: UsageOf;
   /** Told of the former ID of an integration that was changed or deleted, so that nothing remembered of it is used. */
   afterChange: (at: { environmentId: number; integrationKey: string }) => void;
 };
-type Settings = {
-  display_name?: string | undefined;
-  forward_webhooks?: boolean | undefined;
-  integration_config?: Record<string, string> | undefined;
-  custom?: Record<string, string> | undefined;
-  proxy_rules?: ProxyRule[] | undefined;
-  credentials?: z.output<typeof integrationCredentials> | undefined;
-};
 
 const one = { 200: z.object({ data: integrationWire }) };
-const include = z.enum(['credentials', 'webhook']);
+const include = z.enum(['credentials', 'webhook', 'usage']);
 const params = z.object({ key: integrationKey });
 
 /** CRUD of integrations; every change is in the audit log. */
-export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterChange }: Deps): void {
+export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf, afterChange }: Deps): void {
   const wire = { baseUrl };
   /** An end user's browser is told nothing that the application keeps with the integration. */
   const wireFor = (caller: Caller, integration: Integration) => ({
     ...toWire(integration, wire),
-    ...(caller.kind === 'session' && { integration_config: {}, custom: null, proxy_rules: [], fault: null }),
+    ...(caller.kind === 'session' && {
+      integration_config: {},
+      custom: null,
+      proxy_rules: [],
+      client_id: null,
+      fault: null,
+    }),
   });
 
   app.get(
@@ -68,15 +65,24 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
         summary: 'List integrations',
+        description:
+          '`include=usage` tells for each how many connections it has in which state, and what its client has used of the ' +
+          'limits that the provider counts for it as a whole.',
+        querystring: z.strictObject({ include: z.literal('usage').optional() }),
         response: { 200: z.object({ data: z.array(integrationWire) }) },
       },
     },
-    async ({ caller }) => {
-      const all = await listIntegrations(db, { environmentId: caller.environmentId, ...reading });
+    async ({ query, caller }) => {
+      const { environmentId } = caller;
+      const all = await listIntegrations(db, { environmentId, ...reading });
+      const integrations = all.filter(({ key }) => mayKnow(caller, key));
+      const wanted = query.include === 'usage' && hasScope(caller, 'integrations:read');
+      const usage = wanted ? await usageOf({ environmentId, integrations }) : undefined;
       return {
-        data: all
-          .filter((integration) => mayKnow(caller, integration.key))
-          .map((found) => wireFor(caller, found)),
+        data: integrations.map((found) => ({
+          ...wireFor(caller, found),
+          ...(usage && { usage: usageToWire(usage(found)) }),
+        })),
       };
     },
   );
@@ -107,7 +113,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
           },
         );
       }
-      const change = readSettings(body, { provider, reading, before: {} });
+      const change = readSettings(body, { provider, reading, before: undefined });
       const given = {
         ...reading,
         ...change,
@@ -143,7 +149,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
       const provider = providerOf(reading, body.provider);
       const change = readSettings(
         { ...body, ...(hasTestClient(provider) && { credentials: { type: 'TEST' } }) },
-        { provider, reading, before: {} },
+        { provider, reading, before: undefined },
       );
       const at = { ...reading, environmentId: caller.environmentId, key: body.unique_key };
       const make = () =>
@@ -175,6 +181,9 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
       if (!mayKnow(caller, key)) throw new AppError('integration_not_allowed');
       const wanted = [query.include ?? []].flat();
       if (wanted.includes('credentials')) requireScope(caller, 'integrations:secrets');
+      const isCounted = wanted.includes('usage') && hasScope(caller, 'integrations:read');
+      const { environmentId } = caller;
+      const usage = isCounted ? await usageOf({ environmentId, integrations: [integration] }) : undefined;
       return {
         data: {
           ...wireFor(caller, integration),
@@ -182,6 +191,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
             hasScope(caller, 'integrations:read') && {
               webhook_url: `${baseUrl}/webhook/${encodeURIComponent(caller.environment)}/${encodeURIComponent(key)}`,
             }),
+          ...(usage && { usage: usageToWire(usage(integration)) }),
           ...(wanted.includes('credentials') && { credentials: credentialsToWire(integration) }),
         },
       };
@@ -195,11 +205,12 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
       schema: {
         summary: 'Change an integration',
         description:
-          'Where its secrets are sent only keys change that may read them: see "Keys and tickets".',
+          'Where its secrets are sent only keys change that may read them: see "Keys and tickets". Without ' +
+          '`credentials.client_secret` the stored secret stays.',
         params,
         body: z.strictObject({
           unique_key: integrationKey.optional(),
-          credentials: integrationCredentials.optional(),
+          credentials: changedCredentials.optional(),
           ...integrationSettings,
         }),
         response: one,
@@ -214,7 +225,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, afterCh
             key,
           });
           const provider = reading.catalog.get(current.provider.name);
-          const change = readSettings(body, { provider, reading, before: current.integrationConfig });
+          const change = readSettings(body, { provider, reading, before: current });
           await requireMayMove(tx, caller, { current, provider, after: change.integrationConfig ?? {} });
           const integration = await updateIntegration(tx, {
             ...reading,
@@ -310,81 +321,4 @@ function providerOf({ catalog }: IntegrationReading, name: string): ProviderDefi
 /** Whether an integration that is only to be tried out gets the sandbox's client. */
 function hasTestClient({ auth_mode, sandbox }: ProviderDefinition): boolean {
   return auth_mode === 'OAUTH2' || (auth_mode === 'OAUTH2_CC' && sandbox !== undefined);
-}
-
-/** Judges what the body says against what the provider's definition allows. */
-function readSettings(
-  body: Settings,
-  {
-    provider,
-    reading,
-    before,
-  }: { provider: ProviderDefinition; reading: IntegrationReading; before: Record<string, string> },
-): IntegrationChange {
-  const { credentials } = body;
-  if (credentials && provider.auth_mode !== 'OAUTH2' && provider.auth_mode !== 'OAUTH2_CC') {
-    throw fieldError(
-      'invalid_body',
-      ['credentials'],
-      `${provider.display_name} takes no client credentials.`,
-    );
-  }
-  const isTest = credentials?.type === 'TEST';
-  if (isTest && reading.testClient === undefined) throw new AppError('test_credentials_unavailable');
-  if (isTest && provider.sandbox === undefined) {
-    throw fieldError(
-      'invalid_body',
-      ['credentials', 'type'],
-      `The sandbox does not play ${provider.display_name}.`,
-    );
-  }
-  const scopes = readScopes(credentials?.scopes);
-  return {
-    ...(body.display_name !== undefined && { displayName: body.display_name }),
-    ...(body.forward_webhooks !== undefined && { forwardWebhooks: body.forward_webhooks }),
-    ...(body.custom && { custom: body.custom }),
-    ...(body.proxy_rules && { proxyRules: body.proxy_rules }),
-    integrationConfig: readIntegrationConfig(provider, { ...before, ...body.integration_config }),
-    ...(isTest && { isTest: true }),
-    ...(scopes && { scopes }),
-    ...(credentials?.type === 'OAUTH2' && {
-      client: { clientId: credentials.client_id, clientSecret: credentials.client_secret },
-      ...(credentials.webhook_secret !== undefined && { webhookSecret: credentials.webhook_secret }),
-    }),
-  };
-}
-
-/** The definition's own fields, and `allowed_base_urls` and `quota`, which every provider has. */
-function readIntegrationConfig(
-  provider: ProviderDefinition,
-  given: Record<string, string>,
-): Record<string, string> {
-  const { allowed_base_urls: allowed, quota, ...others } = given;
-  const read = readFields(provider.integration_config, others);
-  if (!read.ok) {
-    throw new AppError('invalid_body', undefined, {
-      errors: read.issues.map(({ field, message }) => ({
-        code: 'custom',
-        message,
-        path: ['integration_config', field],
-      })),
-    });
-  }
-  for (const origin of allowed ? allowed.split(',') : []) {
-    const url = URL.parse(origin.trim());
-    if (url === null || !/^https?:$/.test(url.protocol)) {
-      const message = 'must be a comma-separated list of origins such as https://api.example.com';
-      throw fieldError('invalid_body', ['integration_config', 'allowed_base_urls'], message);
-    }
-  }
-  try {
-    quotaWith(provider.api.quota, { setting: quota, isTest: false });
-  } catch (error) {
-    throw fieldError('invalid_body', ['integration_config', 'quota'], (error as RangeError).message);
-  }
-  return {
-    ...read.values,
-    ...(allowed !== undefined && { allowed_base_urls: allowed }),
-    ...(quota !== undefined && { quota }),
-  };
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import { text } from '../http/text.ts';
 import type { Integration } from './store.ts';
+import { usageWire } from './usage.ts';
 
 /** An integration ID, and what official clients accept as one. */
 export const integrationKey = z
@@ -12,18 +13,23 @@ export const integrationKey = z
 
 const webhookSecret = text({ min: 1, max: 1024 }).optional();
 
-/** What `credentials` may be when an integration is made or changed. */
-export const integrationCredentials = z.discriminatedUnion('type', [
-  z.strictObject({
-    type: z.literal('OAUTH2'),
-    client_id: text({ min: 1, max: 1024 }).trim().min(1),
-    client_secret: text({ min: 1, max: 1024 }).trim().min(1),
-    /** Comma-separated; absent: the provider's default scopes. */
-    scopes: text({ max: 8192 }).optional(),
-    webhook_secret: webhookSecret,
-  }),
-  /** The sandbox's own client, so that everything can be tried without an account at a provider. */
-  z.strictObject({ type: z.literal('TEST'), scopes: text({ max: 8192 }).optional() }),
+const ownClient = z.strictObject({
+  type: z.literal('OAUTH2'),
+  client_id: text({ min: 1, max: 1024 }).trim().min(1),
+  client_secret: text({ min: 1, max: 1024 }).trim().min(1),
+  /** Comma-separated; absent: the provider's default scopes. */
+  scopes: text({ max: 8192 }).optional(),
+  webhook_secret: webhookSecret,
+});
+/** The sandbox's own client, so that everything can be tried without an account at a provider. */
+const testClient = z.strictObject({ type: z.literal('TEST'), scopes: text({ max: 8192 }).optional() });
+
+/** What `credentials` may be when an integration is made. */
+export const integrationCredentials = z.discriminatedUnion('type', [ownClient, testClient]);
+/** And when it is changed: the stored secret stays where none is given, so that nobody must know it to change scopes. */
+export const changedCredentials = z.discriminatedUnion('type', [
+  ownClient.partial({ client_secret: true }),
+  testClient,
 ]);
 
 const configValue = text({ max: 8192 });
@@ -46,6 +52,10 @@ export const integrationWire = z.object({
   integration_config: z.record(z.string(), z.string()),
   custom: z.record(z.string(), z.string()).nullable(),
   proxy_rules: z.array(proxyRule),
+  /** Of its own OAuth client; null where there is none. */
+  client_id: z.string().nullable(),
+  /** What users are asked for: the scopes that were set, else the provider's. */
+  scopes: z.array(z.string()),
   /** What ails the integration itself; null where nothing is known to. */
   fault: z
     .object({
@@ -58,6 +68,8 @@ export const integrationWire = z.object({
   created_at: z.string(),
   updated_at: z.string(),
   webhook_url: z.string().optional(),
+  /** With `include=usage`. */
+  usage: usageWire.optional(),
   credentials: z
     .object({
       type: z.string(),
@@ -85,6 +97,8 @@ export function toWire(
     integration_config: integration.integrationConfig,
     custom: integration.custom ?? null,
     proxy_rules: [...integration.proxyRules],
+    client_id: (!integration.isTest && integration.client?.clientId) || null,
+    scopes: [...(integration.scopes ?? integration.provider.scopes.default)],
     fault: integration.fault ?? integration.partialFault ?? null,
     created_at: integration.createdAt.toISOString(),
     updated_at: integration.updatedAt.toISOString(),

@@ -11,6 +11,7 @@ import {
   type Invitation,
   listInvitations,
 } from './invitations.ts';
+import { invitationMail } from './mail.ts';
 import { grantInput, grantOf, note, type UserDeps } from './routes.ts';
 import { invitationLink } from './set-up.ts';
 import { longestPassword, shortestPassword } from './sign-in.ts';
@@ -29,7 +30,7 @@ const invitationWire = z.object({
 });
 
 /** Invitations: made and taken back by owners, accepted by whoever has the link. */
-export function invitationRoutes(app: App, { config, db, signIn, now }: UserDeps): void {
+export function invitationRoutes(app: App, { config, db, signIn, mailer, now }: UserDeps): void {
   app.get(
     '/users/invitations',
     {
@@ -50,9 +51,12 @@ export function invitationRoutes(app: App, { config, db, signIn, now }: UserDeps
         summary: 'Invite somebody',
         description:
           'The link is told this once. It is good for seven days and for one user. With an `email` it makes the user of that ' +
-          'address, who may also come through the OpenID provider; without, whoever has the link names theirs.',
+          'address, who may also come through the OpenID provider; without, whoever has the link names theirs. Where mails are ' +
+          'sent, that address gets the link, too.',
         body: z.strictObject({ ...grantInput, email: email.optional() }),
-        response: { 201: z.object({ data: invitationWire.extend({ link: z.string() }) }) },
+        response: {
+          201: z.object({ data: invitationWire.extend({ link: z.string(), mailed: z.boolean() }) }),
+        },
       },
     },
     async ({ body, person }, reply) => {
@@ -65,16 +69,23 @@ export function invitationRoutes(app: App, { config, db, signIn, now }: UserDeps
         await note(tx, { person, action: 'invitation.created', target: String(created.id), details });
         return created;
       });
+      const link = invitationLink(config.baseUrl, made.token);
+      const to = body.email?.toLowerCase();
+      const mail =
+        to === undefined
+          ? undefined
+          : invitationMail({ to, link, by: person.name, brand: config.brand.word });
+      const mailed = (mail && (await mailer?.send(mail))) ?? false;
       reply.code(201);
       return {
         data: {
           id: made.id,
-          email: body.email?.toLowerCase() ?? null,
+          email: to ?? null,
           role: grant.role,
           environments: body.environments ?? [],
           created_at: at.toISOString(),
           expires_at: made.expiresAt.toISOString(),
-          link: invitationLink(config.baseUrl, made.token),
+          ...{ link, mailed },
         },
       };
     },

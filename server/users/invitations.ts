@@ -24,10 +24,10 @@ export type Invitation = {
 const invitationMs = 7 * 86_400_000;
 const setUpMs = 86_400_000;
 
-/** Makes an invitation; its token is told this once. */
+/** Makes an invitation; its token is told this once. `by` is the user who made it; undefined: the command line. */
 export async function createInvitation(
   tx: Queryable,
-  { email, grant, by, at }: { email: string | undefined; grant: Grant; by: string; at: Date },
+  { email, grant, by, at }: { email: string | undefined; grant: Grant; by: string | undefined; at: Date },
 ): Promise<{ id: number; token: string; expiresAt: Date }> {
   return insert(tx, {
     email,

@@ -7,22 +7,22 @@ import type { Person } from '../http/person-door.ts';
 import { roles, scopesOfRole } from '../http/roles.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
+import { type Mailer, resetMail } from './mail.ts';
 import { environmentIdsOf, type Grant, lockOwners, putGrant, requireOtherOwner } from './members.ts';
-import { resetLink } from './set-up.ts';
-import { resetIdentifier, type SignIn } from './sign-in.ts';
-import { newToken } from './tokens.ts';
+import { makeReset } from './resets.ts';
+import type { SignIn } from './sign-in.ts';
 import { deleteUser, findUser, listUsers, type User } from './users.ts';
 
 export type UserDeps = {
   config: Pick<Config, 'baseUrl' | 'brand' | 'signIn'>;
   db: Db;
   signIn: SignIn;
+  mailer: Mailer | undefined;
   now: () => Date;
   /** Told when rights or sessions changed, so that nothing remembered of them is used. */
   afterChange: () => void;
 };
 
-const resetMs = 3_600_000;
 const ofPeople = { access: { by: 'person' } } as const;
 const ofOwners = { access: { by: 'person', only: 'owner' } } as const;
 const params = z.object({ id: z.string().min(1).max(64) });
@@ -48,7 +48,7 @@ export const grantInput = {
 };
 
 /** Who is signed in, and everybody else for owners. */
-export function userRoutes(app: App, { config, db, signIn, now, afterChange }: UserDeps): void {
+export function userRoutes(app: App, { config, db, mailer, now, afterChange }: UserDeps): void {
   const { baseUrl, brand } = config;
   const { isOff, oidc } = config.signIn;
 
@@ -74,7 +74,7 @@ export function userRoutes(app: App, { config, db, signIn, now, afterChange }: U
       data: {
         required: !isOff,
         oidc: oidc === undefined ? null : { name: oidc.name },
-        mail: false,
+        mail: mailer !== undefined,
         brand: brand.word,
       },
     }),
@@ -170,24 +170,26 @@ export function userRoutes(app: App, { config, db, signIn, now, afterChange }: U
       config: ofOwners,
       schema: {
         summary: 'Make a link with which a user sets a new password',
-        description: 'It is told this once, good for an hour and for one use, which ends their sessions.',
+        description:
+          'It is told this once, good for an hour and for one use, which ends their sessions. Where mails are sent the user ' +
+          'gets it, too.',
         params,
-        response: { 201: z.object({ data: z.object({ link: z.string(), expires_at: z.string() }) }) },
+        response: {
+          201: z.object({
+            data: z.object({ link: z.string(), expires_at: z.string(), mailed: z.boolean() }),
+          }),
+        },
       },
     },
     async ({ params: { id }, person }, reply) => {
-      const user = await getUser(db, id);
-      const token = newToken();
-      const expiresAt = new Date(now().getTime() + resetMs);
-      const { internalAdapter } = await signIn.$context;
-      await note(db, { person, action: 'user.password_reset_made', target: user.id });
-      await internalAdapter.createVerificationValue({
-        identifier: resetIdentifier(token),
-        value: user.id,
-        expiresAt,
+      const { email, link, expiresAt } = await db.transaction(async (tx) => {
+        const user = await getUser(tx, id);
+        await note(tx, { person, action: 'user.password_reset_made', target: user.id });
+        return { ...user, ...(await makeReset(tx, { userId: user.id, baseUrl, at: now() })) };
       });
+      const mailed = (await mailer?.send(resetMail({ to: email, link, brand: brand.word }))) ?? false;
       reply.code(201);
-      return { data: { link: resetLink(baseUrl, token), expires_at: expiresAt.toISOString() } };
+      return { data: { link, expires_at: expiresAt.toISOString(), mailed } };
     },
   );
 }

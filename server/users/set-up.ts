@@ -31,6 +31,9 @@ export async function prepareOwner(
   return undefined;
 }
 
+/** How long the link for a new password is good. */
+export const resetMs = 3_600_000;
+
 /** Where an invitation or a set-up is accepted. */
 export function invitationLink(baseUrl: string, token: string): string {
   return `${baseUrl}/app/invitation#${token}`;

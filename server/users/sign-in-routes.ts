@@ -3,7 +3,8 @@ import type { Config } from '../config.ts';
 import { AppError } from '../errors.ts';
 import { answerOwnOrigin } from '../http/cors.ts';
 import type { App } from '../http/server.ts';
-import { addressHeader, openPaths, type SignIn } from './sign-in.ts';
+import type { RefusedSignIns } from './refused-sign-ins.ts';
+import { addressHeader, openPaths, openPathsWithMail, type SignIn } from './sign-in.ts';
 
 const prefix = '/api/auth';
 
@@ -13,7 +14,11 @@ const prefix = '/api/auth';
  */
 export function signInRoutes(
   app: App,
-  { signIn, config }: { signIn: SignIn; config: Pick<Config, 'baseUrl' | 'signIn'> },
+  {
+    signIn,
+    config,
+    refused,
+  }: { signIn: SignIn; config: Pick<Config, 'baseUrl' | 'signIn' | 'smtp'>; refused: RefusedSignIns },
 ): void {
   const { origin, pathname } = new URL(config.baseUrl);
   const base = pathname.replace(/\/$/, '');
@@ -37,10 +42,16 @@ export function signInRoutes(
     const after = answer.headers.get('x-retry-after');
     if (after !== null) reply.header('retry-after', after);
     reply.header('cache-control', 'no-store');
+    if (answer.status === 401 && request.url.split('?', 1)[0] === `${prefix}/sign-in/email`) {
+      const { email } = request.body as { email?: unknown };
+      if (typeof email === 'string') refused.note({ email, address: request.ip });
+    }
     return reply.send(Buffer.from(await answer.arrayBuffer()));
   }
 
-  for (const [method = '', path = ''] of [...openPaths].map((open) => open.split(' '))) {
+  app.addHook('onClose', () => refused.settled());
+  const open = [...openPaths, ...(config.smtp === undefined ? [] : openPathsWithMail)];
+  for (const [method = '', path = ''] of open.map((route) => route.split(' '))) {
     const options = { config: { access: { by: 'anyone' } }, schema: { hide: true } } as const;
     app.route({ method, url: prefix + path, exposeHeadRoute: false, ...options, handler: serve });
   }

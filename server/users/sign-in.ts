@@ -6,12 +6,14 @@
  */
 import { betterAuth } from 'better-auth';
 import { twoFactor } from 'better-auth/plugins';
-import { writeAudit } from '../activity/audit.ts';
 import type { Config } from '../config.ts';
 import type { Db } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
 import { acceptByEmail, hasInvitation } from './invitations.ts';
+import { type Mailer, resetMail } from './mail.ts';
 import { createOidcProvider, type Fetch } from './oidc.ts';
+import { mayMailReset } from './resets.ts';
+import { resetLink, resetMs } from './set-up.ts';
 import { signInDatabase } from './sign-in-database.ts';
 
 /** Where the address of whoever signs in is told to better-auth: nobody else may set it (`sign-in-routes.ts`). */
@@ -45,6 +47,9 @@ export const openPaths: ReadonlySet<string> = new Set([
   'POST /two-factor/generate-backup-codes',
 ]);
 
+/** What is open besides where mails are sent. */
+export const openPathsWithMail: ReadonlySet<string> = new Set(['POST /request-password-reset']);
+
 export type SignIn = ReturnType<typeof createSignIn>;
 
 /**
@@ -58,6 +63,7 @@ export function createSignIn({
   secret,
   fetch,
   now,
+  mailer,
   afterChange,
 }: {
   config: Pick<Config, 'baseUrl' | 'brand' | 'signIn'>;
@@ -66,18 +72,15 @@ export function createSignIn({
   secret: string;
   fetch: Fetch;
   now: () => Date;
+  mailer: Mailer | undefined;
   afterChange: () => void;
 }) {
   const { baseUrl, brand } = config;
   const { oidc } = config.signIn;
-  const note = (userId: string, action: string, details?: Record<string, string>) =>
-    writeAudit(db, {
-      environmentId: undefined,
-      actor: `user:${userId}`,
-      action,
-      target: userId,
-      ...(details && { details }),
-    });
+  async function mailReset({ id, email }: { id: string; email: string }, token: string): Promise<void> {
+    if (!(await mayMailReset(db, { userId: id, at: now() }))) return;
+    await mailer?.send(resetMail({ to: email, link: resetLink(baseUrl, token), brand: brand.word }));
+  }
   return betterAuth({
     appName: brand.word,
     baseURL: `${baseUrl}/api/auth`,
@@ -109,10 +112,14 @@ export function createSignIn({
       minPasswordLength: shortestPassword,
       maxPasswordLength: longestPassword,
       revokeSessionsOnPasswordReset: true,
-      onPasswordReset: async ({ user }) => {
-        await note(user.id, 'user.password_reset');
-        afterChange();
-      },
+      onPasswordReset: async () => afterChange(),
+      resetPasswordTokenExpiresIn: resetMs / 1000,
+      ...(mailer && {
+        // Not awaited: nobody learns from how long it takes whether there is such a user.
+        sendResetPassword: async ({ user, token }) => {
+          void mailReset(user, token).catch((err: unknown) => log.warn({ err }, 'a reset was not mailed'));
+        },
+      }),
     },
     rateLimit: {
       enabled: true,
@@ -125,6 +132,8 @@ export function createSignIn({
         '/sign-in/email': { window: 60, max: 5 },
         '/two-factor/*': { window: 60, max: 5 },
         '/reset-password': { window: 60, max: 5 },
+        // Each may send a mail.
+        '/request-password-reset': { window: 3600, max: 5 },
         '/change-password': { window: 60, max: 5 },
       },
     },
@@ -156,18 +165,8 @@ export function createSignIn({
           }),
         },
       },
-      session: {
-        create: {
-          after: async ({ userId, ipAddress }) =>
-            note(userId, 'user.signed_in', { address: ipAddress ?? '' }),
-        },
-        delete: {
-          after: async ({ userId }) => {
-            afterChange();
-            await note(userId, 'user.session_ended');
-          },
-        },
-      },
+      // Sessions, passwords and second factors are in the audit log by triggers (migrations/0023_users.sql).
+      session: { delete: { after: async () => afterChange() } },
     },
     plugins: [
       twoFactor({
@@ -185,9 +184,4 @@ export function createSignIn({
     ],
     onAPIError: { throw: true, errorURL: `${baseUrl}/app/sign-in` },
   });
-}
-
-/** Under which name better-auth looks for the right to set a new password. */
-export function resetIdentifier(token: string): string {
-  return `reset-password:${token}`;
 }

@@ -45,6 +45,21 @@ export async function deleteUser(tx: Tx, id: string): Promise<boolean> {
   return (await tx.query('delete from sign_in_user where id = $1 returning id', [id])).length > 0;
 }
 
+/** Takes a user's second factor away and ends their sessions. Tells whether there was one. */
+export async function removeSecondFactor(tx: Tx, id: string): Promise<boolean> {
+  const removed = await tx.query(
+    `update sign_in_user
+     set two_factor_enabled = false, updated_at = now()
+     where id = $1 and two_factor_enabled
+     returning id`,
+    [id],
+  );
+  if (removed.length === 0) return false;
+  await tx.query('delete from sign_in_two_factor where user_id = $1', [id]);
+  await tx.query('delete from sign_in_session where user_id = $1', [id]);
+  return true;
+}
+
 function asUser({ isOwner, lastSignedInAt, ...row }: Row): User {
   const role = isOwner
     ? 'owner'

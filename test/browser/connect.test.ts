@@ -4,19 +4,21 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
-import { openBrowser, skipBrowser } from '../support/browser.ts';
-import { openTrellis, type TestTrellis } from '../support/trellis.ts';
+import { skipBrowser } from '../support/browser.ts';
+import { openDashboard, type TestDashboard } from '../support/dashboard.ts';
+import type { TestTrellis } from '../support/trellis.ts';
 
 /** What an end user does, in a real browser: the application's popup, and a link that was sent. */
 describe('connecting in a browser', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
   let trellis: TestTrellis;
   let browser: Browser;
   let application: Server;
   let applicationUrl: string;
 
   before(async () => {
-    trellis = await openTrellis();
-    browser = await openBrowser();
+    dashboard = await openDashboard();
+    ({ trellis, browser } = dashboard);
     await trellis.call('POST', '/integrations/quickstart', {
       body: { provider: 'google-sheet', unique_key: 'google-sheet' },
     });
@@ -30,9 +32,8 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     applicationUrl = `http://127.0.0.1:${(application.address() as AddressInfo).port}/`;
   });
   after(async () => {
-    await browser?.close();
     application?.close();
-    await trellis?.close();
+    await dashboard?.close();
   });
 
   const newSession = async () => {
@@ -82,11 +83,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const before = (await connections()).length;
     const [popup] = await Promise.all([
       page.waitForEvent('popup'),
-      page
-        .getByRole('link', { name: /google/i })
-        .or(page.getByRole('button', { name: /google/i }))
-        .first()
-        .click(),
+      page.getByRole('button', { name: /^Continue to Google/ }).click(),
     ]);
     await consent(popup);
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
@@ -101,7 +98,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
       await page.goto((await newSession()).connect_link);
       const [popup] = await Promise.all([
         page.waitForEvent('popup'),
-        page.getByRole('link', { name: /google/i }).click(),
+        page.getByRole('button', { name: /^Continue to Google/ }).click(),
       ]);
       await popup.getByText('ada@example.com').first().waitFor();
       return { page, popup };
@@ -110,14 +107,14 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const waiting = await begin();
     const done = await begin();
     // Both are answered before anything else happens on the page that waits.
-    const asked = waiting.page.waitForResponse(/\/connect\/session$/);
+    const asked = waiting.page.waitForResponse(/\/connect\/session\/progress$/);
     await refused.popup.getByText('ada@example.com').first().click();
     await refused.popup.getByRole('button', { name: /cancel|deny/i }).click();
     await refused.page.getByText(/access was declined/).waitFor();
     await consent(done.popup);
     await done.page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
     await asked;
-    assert.ok(await waiting.page.getByText(/^Waiting for Google/).isVisible());
+    assert.ok(await waiting.page.getByRole('heading', { name: 'Go on in the other window' }).isVisible());
     assert.ok(!(await waiting.page.getByText(/access was declined/).isVisible()));
     // Its own answer comes by the channel alone, as where the browser has cut the tie to the window.
     await waiting.popup.evaluate('window.opener = null');
@@ -169,10 +166,11 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
       body: { integration_id: 'google-sheet', connection_id: newest?.connection_id, scopes: 'missing' },
     });
     await page.goto((body.data as { connect_link: string }).connect_link);
+    await page.getByRole('heading', { name: 'Reconnect Google Sheets' }).waitFor();
     assert.equal(await page.locator('.scopes li').count(), 1);
     const [popup] = await Promise.all([
       page.waitForEvent('popup'),
-      page.getByRole('link', { name: /continue/i }).click(),
+      page.getByRole('button', { name: /^Continue/ }).click(),
     ]);
     // The account is known, so its page is skipped.
     await popup.getByRole('button', { name: /continue|allow/i }).click();
@@ -201,7 +199,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const { connect_link: link } = await newSession();
     await page.goto(link);
     assert.ok(!(await page.getByText('disallowed_useragent').isVisible()));
-    const go = page.getByRole('link', { name: /continue/i });
+    const go = page.getByRole('button', { name: /^Continue/ });
     await go.click();
     await page.getByText(/restricted to users within its organization/).waitFor();
     await page.goBack();
@@ -227,7 +225,8 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
       if (message.type() === 'error') errors.push(message.text());
     });
     const { connect_link: link } = await newSession();
-    for (const url of [`${trellis.baseUrl}/`, `${trellis.baseUrl}/docs/`, link, `${trellis.sandbox.url}/`]) {
+    // The dashboard's own console is watched by its tests.
+    for (const url of [`${trellis.baseUrl}/docs/`, link, `${trellis.sandbox.url}/`]) {
       await page.goto(url, { waitUntil: 'networkidle' });
     }
     assert.deepEqual(elsewhere, []);

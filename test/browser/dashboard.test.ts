@@ -18,6 +18,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     trellis = dashboard.trellis;
     ({ context, page } = await dashboard.openAsNobody());
+    context.setDefaultTimeout(15_000);
   });
   after(() => dashboard?.close());
   const owner = { email: 'ada@example.com', password: 'correct horse battery' };
@@ -48,7 +49,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: 'Connections', exact: true }).first().click();
     await page.getByText('No connection yet').waitFor();
     await page.getByRole('button', { name: 'Add a test connection' }).first().click();
-    await page.getByRole('button', { name: 'Make the link' }).click();
+    await page.getByRole('button', { name: 'Make a link' }).click();
     const [connect] = await Promise.all([
       context.waitForEvent('page'),
       page.getByRole('link', { name: 'Open' }).click(),
@@ -69,14 +70,66 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
       .waitFor();
     await connect.close();
     await page.bringToFront();
+    await page.getByText('Connected', { exact: true }).first().waitFor();
+    await picture(page, 'connect-dialog-done');
     await page.getByRole('button', { name: 'Done' }).click();
     await page.getByRole('link', { name: 'ada@example.com' }).click();
     await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
     await assertAccessible(page);
   });
 
+  test('the keyboard leads everywhere, and says how', async () => {
+    await page.keyboard.press('?');
+    await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
+    await picture(page, 'shortcuts');
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+    await page.keyboard.press('g');
+    await page.keyboard.press('i');
+    await page.getByRole('heading', { name: 'Integrations' }).waitFor();
+    assert.equal(await page.title(), 'Integrations · Trellis');
+    assert.equal(await page.evaluate('document.activeElement.id'), 'main');
+    await page.goto(`${trellis.baseUrl}/app/dev/integrations`);
+    await page.getByRole('heading', { name: 'Integrations' }).waitFor();
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate('document.activeElement.textContent'), 'To the content');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate('document.activeElement.id'), 'main');
+    await page.keyboard.press('?');
+    await page.getByRole('switch', { name: 'Keys without Ctrl' }).uncheck({ force: true });
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+    await page.keyboard.press('g');
+    await page.keyboard.press('c');
+    await page.keyboard.press('Control+k');
+    await page.getByPlaceholder('Pages, integrations, connections').waitFor();
+    assert.equal(new URL(page.url()).pathname, '/app/dev/integrations');
+    await page.keyboard.press('Escape');
+    await page.evaluate('localStorage.removeItem("trellis-single-keys")');
+    await page.goto(`${trellis.baseUrl}/app/dev/connections`);
+    await page.getByRole('link', { name: 'ada@example.com' }).click();
+    await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+  });
+
+  test('light and dark are a choice that stays', async () => {
+    const scheme = () => page.evaluate('document.documentElement.dataset.mantineColorScheme');
+    for (const [word, value] of [
+      ['Dark', 'dark'],
+      ['Light', 'light'],
+    ] as const) {
+      await page.getByRole('button', { name: 'Your account' }).click();
+      await page.getByText(word, { exact: true }).click();
+      await page.keyboard.press('Escape');
+      await page.reload();
+      await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+      assert.equal(await scheme(), value);
+    }
+    await page.evaluate('localStorage.removeItem("mantine-color-scheme-value")');
+    await page.reload();
+  });
+
   test('metadata that was edited is kept', async () => {
-    await page.getByRole('button', { name: 'Edit' }).click();
+    await page.getByRole('button', { name: 'Edit', exact: true }).click();
     await page.getByLabel('Metadata as JSON').fill('{"plan": "team"}');
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('"plan": "team"').waitFor();
@@ -84,11 +137,29 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     assert.deepEqual((body.connections as { metadata: object }[])[0]?.metadata, { plan: 'team' });
   });
 
-  test('the command palette finds a connection by its account', async () => {
-    await page.keyboard.press('Control+k');
-    await page.getByPlaceholder('Pages, integrations, connections').fill('ada@');
-    await page.locator('.mantine-Spotlight-action', { hasText: owner.email }).click({ timeout: 5000 });
-    await page.getByRole('heading', { name: owner.email }).waitFor();
+  test('the command palette finds a connection by its account, and its datasets', async () => {
+    const { body } = await trellis.call('GET', '/connections');
+    const [connection] = body.connections as { connection_id: string; provider_config_key: string }[];
+    await trellis.call('POST', '/records', {
+      headers: {
+        'connection-id': connection?.connection_id ?? '',
+        'provider-config-key': connection?.provider_config_key ?? '',
+      },
+      body: { model: 'City', records: [{ id: '7', city: 'Oslo' }] },
+    });
+    const find = async (what: string) => {
+      await page.keyboard.press('Control+k');
+      await page.getByPlaceholder('Pages, integrations, connections').fill('ada@');
+      const found = page.locator('.mantine-Spotlight-action', { hasText: what });
+      await found.first().waitFor();
+      return found.first();
+    };
+    const dataset = await find('City');
+    await picture(page, 'palette');
+    await dataset.click();
+    await page.waitForURL(/\/records\/of\/google-sheet\/[^/]+\/City$/);
+    await (await find(`google-sheet · ${connection?.connection_id}`)).click();
+    await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
   });
 
   test('a deletion says what it destroys, and does it', async () => {

@@ -137,6 +137,15 @@ test('lists are cut into pages, and hours are counted', async () => {
     3,
   );
   assert.equal(body.dropped, 0);
+  const stepped = await trellis.call('GET', '/operations/stats?text=paged&step_s=900');
+  const series = stepped.body.series as { count: number; failed: number; p95_ms: number | null }[];
+  const busy = series.filter(({ count }) => count > 0);
+  assert.equal(
+    busy.reduce((sum, { failed }) => sum + failed, 0),
+    3,
+  );
+  assert.ok(busy.every(({ p95_ms: p95Ms }) => p95Ms !== null && p95Ms > 0));
+  assert.equal(stepped.body.hours, undefined);
 });
 
 test('what does not fit is told by name', async () => {
@@ -146,6 +155,9 @@ test('what does not fit is told by name', async () => {
   }
   const far = await trellis.call('GET', '/operations/stats?from=2020-01-01T00:00:00Z');
   assert.equal(far.status, 400);
+  for (const query of ['step_s=60', 'step_s=7']) {
+    assert.equal((await trellis.call('GET', `/operations/stats?${query}`)).status, 400, query);
+  }
   assert.equal((await trellis.call('GET', '/operations/none')).status, 400);
   assert.equal((await trellis.call('GET', '/operations/00000000-0000-0000-0000-000000000000')).status, 404);
 });

@@ -57,6 +57,7 @@ const actions: Record<string, string | undefined> = {
   'POST /events/endpoints/{id}/replay': 'endpoint.replayed',
   'DELETE /events/endpoints/{id}': 'endpoint.deleted',
   'PATCH /environment/settings': 'settings.changed',
+  'PUT /environment-variables': 'variables.changed',
   'POST /environment/webhook-signing-key/rotate': 'signing_key.rotated',
   'POST /environment/api-keys': 'key.created',
   'PATCH /environment/api-keys/{id}': 'key.changed',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Nango } from '@nangohq/node';
-import { openTrellis, type TestTrellis, visit } from '../support/trellis.ts';
+import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 /**
  * The life of a connection by client credentials: the form, a proxied call, the token's end, a client that dies, and
@@ -49,12 +49,15 @@ async function newClient(): Promise<Client> {
 
 /** Fills in the form behind a link, as the page's script does. */
 async function fillIn(link: string, given: Client) {
-  const { status, text } = await visit(trellis, link);
-  assert.equal(status, 200);
-  const [, action = ''] = /<form data-post="([^"]+)"/.exec(text) ?? [];
-  assert.match(text, /name="client_id"[^>]* required/);
-  assert.match(text, /name="client_secret" type="password" required/);
-  return trellis.call('POST', action.replaceAll('&amp;', '&'), { key: undefined, body: given });
+  const token = new URL(link).searchParams.get('session_token') ?? '';
+  const { body } = await trellis.call('GET', '/connect/session/choices', { key: token });
+  const { choices } = body.data as { choices: { unique_key: string; fields: { name: string }[] }[] };
+  assert.deepEqual(
+    choices.map(({ fields }) => fields.map(({ name }) => name)),
+    [['client_id', 'client_secret']],
+  );
+  const path = `/oauth2/auth/${choices[0]?.unique_key}?connect_session_token=${token}`;
+  return trellis.call('POST', path, { key: undefined, body: given });
 }
 
 const headers = () => ({ 'connection-id': connectionId, 'provider-config-key': 'machine' });

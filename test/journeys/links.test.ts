@@ -47,6 +47,12 @@ const newLink = async (more: Record<string, unknown> = {}): Promise<Link> => {
   assert.equal(status, 201, text);
   return body.data as Link;
 };
+/** What the page of a link asks for. */
+const looked = async ({ token }: Link) => {
+  const { body, status, text } = await trellis.call('GET', '/connect/session/choices', { key: token });
+  assert.equal(status, 200, text);
+  return body.data as { end_user: { name: string; email: string }; choices: { account: unknown }[] };
+};
 /** The provider's pages, walked by whoever has their address: the address that they lead back to. */
 const consent = async (authorizationUrl: string, account = 'ada@example.com') =>
   String((await trellis.control('POST', 'authorize', { url: authorizationUrl, account })).redirect);
@@ -113,7 +119,8 @@ describe('nothing is saved', () => {
     const link = await newLink();
     await begun(owner, link);
     for (const other of [stranger, openVisitor()]) {
-      assert.equal((await other.visit(link.connect_link)).status, 200, 'looking is free');
+      await other.visit(link.connect_link);
+      assert.equal((await looked(link)).choices.length, 1, 'looking is free');
       assert.equal(refusal(await other.begin(link)), 'session_in_other_browser');
     }
     await begun(owner, link);
@@ -192,9 +199,11 @@ describe('nothing is saved', () => {
     mayExchange = true;
     const end_user = { id: 'u1', email: 'ada@example.com', display_name: 'Ada' };
     const link = await newLink({ end_user, require_same_account: true });
-    const page = await stranger.visit(link.connect_link);
-    assert.match(page.text, /<dt>For<\/dt><dd>Ada \(ada@example\.com\)<\/dd>/);
-    assert.match(page.text, /Choose the account <strong>ada@example\.com<\/strong>/);
+    const shown = await looked(link);
+    assert.deepEqual(
+      [shown.end_user.name, shown.end_user.email, shown.choices[0]?.account],
+      ['Ada', 'ada@example.com', { email: 'ada@example.com', rule: 'end_user' }],
+    );
     const answer = await stranger.visit(await consent(await begun(stranger, link), 'grace@example.com'));
     assert.equal(refusal(answer), 'another_account');
     assert.match(answer.text, /must be ada@example\.com, and grace@example\.com was chosen/);
@@ -236,7 +245,8 @@ describe('one connection is saved', () => {
 
   test('by its owner, whoever looked at the link or tried it before and after', async () => {
     const link = await newLink();
-    assert.equal((await stranger.visit(link.connect_link)).status, 200);
+    await stranger.visit(link.connect_link);
+    assert.equal((await looked(link)).choices.length, 1);
     const address = await begun(owner, link);
     assert.equal(refusal(await stranger.begin(link)), 'session_in_other_browser');
     const before = await saved();

@@ -80,6 +80,13 @@ describe('providers and integrations', () => {
   });
 });
 
+test('getEnvironmentVariables', async () => {
+  assert.deepEqual(await client.getEnvironmentVariables(), []);
+  const variables = [{ name: 'API_BASE', value: 'https://api.example.com' }];
+  await trellis.call('PUT', '/environment-variables', { body: { variables } });
+  assert.deepEqual(await client.getEnvironmentVariables(), variables);
+});
+
 describe('connections', () => {
   test('listConnections by each filter', async () => {
     const ids = async (filter: Parameters<Nango['listConnections']>[0]) =>

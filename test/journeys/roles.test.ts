@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hashPassword } from 'better-auth/crypto';
 import { createFirstOwner } from '../../server/users/invitations.ts';
+import { openPaths } from '../../server/users/sign-in.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from '../support/person.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 import { type Fixture, prepareScenarios, type Scenario, scenarios } from './scenarios.ts';
@@ -45,6 +46,17 @@ const isForViewers = (name: string) =>
   name !== 'GET /records/export' &&
   !/api-keys|signing-key/.test(name);
 
+/** As the form of another page sends it, and as something that is no browser does. */
+const writesFromElsewhere: [number, Record<string, string | undefined>, string | undefined][] = [
+  [
+    401,
+    { origin: 'https://evil.example.com', 'content-type': 'application/x-www-form-urlencoded' },
+    undefined,
+  ],
+  [401, { origin: undefined, 'content-type': 'text/plain' }, undefined],
+  [403, { origin: undefined }, 'dev'],
+];
+
 for (const [name, scenario] of Object.entries(scenarios)) {
   test(`${name}: a viewer is served what reads, and changes nothing`, async () => {
     const answer = await ask(people.viewer, [name, scenario]);
@@ -75,7 +87,7 @@ for (const [name, scenario] of Object.entries(scenarios)) {
       [403, { origin: 'null' }, 'dev'],
       [403, { 'sec-fetch-site': 'same-site', origin: trellis.baseUrl }, 'dev'],
       [403, { 'sec-fetch-site': 'cross-site' }, 'dev'],
-      ...(isRead ? [] : [[403, { origin: undefined }, 'dev'] as [number, { origin: undefined }, string]]),
+      ...(isRead ? [] : writesFromElsewhere),
     ];
     for (const [status, more, environment] of carried) {
       const options = { environment, headers: { ...headers, ...more }, ...(body !== undefined && { body }) };
@@ -101,6 +113,97 @@ test('no role is given credentials of a connection, or makes a key that would be
     }
   }
 });
+
+test('no role is told the values of variables, which a key is', async () => {
+  const variables = [{ name: 'SECRET', value: 'for-keys-alone' }];
+  const path = '/environment-variables';
+  const put = await people.developer.call('PUT', path, { environment: 'dev', body: { variables } });
+  assert.deepEqual(JSON.parse(put.text), [{ name: 'SECRET', value: null }]);
+  for (const person of Object.values(people)) {
+    const { text } = await person.call('GET', path, { environment: 'dev' });
+    assert.deepEqual(JSON.parse(text), [{ name: 'SECRET', value: null }]);
+  }
+  assert.deepEqual(JSON.parse((await trellis.call('GET', path)).text), variables);
+});
+
+/** The routes of people, by whom each is for. */
+const ofPeople: Record<string, 'everybody' | 'owners'> = {
+  'GET /users/me': 'everybody',
+  'GET /users': 'owners',
+  'PATCH /users/{id}': 'owners',
+  'DELETE /users/{id}': 'owners',
+  'POST /users/{id}/password-reset': 'owners',
+  'GET /users/invitations': 'owners',
+  'POST /users/invitations': 'owners',
+  'DELETE /users/invitations/{id}': 'owners',
+  'GET /environments': 'owners',
+  'POST /environments': 'owners',
+  'PATCH /environments/{name}': 'owners',
+  'DELETE /environments/{name}': 'owners',
+};
+
+test('the table holds every route of people', async () => {
+  const { paths } = (await trellis.call('GET', '/openapi.json')).body as {
+    paths: Record<string, Record<string, { security?: Record<string, unknown>[] }>>;
+  };
+  const documented = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).flatMap(([method, { security = [] }]) =>
+      security.length > 0 && security.every((way) => 'cookie' in way)
+        ? [`${method.toUpperCase()} ${path}`]
+        : [],
+    ),
+  );
+  assert.deepEqual(documented.toSorted(), Object.keys(ofPeople).toSorted());
+});
+
+for (const [name, who] of Object.entries(ofPeople)) {
+  test(`${name}: is for ${who} who come from the dashboard`, async () => {
+    const [method = '', template = ''] = name.split(' ');
+    // What there is not: nothing is changed by whoever is served.
+    const path = template
+      .replace('{id}', name.includes('invitations') ? '999' : 'none')
+      .replace('{name}', 'none');
+    const isRead = method === 'GET';
+    const ask = async (person: TestPerson, asked: Parameters<TestPerson['call']>[2] = {}) =>
+      (await person.call(method, path, { ...(!isRead && { body: {} }), ...asked })).status;
+    for (const person of [people.developer, people.viewer]) {
+      const status = await ask(person);
+      assert.equal(status, who === 'everybody' ? 200 : 403);
+    }
+    assert.ok(![401, 403].includes(await ask(people.owner)));
+    assert.equal(await ask(openPerson(trellis)), 401);
+    assert.equal((await trellis.call(method, path, isRead ? {} : { body: {} })).status, 401);
+    for (const [status, headers, environment] of [
+      [401, {}, undefined],
+      [403, { origin: 'https://evil.example.com' }, '*'],
+      [403, { 'sec-fetch-site': 'cross-site' }, '*'],
+      ...(isRead ? [] : writesFromElsewhere),
+    ] as typeof writesFromElsewhere)
+      assert.equal(await ask(people.owner, { headers, environment }), status, JSON.stringify(headers));
+  });
+}
+
+for (const route of openPaths) {
+  const [method = '', path = ''] = route.split(' ');
+  if (method !== 'POST') continue;
+  test(`${path}: another site can do nothing to whoever is signed in`, async () => {
+    for (const headers of [
+      { origin: 'https://evil.example.com' },
+      { origin: 'null' },
+      { origin: undefined },
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { origin: 'https://evil.example.com', 'content-type': 'application/x-www-form-urlencoded' },
+      { origin: undefined, 'content-type': 'text/plain' },
+    ] as Record<string, string | undefined>[]) {
+      const answer = await people.owner.call(method, `/api/auth${path}`, {
+        ...{ headers, environment: undefined, body: {} },
+      });
+      assert.ok([403, 415].includes(answer.status), `${JSON.stringify(headers)}: ${answer.text}`);
+      if (headers['content-type'] === undefined) assert.equal(answer.status, 403);
+    }
+  });
+}
 
 test('a cookie is not taken where sessions of end users are, and a key not where people are', async () => {
   for (const [method, path] of [

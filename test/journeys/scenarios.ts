@@ -220,6 +220,7 @@ export const scenarios: Record<string, Scenario> = {
     foreign: 404,
   },
   'GET /events': { request: ofConnection('/events'), right: 200, foreign: 200 },
+  'GET /events/latest': { request: ofConnection('/events/latest'), right: 200, foreign: 200 },
   'GET /events/types': { request: ofConnection('/events/types'), right: 200, foreign: 200 },
   'GET /events/endpoints': { request: ofConnection('/events/endpoints'), right: 200, foreign: 200 },
   'POST /events/endpoints': {
@@ -236,6 +237,11 @@ export const scenarios: Record<string, Scenario> = {
     foreign: 404,
   },
   'GET /events/deliveries': { request: ofConnection('/events/deliveries'), right: 200, foreign: 200 },
+  'GET /events/deliveries/{id}': {
+    request: ({ deliveryId }) => ({ path: `/events/deliveries/${deliveryId}` }),
+    right: 200,
+    foreign: 404,
+  },
   'POST /events/deliveries/{id}/replay': {
     request: ({ deliveryId }) => ({ path: `/events/deliveries/${deliveryId}/replay`, body: {} }),
     right: 200,
@@ -254,6 +260,14 @@ export const scenarios: Record<string, Scenario> = {
   'GET /environment/settings': { request: ofConnection('/environment/settings'), right: 200, foreign: 200 },
   'PATCH /environment/settings': {
     request: ofConnection('/environment/settings', () => ({ on_sync_error: false })),
+    right: 200,
+    foreign: 200,
+  },
+  'GET /environment-variables': { request: ofConnection('/environment-variables'), right: 200, foreign: 200 },
+  'PUT /environment-variables': {
+    request: ofConnection('/environment-variables', () => ({
+      variables: [{ name: 'API_BASE', value: 'https://api.example.com' }],
+    })),
     right: 200,
     foreign: 200,
   },

@@ -74,6 +74,8 @@ test('another name of this machine, and whatever was passed on, is refused, with
     'x-forwarded-host',
     'x-forwarded-proto',
     'X-Forwarded-Anything',
+    'via',
+    'x-real-ip',
   ])
     assert.equal(await statusOf({ ...good, [name]: 'a' }), 403, name);
   const authorization = `Bearer ${trellis.keys.dev}`;

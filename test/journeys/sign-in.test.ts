@@ -280,22 +280,31 @@ test('owners make, rename and delete environments, but not one that is in use', 
   assert.deepEqual(codeOf(await owner.call('DELETE', '/environments/dev')), [403, 'forbidden']);
 });
 
-test('what was done to users and by them is in the audit log', async () => {
-  const rows = await trellis.db.query<{ action: string }>(
-    `select distinct action from audit where action ~ '^(user|invitation|environment)[.]' order by action`,
-  );
-  assert.deepEqual(
-    rows.map(({ action }) => action),
-    [
-      ...['environment.created', 'environment.deleted', 'environment.renamed', 'invitation.created'],
-      ...[
-        'invitation.deleted',
-        'user.changed',
-        'user.created',
-        'user.password_reset',
-        'user.password_reset_made',
-      ],
-      ...['user.removed', 'user.session_ended', 'user.signed_in'],
-    ],
-  );
+type Entry = { actor: string; action: string; target: string; details: Record<string, unknown> };
+const auditOf = async (query: string) => {
+  const { status, body, text } = await owner.call('GET', `/audit?scope=installation&limit=1000&${query}`, {
+    environment: 'dev',
+  });
+  assert.equal(status, 200, text);
+  return body.entries as Entry[];
+};
+
+test('what was done to users and by them is in the audit log, for owners alone', async () => {
+  const entries = await auditOf('');
+  const actions = [...new Set(entries.map(({ action }) => action))].toSorted();
+  assert.deepEqual(actions, [
+    ...['environment.created', 'environment.deleted', 'environment.renamed'],
+    ...['invitation.created', 'invitation.deleted'],
+    ...['user.changed', 'user.code_refused', 'user.created', 'user.password_changed'],
+    ...['user.password_reset_made', 'user.removed', 'user.session_ended', 'user.sign_in_failed'],
+    ...['user.signed_in', 'user.two_factor_enabled'],
+  ]);
+  const [signedIn] = await auditOf('action=user.signed_in');
+  assert.match(String(signedIn?.details.address), /^203\.0\.113\.\d+$/);
+  const ofDev = await owner.call('GET', '/audit?limit=1000', { environment: 'dev' });
+  assert.ok((ofDev.body.entries as Entry[]).every(({ action }) => !action.startsWith('user.')));
+  const developer = await join('audits@example.com', { role: 'developer', environments: ['dev'] });
+  const refused = await developer.call('GET', '/audit?scope=installation', { environment: 'dev' });
+  assert.deepEqual(codeOf(refused), [403, 'forbidden']);
+  assert.deepEqual(codeOf(await trellis.call('GET', '/audit?scope=installation')), [403, 'forbidden']);
 });

@@ -3,9 +3,10 @@ import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page, Route } from 'playwright-core';
 import type { Role } from '../../server/http/roles.ts';
 import { createLog } from '../../server/log.ts';
+import type { Catalog } from '../../server/providers/catalog.ts';
 import { createSetUp } from '../../server/users/invitations.ts';
 import { createWebBuild } from '../../server/web-build.ts';
 import { openBrowser } from './browser.ts';
@@ -31,12 +32,15 @@ export type TestDashboard = {
 };
 
 /** Builds the dashboard where something in it is newer, as the service does, and opens it; `env` adds settings. */
-export async function openDashboard(env: Record<string, string> = {}): Promise<TestDashboard> {
+export async function openDashboard(
+  env: Record<string, string> = {},
+  settings: { catalog?: Catalog } = {},
+): Promise<TestDashboard> {
   const build = createWebBuild({ log: createLog({ level: 'warn', format: 'json' }) });
   build.start();
   await build.settled();
   assert.deepEqual(build.building(), { is: 'none' });
-  const trellis = await openTrellis({ ...fromAnywhere, ...env });
+  const trellis = await openTrellis({ ...fromAnywhere, ...env }, settings);
   const browser = await openBrowser();
   const complaints: string[] = [];
   const expected: RegExp[] = [];
@@ -122,6 +126,11 @@ export async function picture(page: Page, name: string): Promise<void> {
     for (const width of [1280, 390]) {
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
+      // The navigation slides in or out at the new width.
+      await page.evaluate(
+        'Promise.allSettled(document.getAnimations().filter(({ effect }) =>' +
+          ' effect.getComputedTiming().iterations !== Infinity).map(({ finished }) => finished))',
+      );
       await page.screenshot({ path: join(pictures, `${name}-${width}-${colorScheme}.png`) });
       const overflow = await page.evaluate(
         'document.documentElement.scrollWidth - document.documentElement.clientWidth',
@@ -132,6 +141,23 @@ export async function picture(page: Page, name: string): Promise<void> {
   }
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   if (before !== null) await page.setViewportSize(before);
+}
+
+/** Holds calls that match back until what this answers is called, so that a page stays in its loading state. */
+export async function holdCalls(page: Page, pattern: string): Promise<() => Promise<void>> {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const held: Promise<void>[] = [];
+  const hold = (route: Route) => {
+    const passed = released.then(() => route.continue());
+    held.push(passed);
+    return passed;
+  };
+  await page.route(pattern, hold);
+  return async () => {
+    release();
+    await Promise.all(held);
+    await page.unroute(pattern, hold);
+  };
 }
 
 async function invitationFor(owner: TestPerson, role: Role): Promise<string> {

@@ -37,6 +37,8 @@ export class Fault extends Error {
   readonly code: string;
   readonly status: number;
   readonly requestId: string | undefined;
+  /** Seconds after which it may be tried again, where the service said so. */
+  readonly retryAfterS: number | undefined;
   /** What is wrong with single fields. */
   readonly fields: { path: string; message: string }[];
 
@@ -45,6 +47,7 @@ export class Fault extends Error {
     message: string;
     status: number;
     requestId?: string | undefined;
+    retryAfterS?: number | undefined;
     fields?: { path: string; message: string }[];
   }) {
     super(known.message);
@@ -52,18 +55,19 @@ export class Fault extends Error {
     this.code = known.code;
     this.status = known.status;
     this.requestId = known.requestId;
+    this.retryAfterS = known.retryAfterS;
     this.fields = known.fields ?? [];
   }
 }
 
-/** Calls a route that the OpenAPI document leaves out: sign-in and users. Throws `Fault`, as `call` does. */
-export async function send(route: string, given: Loose = {}): Promise<unknown> {
+/** The answer as it comes, for what is no JSON document: an export, a stream. Throws `Fault`, as `call` does. */
+export async function ask(route: string, given: Loose = {}): Promise<Response> {
   const [method = 'GET', pattern = '/'] = route.split(' ');
   const path = pattern.replace(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(given.path?.[name] ?? ''),
   );
   const headers = new Headers(given.headers);
-  headers.set('accept', 'application/json');
+  if (!headers.has('accept')) headers.set('accept', 'application/json');
   if (given.environment !== undefined) headers.set(environmentHeader(), given.environment);
   if (given.body !== undefined) headers.set('content-type', 'application/json');
   const response = await fetch(path + searchOf(given.query), {
@@ -76,10 +80,18 @@ export async function send(route: string, given: Loose = {}): Promise<unknown> {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new Fault({ code: 'unreachable', message: 'The service does not answer.', status: 0 });
   });
+  if (!response.ok) throw faultOf(response, await jsonOf(response));
+  return response;
+}
+
+/** Calls a route that the OpenAPI document leaves out: sign-in and users. Throws `Fault`, as `call` does. */
+export async function send(route: string, given: Loose = {}): Promise<unknown> {
+  return jsonOf(await ask(route, given));
+}
+
+async function jsonOf(response: Response): Promise<unknown> {
   const isJson = response.headers.get('content-type')?.includes('application/json') === true;
-  const answer: unknown = isJson ? await response.json().catch(() => undefined) : undefined;
-  if (!response.ok) throw faultOf(response, answer);
-  return answer;
+  return isJson ? await response.json().catch(() => undefined) : undefined;
 }
 
 /** Calls a route of the interface. Throws `Fault`; a service that cannot be reached has the code `unreachable`. */
@@ -89,12 +101,14 @@ function faultOf(response: Response, answer: unknown): Fault {
   const body = (answer ?? {}) as { error?: Record<string, unknown>; code?: string; message?: string };
   // Sign-in answers code and message at the top; everything else below `error`.
   const told = typeof body.error === 'object' ? body.error : body;
+  const retryAfter = response.headers.get('retry-after') ?? '';
   const errors = (told as { errors?: { path?: string[] | string; message?: string }[] }).errors ?? [];
   return new Fault({
     code: String(told.code ?? 'unknown').toLowerCase(),
     message: String(told.message ?? `The service answered ${response.status}.`),
     status: response.status,
     requestId: response.headers.get('x-request-id') ?? undefined,
+    retryAfterS: /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined,
     fields: errors.map(({ path, message }) => ({
       path: Array.isArray(path) ? path.join('.') : String(path ?? ''),
       message: String(message ?? ''),
@@ -111,6 +125,11 @@ function searchOf(query: Record<string, unknown> | undefined): string {
 }
 
 /** A plain form or link cannot send it, so that no other site can act in the user's name. */
-function environmentHeader(): string {
-  return `x-${document.documentElement.dataset.brand ?? 'trellis'}-environment`;
+export function environmentHeader(): string {
+  return `x-${brand()}-environment`;
+}
+
+/** The word in the names of headers. */
+export function brand(): string {
+  return document.documentElement.dataset.brand ?? 'trellis';
 }

@@ -1,12 +1,20 @@
-import { QueryCache, QueryClient } from '@tanstack/react-query';
+import { MutationCache, QueryCache, QueryClient } from '@tanstack/react-query';
 import { Fault } from '../api/client.ts';
 
 /** What is fetched is fresh for five seconds; what the service refuses is not asked again. */
 export function createQueries({ onSignedOut }: { onSignedOut: () => void }): QueryClient {
+  const isSignedOut = (error: Error) => error instanceof Fault && error.status === 401;
   return new QueryClient({
     queryCache: new QueryCache({
       onError: (error) => {
-        if (error instanceof Fault && error.status === 401) onSignedOut();
+        if (isSignedOut(error)) onSignedOut();
+      },
+    }),
+    mutationCache: new MutationCache({
+      onError: (error) => {
+        // Where somebody signs in or proves a code, a 401 says that it was not right.
+        const { code } = error as Fault;
+        if (isSignedOut(error) && (code === 'not_signed_in' || code === 'unauthorized')) onSignedOut();
       },
     }),
     defaultOptions: {

@@ -8,6 +8,7 @@ import {
   redirect,
 } from '@tanstack/react-router';
 import { Fault } from '../api/client.ts';
+import { type FormSearch, formSearchOf } from './playground/form-search.ts';
 import { BrokenPage } from './shell/BrokenPage.tsx';
 import { lastEnvironment } from './shell/environment.ts';
 import { Shell } from './shell/Shell.tsx';
@@ -100,6 +101,7 @@ export type ConnectionsSearch = {
   search?: string | undefined;
   integration?: string | undefined;
   status?: 'active' | 'needs_reauth' | 'blocked' | undefined;
+  sort?: 'last_used' | undefined;
   page?: number | undefined;
 };
 const statuses = ['active', 'needs_reauth', 'blocked'] as const;
@@ -110,6 +112,7 @@ const connections = createRoute({
     search: textOf(given.search),
     integration: textOf(given.integration),
     status: statuses.find((one) => one === given.status),
+    sort: given.sort === 'last_used' ? given.sort : undefined,
     page: Number.isInteger(given.page) && Number(given.page) > 0 ? Number(given.page) : undefined,
   }),
   component: lazyRouteComponent(() => import('./connections/ConnectionsPage.tsx'), 'ConnectionsPage'),
@@ -128,7 +131,15 @@ export type ActivitySearch = {
   connection?: string | undefined;
   cursor?: string | undefined;
   operation?: string | undefined;
+  range?: RangeName | undefined;
+  /** Times with Z. */
+  from?: string | undefined;
+  to?: string | undefined;
 };
+const rangeNames = ['1h', '24h', '7d'] as const;
+type RangeName = (typeof rangeNames)[number];
+const timeOf = (value: unknown): string | undefined =>
+  typeof value === 'string' && !Number.isNaN(Date.parse(value)) ? new Date(value).toISOString() : undefined;
 const activity = createRoute({
   getParentRoute: () => inside,
   path: '/activity',
@@ -140,8 +151,143 @@ const activity = createRoute({
     connection: textOf(given.connection),
     cursor: textOf(given.cursor),
     operation: textOf(given.operation),
+    range: rangeNames.find((one) => one === given.range),
+    from: timeOf(given.from),
+    to: timeOf(given.to),
   }),
   component: lazyRouteComponent(() => import('./activity/ActivityPage.tsx'), 'ActivityPage'),
+});
+
+const pageOf = (value: unknown): number | undefined =>
+  Number.isInteger(value) && Number(value) > 0 ? Number(value) : undefined;
+
+export type RecordsSearch = { search?: string | undefined; page?: number | undefined };
+const records = createRoute({
+  getParentRoute: () => inside,
+  path: '/records',
+  validateSearch: ({ search, page }: Search): RecordsSearch => ({
+    search: textOf(search),
+    page: pageOf(page),
+  }),
+  component: lazyRouteComponent(() => import('./records/RecordsPage.tsx'), 'RecordsPage'),
+});
+const retention = createRoute({
+  getParentRoute: () => inside,
+  path: '/records/retention',
+  component: lazyRouteComponent(() => import('./records/RetentionPage.tsx'), 'RetentionPage'),
+});
+const datasets = createRoute({
+  getParentRoute: () => inside,
+  path: '/records/of/$integration/$id',
+  component: lazyRouteComponent(() => import('./records/DatasetsPage.tsx'), 'DatasetsPage'),
+});
+
+export type DatasetSearch = {
+  variant?: string | undefined;
+  tab?: 'consumers' | 'settings' | undefined;
+  action?: string | undefined;
+  after?: string | undefined;
+  ids?: string | undefined;
+  size?: number | undefined;
+  cursor?: string | undefined;
+  /** The cursors of the pages before, the nearest last, with dots between. */
+  trail?: string | undefined;
+  page?: number | undefined;
+  record?: string | undefined;
+};
+const dataset = createRoute({
+  getParentRoute: () => inside,
+  path: '/records/of/$integration/$id/$model',
+  validateSearch: (given: Search): DatasetSearch => ({
+    variant: textOf(given.variant),
+    tab: given.tab === 'consumers' || given.tab === 'settings' ? given.tab : undefined,
+    action: textOf(given.action),
+    after: textOf(given.after),
+    ids: textOf(given.ids),
+    size: pageOf(given.size),
+    cursor: textOf(given.cursor),
+    trail: textOf(given.trail),
+    page: pageOf(given.page),
+    record: textOf(given.record),
+  }),
+  component: lazyRouteComponent(() => import('./records/DatasetPage.tsx'), 'DatasetPage'),
+});
+
+const eventsTabs = ['deliveries', 'feed', 'signing', 'addresses'] as const;
+const deliveryStatuses = ['waiting', 'delivered', 'dead'] as const;
+export type EventsSearch = {
+  /** The list of endpoints without one. */
+  tab?: (typeof eventsTabs)[number] | undefined;
+  endpoint?: number | undefined;
+  status?: (typeof deliveryStatuses)[number] | undefined;
+  type?: string | undefined;
+  /** Where a page of deliveries begins. */
+  before?: number | undefined;
+  /** Where a page of the feed begins. */
+  position?: string | undefined;
+  delivery?: number | undefined;
+};
+const events = createRoute({
+  getParentRoute: () => inside,
+  path: '/events',
+  validateSearch: (given: Search): EventsSearch => ({
+    tab: eventsTabs.find((one) => one === given.tab),
+    endpoint: pageOf(given.endpoint),
+    status: deliveryStatuses.find((one) => one === given.status),
+    type: textOf(given.type),
+    before: pageOf(given.before),
+    position: textOf(given.position),
+    delivery: pageOf(given.delivery),
+  }),
+  component: lazyRouteComponent(() => import('./events/EventsPage.tsx'), 'EventsPage'),
+});
+
+const settingsTabs = [
+  'account',
+  'environments',
+  'keys',
+  'variables',
+  'connect-page',
+  'people',
+  'audit',
+] as const;
+export type SettingsTab = (typeof settingsTabs)[number];
+export type SettingsSearch = {
+  /** The first one that the role has without one. */
+  tab?: SettingsTab | undefined;
+  actor?: string | undefined;
+  action?: string | undefined;
+  target?: string | undefined;
+  of?: 'installation' | undefined;
+  cursor?: number | undefined;
+};
+const settings = createRoute({
+  getParentRoute: () => inside,
+  path: '/settings',
+  validateSearch: (given: Search): SettingsSearch => ({
+    tab: settingsTabs.find((one) => one === given.tab),
+    actor: textOf(given.actor),
+    action: textOf(given.action),
+    target: textOf(given.target),
+    of: given.of === 'installation' ? 'installation' : undefined,
+    cursor: pageOf(given.cursor),
+  }),
+  component: lazyRouteComponent(() => import('./settings/SettingsPage.tsx'), 'SettingsPage'),
+});
+
+export type PlaygroundSearch = FormSearch & {
+  integration?: string | undefined;
+  connection?: string | undefined;
+};
+const playground = createRoute({
+  getParentRoute: () => inside,
+  path: '/playground',
+  validateSearch: (given: Search): PlaygroundSearch => ({
+    integration: textOf(given.integration),
+    connection: textOf(given.connection),
+    ...formSearchOf(given),
+  }),
+  component: lazyRouteComponent(() => import('./playground/PlaygroundPage.tsx'), 'PlaygroundPage'),
 });
 
 /** Who is signed in; everybody else goes to the sign-in page and comes back after. */
@@ -167,6 +313,13 @@ const tree = root.addChildren([
     connections,
     connection,
     activity,
+    playground,
+    records,
+    retention,
+    datasets,
+    dataset,
+    events,
+    settings,
   ]),
 ]);
 

@@ -14,8 +14,22 @@ const trellis: MantineColorsTuple = [
   '#143590',
 ];
 
+/** Mantine's, darker from the sixth on: white words on a filled ground reach 4.5:1. */
+const red: MantineColorsTuple = [
+  '#fff5f5',
+  '#ffe3e3',
+  '#ffc9c9',
+  '#ffa8a8',
+  '#ff8787',
+  '#ff6b6b',
+  '#d43038',
+  '#c92a2a',
+  '#b02525',
+  '#9c1f1f',
+];
+
 export const theme = createTheme({
-  colors: { trellis },
+  colors: { trellis, red },
   primaryColor: 'trellis',
   primaryShade: { light: 7, dark: 6 },
   autoContrast: true,
@@ -35,6 +49,7 @@ export const theme = createTheme({
     Card: { defaultProps: { withBorder: true, padding: 'md', radius: 'md' } },
     Badge: { defaultProps: { variant: 'light', radius: 'sm', tt: 'none', fw: 550 } },
     Alert: { defaultProps: { variant: 'light' } },
+    Notification: { defaultProps: { closeButtonProps: { 'aria-label': 'Close' } } },
     Tooltip: { defaultProps: { withArrow: true, openDelay: 250 } },
   },
 });

@@ -15,7 +15,7 @@ export function EmptyState({
 }) {
   return (
     <Center py={56} px="md">
-      <Stack align="center" gap="sm" maw={440} ta="center">
+      <Stack align="center" gap="sm" maw={440} miw={0} ta="center">
         <ThemeIcon size={52} radius="xl" variant="light">
           {icon}
         </ThemeIcon>

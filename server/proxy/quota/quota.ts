@@ -128,7 +128,7 @@ function patternsOf(quota: ProviderQuota): Patterns {
  * The name of a bucket: whose calls the provider counts together. The environment is no part of it, since a provider
  * knows clients alone.
  */
-function keyOf(limit: Limit, { id, account, integration }: Subject): string {
+export function keyOf(limit: Limit, { id, account, integration }: Subject): string {
   const { client, provider, isTest } = integration;
   const quota = provider.api.quota as ProviderQuota;
   const { service } = quota;

@@ -1,108 +1,49 @@
-import { Badge, Button, Card, Group, Select, Skeleton, Stack, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
-import { IconActivity, IconSearch } from '@tabler/icons-react';
+import { Card, Group, Skeleton, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
-import { EmptyState } from '../../ui/EmptyState.tsx';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { lazy, Suspense } from 'react';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { useNow } from '../../ui/time.ts';
-import { integrationsQuery } from '../integrations/queries.ts';
 import type { ActivitySearch } from '../router.tsx';
 import { useEnvironment } from '../shell/environment.ts';
+import { FilterBar, filtersOf } from './FilterBar.tsx';
 import { OperationDrawer } from './OperationDrawer.tsx';
-import { OperationsTable } from './OperationsTable.tsx';
-import { type Filters as ApiFilters, operationsQuery, statsQuery } from './queries.ts';
+import { OperationsList } from './OperationsList.tsx';
+import { type Filters, type Point, seriesQuery } from './queries.ts';
+import { chartTimesOf, timesOf } from './time-range.ts';
 
 // The chart library is as big as everything else together; the list does not wait for it.
-const ActivityChart = lazy(() =>
-  import('./ActivityChart.tsx').then((module) => ({ default: module.ActivityChart })),
+const ActivityCharts = lazy(() =>
+  import('./ActivityCharts.tsx').then((module) => ({ default: module.ActivityCharts })),
 );
-
-const types = [
-  'proxy',
-  'connect',
-  'refresh',
-  'delivery',
-  'records.save',
-  'records.update',
-  'records.delete',
-  'records.prune',
-  'records.retention',
-  'key_rotation',
-] as const;
 
 export function ActivityPage() {
   const environment = useEnvironment();
   const search = useSearch({ from: '/$environment/activity' });
   const navigate = useNavigate({ from: '/$environment/activity' });
+  const nowMs = useNow();
   const filters = filtersOf(search);
-  const operations = useQuery(
-    operationsQuery(environment, {
-      ...filters,
-      limit: 50,
-      ...(search.cursor !== undefined && { cursor: search.cursor }),
-    }),
-  );
   const change = (next: Partial<ActivitySearch>) =>
     void navigate({ search: (former) => ({ ...former, cursor: undefined, ...next }), replace: true });
-  const isFiltered = Object.keys(filters).length > 0;
   return (
     <Page
       title="Activity"
       about="What the service has done: proxied calls, connects, refreshes, deliveries and changes of records."
-      actions={
-        search.cursor === undefined && (
-          <Badge color="teal" variant="dot" size="lg">
-            Live
-          </Badge>
-        )
-      }
     >
-      <Card>
-        <Chart environment={environment} filters={filters} />
+      <Card component="section" aria-label="Over time">
+        <Charts environment={environment} search={search} filters={filters} nowMs={nowMs} />
       </Card>
-      <FilterBar key={search.connection ?? ''} search={search} onChange={change} />
-      <Loaded query={operations}>
-        {({ operations: found, next_cursor: next }) =>
-          found.length === 0 ? (
-            <EmptyState icon={<IconActivity size={26} />} title={isFiltered ? 'Nothing fits' : 'All quiet'}>
-              {isFiltered
-                ? 'No operation matches these filters.'
-                : 'As soon as your application calls a provider through the proxy, it shows up here.'}
-            </EmptyState>
-          ) : (
-            <Stack>
-              <OperationsTable operations={found} environment={environment} search={search} />
-              <Group justify="space-between">
-                {search.cursor !== undefined ? (
-                  <Button variant="default" onClick={() => change({})}>
-                    To the newest
-                  </Button>
-                ) : (
-                  <span />
-                )}
-                {next !== null && (
-                  <Button
-                    variant="default"
-                    renderRoot={(props) => (
-                      <Link
-                        to="/$environment/activity"
-                        params={{ environment }}
-                        search={{ ...search, cursor: next }}
-                        {...props}
-                      />
-                    )}
-                  >
-                    Older
-                  </Button>
-                )}
-              </Group>
-            </Stack>
-          )
-        }
-      </Loaded>
+      {/* A link that names other filters than those typed here starts the fields anew. */}
+      <FilterBar key={`${environment} ${search.connection ?? ''}`} search={search} onChange={change} />
+      <OperationsList
+        key={JSON.stringify([environment, filters, search.range, search.from, search.to])}
+        environment={environment}
+        search={search}
+        filters={filters}
+        times={timesOf(search, nowMs)}
+        onNewest={() => change({})}
+      />
       <OperationDrawer
         environment={environment}
         id={search.operation}
@@ -112,101 +53,43 @@ export function ActivityPage() {
   );
 }
 
-function Chart({ environment, filters }: { environment: string; filters: ApiFilters }) {
-  const nowMs = useNow();
-  const from = new Date(Math.floor(nowMs / 3_600_000) * 3_600_000 - 23 * 3_600_000).toISOString();
-  const stats = useQuery(statsQuery(environment, { ...filters, from } as typeof filters));
-  const waiting = <Skeleton h={160} />;
-  return (
-    <Loaded query={stats} loading={waiting}>
-      {({ hours }) => (
-        <Suspense fallback={waiting}>
-          <ActivityChart hours={hours} nowMs={nowMs} />
-        </Suspense>
-      )}
-    </Loaded>
-  );
-}
-
-function FilterBar({
+function Charts({
+  environment,
   search,
-  onChange,
+  filters,
+  nowMs,
 }: {
+  environment: string;
   search: ActivitySearch;
-  onChange: (next: Partial<ActivitySearch>) => void;
+  filters: Filters;
+  nowMs: number;
 }) {
-  const environment = useEnvironment();
-  const { data: integrations = [] } = useQuery(integrationsQuery(environment));
-  const [text, setText] = useState(search.text ?? '');
-  const [connection, setConnection] = useState(search.connection ?? '');
-  const settle = useDebouncedCallback((next: Partial<ActivitySearch>) => onChange(next), 250);
+  const { label, ...times } = chartTimesOf(search, nowMs);
+  const query = useQuery(seriesQuery(environment, { ...filters, ...times }));
+  const waiting = <Skeleton h={170} />;
   return (
-    <Group gap="xs">
-      <TextInput
-        flex="1 1 200px"
-        aria-label="Search"
-        placeholder="Path or error code"
-        leftSection={<IconSearch size={16} />}
-        value={text}
-        onChange={({ currentTarget: { value } }) => {
-          setText(value);
-          settle({ text: value.trim() || undefined });
-        }}
-      />
-      <TextInput
-        flex="1 1 160px"
-        aria-label="Connection ID"
-        placeholder="Connection ID"
-        value={connection}
-        onChange={({ currentTarget: { value } }) => {
-          setConnection(value);
-          settle({ connection: value.trim() || undefined });
-        }}
-      />
-      <Select
-        flex="1 1 140px"
-        aria-label="Integration"
-        placeholder="Every integration"
-        clearable
-        data={integrations.map(({ unique_key, display_name }) => ({
-          value: unique_key,
-          label: display_name,
-        }))}
-        value={search.integration ?? null}
-        onChange={(value) => onChange({ integration: value ?? undefined })}
-      />
-      <Select
-        flex="1 1 130px"
-        aria-label="Kind"
-        placeholder="Every kind"
-        clearable
-        data={[...types]}
-        value={search.type ?? null}
-        onChange={(value) => onChange({ type: value ?? undefined })}
-      />
-      <Select
-        flex="1 1 130px"
-        aria-label="Outcome"
-        placeholder="Every outcome"
-        clearable
-        data={[
-          { value: 'success', label: 'Succeeded' },
-          { value: 'failed', label: 'Failed' },
-        ]}
-        value={search.status ?? null}
-        onChange={(value) => onChange({ status: (value ?? undefined) as ActivitySearch['status'] })}
-      />
-    </Group>
+    <>
+      <Group justify="space-between" mb="xs" gap="xs">
+        <Text fw={600}>{label}</Text>
+        <Text size="sm" c="dimmed">
+          {query.data !== undefined && countsOf(query.data)}
+        </Text>
+      </Group>
+      <Loaded query={query} loading={waiting}>
+        {(points) => (
+          <Suspense fallback={waiting}>
+            <ActivityCharts points={points} stepS={times.step_s} />
+          </Suspense>
+        )}
+      </Loaded>
+    </>
   );
 }
 
-function filtersOf(search: ActivitySearch): ApiFilters {
-  const type = types.find((one) => one === search.type);
-  return {
-    ...(search.text !== undefined && { text: search.text }),
-    ...(type !== undefined && { type }),
-    ...(search.status !== undefined && { status: search.status }),
-    ...(search.integration !== undefined && { provider_config_key: search.integration }),
-    ...(search.connection !== undefined && { connection_id: search.connection }),
-  };
+/** "1,204 operations, 3 failed". */
+function countsOf(points: Point[]): string {
+  const sum = (pick: (point: Point) => number) => points.reduce((total, point) => total + pick(point), 0);
+  const count = sum((point) => point.count);
+  const least = points.some(({ sampled }) => sampled) ? 'at least ' : '';
+  return `${least}${count.toLocaleString()} ${count === 1 ? 'operation' : 'operations'}, ${sum((point) => point.failed).toLocaleString()} failed`;
 }

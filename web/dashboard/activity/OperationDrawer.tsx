@@ -1,10 +1,17 @@
-import { Code, Drawer, Group, Progress, Stack, Table, Text, Title, Tooltip } from '@mantine/core';
+import { Anchor, Button, Code, Drawer, Group, Stack, Table, Text, Title } from '@mantine/core';
+import { IconTerminal2 } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { emptyForm } from '../playground/request.ts';
+import { curlOf } from '../playground/snippets.ts';
 import { duration, Outcome } from './OperationsTable.tsx';
-import { type Operation, operationQuery } from './queries.ts';
+import { Phases } from './Phases.tsx';
+import { operationQuery, type WholeOperation } from './queries.ts';
 
 /** One operation in full, beside the list it was chosen from. */
 export function OperationDrawer({
@@ -26,22 +33,15 @@ export function OperationDrawer({
       title="Operation"
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
-      <Loaded query={query}>{(operation) => <Whole operation={operation} />}</Loaded>
+      <Loaded query={query}>
+        {(operation) => <Whole environment={environment} operation={operation} />}
+      </Loaded>
     </Drawer>
   );
 }
 
-function Whole({ operation }: { operation: Operation }) {
-  const facts: [string, string | number | null][] = [
-    ['Integration', operation.provider_config_key],
-    ['Connection', operation.connection_id],
-    ['Called by', operation.actor],
-    ['Requests to the provider', operation.requests],
-    ['Retries', operation.retries],
-    ['Bytes sent', operation.request_bytes],
-    ['Bytes back', operation.answer_bytes],
-  ];
-  const details = Object.keys(operation.details).length > 0;
+function Whole({ environment, operation }: { environment: string; operation: WholeOperation }) {
+  const { messages, details } = operation;
   return (
     <Stack>
       <Group gap="xs">
@@ -49,79 +49,156 @@ function Whole({ operation }: { operation: Operation }) {
         <Outcome operation={operation} />
         <Text size="sm" c="dimmed">
           <RelativeTime at={operation.created_at} />
+          {operation.duration_ms !== null && `, took ${duration(operation.duration_ms)}`}
         </Text>
       </Group>
       {operation.path !== null && (
         <Copyable value={`${operation.method} ${operation.path}`} what="the request" />
       )}
+      <Again environment={environment} operation={operation} />
       <Phases operation={operation} />
-      <Table layout="fixed">
-        <Table.Tbody>
-          {facts
-            .filter(([, value]) => value !== null)
-            .map(([name, value]) => (
-              <Table.Tr key={name}>
-                <Table.Th w={180} fw={400} c="dimmed">
-                  {name}
-                </Table.Th>
-                <Table.Td className="wrap">
-                  {typeof value === 'number' ? value.toLocaleString() : value}
-                </Table.Td>
-              </Table.Tr>
-            ))}
-        </Table.Tbody>
-      </Table>
-      {operation.request_id !== null && (
-        <Group gap="xs" wrap="nowrap">
-          <Text size="sm" c="dimmed" flex="none">
-            Request ID
-          </Text>
-          <Copyable value={operation.request_id} what="the request ID" />
-        </Group>
-      )}
-      {details && (
-        <Code block tabIndex={0}>
-          {JSON.stringify(operation.details, null, 2)}
-        </Code>
+      {messages.length > 0 && <Messages messages={messages} />}
+      <Facts environment={environment} operation={operation} />
+      {Object.keys(details).length > 0 && (
+        <Stack gap={6}>
+          <Title order={4}>Details</Title>
+          <Code block tabIndex={0}>
+            {JSON.stringify(details, null, 2)}
+          </Code>
+        </Stack>
       )}
     </Stack>
   );
 }
 
-/** Where the time went, phase by phase. */
-function Phases({ operation }: { operation: Operation }) {
-  const phases = [
-    { name: 'credentials', ms: operation.credentials_ms, color: 'violet' },
-    { name: 'quota', ms: operation.quota_ms, color: 'yellow' },
-    { name: 'connect', ms: operation.connect_ms, color: 'teal' },
-    { name: 'first byte', ms: operation.first_byte_ms, color: 'trellis' },
-    { name: 'body', ms: operation.body_ms, color: 'cyan' },
-  ].filter((phase): phase is typeof phase & { ms: number } => phase.ms !== null && phase.ms > 0);
-  const total = phases.reduce((sum, { ms }) => sum + ms, 0);
-  if (total === 0) return null;
+/** A proxied call once more: as curl, or in the playground. Bodies and headers are not logged. */
+function Again({ environment, operation }: { environment: string; operation: WholeOperation }) {
+  const { type, method, path, provider_config_key: integration, connection_id: connection } = operation;
+  if (type !== 'proxy' || method === null || path === null || integration === null || connection === null) {
+    return null;
+  }
+  const form = { ...emptyForm, method, path };
+  return (
+    <Group gap="xs">
+      <CopyButton
+        value={curlOf(form, { baseUrl: location.origin, integration, connection })}
+        what="the call as curl"
+        label="Copy as curl"
+      />
+      <Button
+        variant="default"
+        leftSection={<IconTerminal2 size={16} />}
+        renderRoot={(props) => (
+          <Link
+            to="/$environment/playground"
+            params={{ environment }}
+            search={{ integration, connection, method, path }}
+            {...props}
+          />
+        )}
+      >
+        Open in the playground
+      </Button>
+    </Group>
+  );
+}
+
+function Messages({ messages }: { messages: WholeOperation['messages'] }) {
+  const colorOf = (level: string) => (level === 'error' ? 'red' : level === 'warn' ? 'yellow' : 'teal');
   return (
     <Stack gap={6}>
-      <Progress.Root size={18}>
-        {phases.map(({ name, ms, color }) => (
-          <Tooltip key={name} label={`${name}: ${duration(ms)}`}>
-            <Progress.Section
-              value={(ms / total) * 100}
-              color={color}
-              aria-label={`${name}: ${duration(ms)}`}
-            />
-          </Tooltip>
+      <Title order={4}>What happened</Title>
+      <Stack component="ol" gap={8} m={0} p={0} style={{ listStyle: 'none' }}>
+        {messages.map(({ level, message, details }, at) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: messages stand in their order and never move
+          <Stack component="li" key={at} gap={2}>
+            <Text size="sm" className="wrap">
+              <Text span inherit c={`var(--mantine-color-${colorOf(level)}-light-color)`} fw={600}>
+                {level}
+              </Text>{' '}
+              {message}
+            </Text>
+            {Object.keys(details).length > 0 && (
+              <Text size="xs" c="dimmed" ff="monospace" className="wrap">
+                {Object.entries(details)
+                  .map(([name, value]) => `${name}: ${String(value)}`)
+                  .join(', ')}
+              </Text>
+            )}
+          </Stack>
         ))}
-      </Progress.Root>
-      <Group gap="md">
-        {phases.map(({ name, ms, color }) => (
-          <Text key={name} size="sm">
-            <Text span c={`${color}.6`} aria-hidden>
-              ■
-            </Text>{' '}
-            {name} {duration(ms)}
-          </Text>
-        ))}
-      </Group>
+      </Stack>
     </Stack>
   );
+}
+
+function Facts({ environment, operation }: { environment: string; operation: WholeOperation }) {
+  const { provider_config_key: integration, connection_id: connection, request_id: requestId } = operation;
+  const facts: [string, ReactNode][] = [
+    [
+      'Integration',
+      integration && (
+        <Anchor
+          size="sm"
+          renderRoot={(props) => (
+            <Link
+              to="/$environment/integrations/of/$key"
+              params={{ environment, key: integration }}
+              {...props}
+            />
+          )}
+        >
+          {integration}
+        </Anchor>
+      ),
+    ],
+    [
+      'Connection',
+      connection &&
+        (integration ? (
+          <Anchor
+            size="sm"
+            className="wrap"
+            renderRoot={(props) => (
+              <Link
+                to="/$environment/connections/$integration/$id"
+                params={{ environment, integration, id: connection }}
+                {...props}
+              />
+            )}
+          >
+            {connection}
+          </Anchor>
+        ) : (
+          connection
+        )),
+    ],
+    ['Called by', operation.actor],
+    ['Requests to the provider', numbered(operation.requests)],
+    ['Of them retries', numbered(operation.retries)],
+    ['Bytes sent', numbered(operation.request_bytes)],
+    ['Bytes back', numbered(operation.answer_bytes)],
+    ['Request ID', requestId && <Copyable value={requestId} what="the request ID" />],
+    ['Operation ID', <Copyable key="id" value={operation.id} what="the operation ID" />],
+  ];
+  return (
+    <Table layout="fixed">
+      <Table.Tbody>
+        {facts
+          .filter(([, value]) => value !== null)
+          .map(([name, value]) => (
+            <Table.Tr key={name}>
+              <Table.Th w={{ base: 130, xs: 180 }} fw={400} c="dimmed">
+                {name}
+              </Table.Th>
+              <Table.Td className="wrap">{value}</Table.Td>
+            </Table.Tr>
+          ))}
+      </Table.Tbody>
+    </Table>
+  );
+}
+
+function numbered(value: number | null): string | null {
+  return value === null ? null : value.toLocaleString();
 }

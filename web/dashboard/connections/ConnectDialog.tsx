@@ -1,13 +1,17 @@
-import { Alert, Button, Group, Modal, Select, Stack, Text, TextInput } from '@mantine/core';
-import { IconExternalLink } from '@tabler/icons-react';
+import { Alert, Button, Group, Loader, Modal, Select, Stack, Text, TextInput } from '@mantine/core';
+import { IconCheck, IconExternalLink } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import { newConnectLink } from './queries.ts';
+import { openTab } from './open-tab.ts';
+import { newConnectLink, newestConnectionQuery } from './queries.ts';
 
-/** Makes a link of the kind that an application gives to its users, to open oneself or to send on. */
+type Begun = { link: string; integration: string; endUser: string; before: number | undefined };
+
+/** Makes a link of the kind that an application gives to its users, opens it or hands it out, and waits for the account. */
 export function ConnectDialog({
   environment,
   integration,
@@ -21,15 +25,27 @@ export function ConnectDialog({
   onClose: () => void;
 }) {
   const queries = useQueryClient();
-  const { data: integrations = [] } = useQuery(integrationsQuery(environment));
+  const { data: integrations = [] } = useQuery({ ...integrationsQuery(environment), enabled: isOpen });
   const [picked, setPicked] = useState<string | null>(null);
   const chosen = integration ?? picked ?? integrations[0]?.unique_key ?? null;
   const [endUser, setEndUser] = useState('test-user');
-  const link = useMutation({ mutationFn: () => newConnectLink(environment, chosen ?? '', endUser.trim()) });
+  const begin = useMutation({
+    mutationFn: async (show: (link: string) => void): Promise<Begun> => {
+      const of = { integration: chosen ?? '', endUser: endUser.trim() };
+      const before = await queries.fetchQuery(newestConnectionQuery(environment, of));
+      const link = await newConnectLink(environment, of.integration, of.endUser);
+      show(link);
+      return { ...of, link, before: before?.id };
+    },
+  });
   const close = () => {
-    link.reset();
+    begin.reset();
     void queries.invalidateQueries({ queryKey: [environment] });
     onClose();
+  };
+  const open = () => {
+    const tab = openTab();
+    begin.mutate(tab.show, { onError: tab.close });
   };
   return (
     <Modal
@@ -38,66 +54,115 @@ export function ConnectDialog({
       title="Add a test connection"
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
-      <Stack>
-        {link.data === undefined ? (
-          <>
-            {integration === undefined && (
-              <Select
-                label="Integration"
-                data={integrations.map(({ unique_key, display_name }) => ({
-                  value: unique_key,
-                  label: display_name,
-                }))}
-                value={chosen}
-                onChange={setPicked}
-                allowDeselect={false}
-              />
-            )}
-            <TextInput
-              label="End user"
-              description="The ID of a user of your application"
-              value={endUser}
-              onChange={({ currentTarget }) => setEndUser(currentTarget.value)}
+      {begin.data !== undefined ? (
+        <Waiting environment={environment} begun={begin.data} onDone={close} />
+      ) : (
+        <Stack>
+          {integration === undefined && (
+            <Select
+              label="Integration"
+              data={integrations.map(({ unique_key, display_name }) => ({
+                value: unique_key,
+                label: display_name === unique_key ? unique_key : `${display_name} (${unique_key})`,
+              }))}
+              value={chosen}
+              onChange={setPicked}
+              allowDeselect={false}
+              searchable={integrations.length > 8}
             />
-            {link.isError && <FaultNotice error={link.error} />}
-            <Group justify="flex-end">
-              <Button variant="default" onClick={close}>
-                Cancel
-              </Button>
-              <Button
-                onClick={() => link.mutate()}
-                loading={link.isPending}
-                disabled={chosen === null || endUser.trim() === ''}
-              >
-                Make the link
-              </Button>
-            </Group>
-          </>
-        ) : (
-          <>
-            <Text>
-              Open the link here, or send it to whoever owns the account. It makes one connection and ends in
-              30 minutes.
-            </Text>
-            <Copyable value={link.data} what="the link" />
-            <Alert>This list shows the connection as soon as the provider has agreed.</Alert>
-            <Group justify="flex-end">
-              <Button variant="default" onClick={close}>
-                Done
-              </Button>
-              <Button
-                component="a"
-                href={link.data}
-                target="_blank"
-                rel="noopener"
-                leftSection={<IconExternalLink size={16} />}
-              >
-                Open
-              </Button>
-            </Group>
-          </>
-        )}
-      </Stack>
+          )}
+          <TextInput
+            label="End user"
+            description="The ID of a user of your application"
+            value={endUser}
+            onChange={({ currentTarget }) => setEndUser(currentTarget.value)}
+          />
+          {begin.isError && <FaultNotice error={begin.error} />}
+          <Group justify="flex-end">
+            <Button
+              variant="default"
+              onClick={() => begin.mutate(() => undefined)}
+              disabled={chosen === null || endUser.trim() === '' || begin.isPending}
+            >
+              Make a link
+            </Button>
+            <Button
+              onClick={open}
+              loading={begin.isPending}
+              disabled={chosen === null || endUser.trim() === ''}
+              leftSection={<IconExternalLink size={16} />}
+            >
+              Connect
+            </Button>
+          </Group>
+        </Stack>
+      )}
     </Modal>
   );
+}
+
+function Waiting({ environment, begun, onDone }: { environment: string; begun: Begun; onDone: () => void }) {
+  const { data: newest } = useQuery({
+    ...newestConnectionQuery(environment, begun),
+    refetchInterval: ({ state }) => (isNew(state.data?.id, begun.before) ? false : 1_500),
+  });
+  if (newest && isNew(newest.id, begun.before)) {
+    return (
+      <Stack>
+        <Alert color="green" icon={<IconCheck size={18} />} title="Connected" role="status">
+          {newest.account?.email ?? newest.connection_id}
+        </Alert>
+        <Group justify="flex-end">
+          <Button
+            variant="default"
+            renderRoot={(props) => (
+              <Link
+                to="/$environment/connections/$integration/$id"
+                params={{ environment, integration: begun.integration, id: newest.connection_id }}
+                {...props}
+              />
+            )}
+          >
+            Look at it
+          </Button>
+          <Button onClick={onDone} data-autofocus>
+            Done
+          </Button>
+        </Group>
+      </Stack>
+    );
+  }
+  return (
+    <Stack>
+      <Text size="sm">
+        Use the link here, or send it to whoever owns the account. It makes one connection and ends in 30
+        minutes.
+      </Text>
+      <Copyable value={begun.link} what="the link" />
+      <Group gap="xs" role="status">
+        <Loader size="xs" aria-hidden />
+        <Text size="sm" c="dimmed">
+          Waiting for the account
+        </Text>
+      </Group>
+      <Group justify="flex-end">
+        <Button variant="default" onClick={onDone}>
+          Done
+        </Button>
+        <Button
+          component="a"
+          href={begun.link}
+          target="_blank"
+          rel="noopener"
+          leftSection={<IconExternalLink size={16} />}
+        >
+          Open
+        </Button>
+      </Group>
+    </Stack>
+  );
+}
+
+function isNew(id: number | undefined, before: number | undefined): boolean {
+  return id !== undefined && id !== before;
 }

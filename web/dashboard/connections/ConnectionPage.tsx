@@ -1,6 +1,18 @@
-import { Anchor, Badge, Button, Card, Group, SimpleGrid, Stack, Table, Text, Title } from '@mantine/core';
+import {
+  Anchor,
+  Badge,
+  Button,
+  Card,
+  Code,
+  Group,
+  SimpleGrid,
+  Skeleton,
+  Stack,
+  Text,
+  Title,
+} from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { IconChevronLeft, IconExternalLink, IconRefresh } from '@tabler/icons-react';
+import { IconChevronLeft, IconRefresh } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
@@ -10,21 +22,18 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { OperationsTable } from '../activity/OperationsTable.tsx';
 import { operationsQuery } from '../activity/queries.ts';
+import { DatasetsCard } from '../records/DatasetsCard.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { DeleteConnection } from './DeleteConnection.tsx';
 import { HealthBadge } from './HealthBadge.tsx';
 import { HealthCard } from './HealthCard.tsx';
 import { MetadataCard } from './MetadataCard.tsx';
-import {
-  type At,
-  connectionQuery,
-  datasetsQuery,
-  newReconnectLink,
-  refresh,
-  type WholeConnection,
-} from './queries.ts';
+import { type At, connectionQuery, refresh, type WholeConnection } from './queries.ts';
+import { ReconnectButton } from './ReconnectButton.tsx';
 import { ScopesCard } from './ScopesCard.tsx';
+import { TagsCard } from './TagsCard.tsx';
+import { TokenCard } from './TokenCard.tsx';
 
 export function ConnectionPage() {
   const environment = useEnvironment();
@@ -49,31 +58,39 @@ export function ConnectionPage() {
         </Anchor>
       }
       about={
-        connection && (
+        connection ? (
           <Group gap="xs" mt={4}>
             <HealthBadge health={connection.health} />
             <Badge color="gray">{connection.provider_config_key}</Badge>
             {connection.test && <Badge color="violet">test credentials</Badge>}
           </Group>
+        ) : (
+          query.isPending && <Skeleton h={22} w={220} mt={6} />
         )
       }
-      actions={mayWrite && connection && <Actions environment={environment} at={at} />}
+      actions={
+        mayWrite &&
+        connection && (
+          <>
+            <RefreshButton environment={environment} at={at} />
+            <ReconnectButton environment={environment} at={at} health={connection.health} />
+          </>
+        )
+      }
     >
-      <Loaded query={query}>
+      <Loaded query={query} loading={<LoadingCards />}>
         {(loaded) => (
           <Stack gap="lg">
             <HealthCard health={loaded.health} />
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
-              <Facts connection={loaded} />
+              <Facts connection={loaded} environment={environment} />
               <ScopesCard scopes={loaded.scopes} missing={loaded.health.missing_scopes} />
-              <Datasets environment={environment} at={at} />
-              <MetadataCard
-                environment={environment}
-                at={at}
-                metadata={loaded.metadata}
-                mayWrite={mayWrite}
-              />
+              <TokenCard token={loaded.token} />
+              <TagsCard environment={environment} at={at} tags={loaded.tags} mayWrite={mayWrite} />
+              <DatasetsCard environment={environment} at={at} />
+              <Syncs />
             </SimpleGrid>
+            <MetadataCard environment={environment} at={at} metadata={loaded.metadata} mayWrite={mayWrite} />
             <RecentActivity environment={environment} at={at} />
             {mayWrite && <DeleteConnection environment={environment} at={at} />}
           </Stack>
@@ -83,7 +100,17 @@ export function ConnectionPage() {
   );
 }
 
-function Actions({ environment, at }: { environment: string; at: At }) {
+function LoadingCards() {
+  return (
+    <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg" role="status" aria-label="Loading">
+      {['a', 'b', 'c', 'd'].map((card) => (
+        <Skeleton key={card} h={230} radius="md" />
+      ))}
+    </SimpleGrid>
+  );
+}
+
+function RefreshButton({ environment, at }: { environment: string; at: At }) {
   const queries = useQueryClient();
   const renew = useMutation({
     mutationFn: () => refresh(environment, at),
@@ -91,36 +118,19 @@ function Actions({ environment, at }: { environment: string; at: At }) {
     onError: ({ message }) => notifications.show({ title: 'Not refreshed', message, color: 'red' }),
     onSettled: () => queries.invalidateQueries({ queryKey: [environment, 'connection'] }),
   });
-  const reconnect = useMutation({
-    mutationFn: () => newReconnectLink(environment, at),
-    onSuccess: (link) => window.open(link, '_blank', 'noopener'),
-    onError: ({ message }) => notifications.show({ title: 'No link', message, color: 'red' }),
-  });
   return (
-    <>
-      <Button
-        variant="default"
-        leftSection={<IconRefresh size={16} />}
-        loading={renew.isPending}
-        onClick={() => renew.mutate()}
-      >
-        Refresh now
-      </Button>
-      <Button
-        variant="default"
-        leftSection={<IconExternalLink size={16} />}
-        loading={reconnect.isPending}
-        onClick={() => reconnect.mutate()}
-      >
-        Reconnect
-      </Button>
-    </>
+    <Button
+      variant="default"
+      leftSection={<IconRefresh size={16} />}
+      loading={renew.isPending}
+      onClick={() => renew.mutate()}
+    >
+      Refresh now
+    </Button>
   );
 }
 
-function Facts({ connection }: { connection: WholeConnection }) {
-  const { end_user: endUser } = connection;
-  const tags = Object.entries(connection.tags);
+function Facts({ connection, environment }: { connection: WholeConnection; environment: string }) {
   return (
     <Card>
       <Title order={2} mb="xs">
@@ -130,26 +140,36 @@ function Facts({ connection }: { connection: WholeConnection }) {
         <Fact name="Connection ID">
           <Copyable value={connection.connection_id} what="the connection ID" />
         </Fact>
-        <Fact name="End user">{endUser === null ? 'none' : String(endUser.id ?? '')}</Fact>
+        <Fact name="Integration">
+          <Anchor
+            inherit
+            renderRoot={(props) => (
+              <Link
+                to="/$environment/integrations/of/$key"
+                params={{ environment, key: connection.provider_config_key }}
+                {...props}
+              />
+            )}
+          >
+            {connection.provider_config_key}
+          </Anchor>
+        </Fact>
+        <Fact name="End user">{endUserText(connection)}</Fact>
         <Fact name="Connected">
           <RelativeTime at={connection.created_at} />
         </Fact>
         <Fact name="Last used">
-          <RelativeTime at={connection.last_fetched_at} />
-        </Fact>
-        <Fact name="Tags">
-          {tags.length === 0 && 'none'}
-          <Group gap={4}>
-            {tags.map(([name, value]) => (
-              <Badge key={name} color="gray">
-                {name}: {value}
-              </Badge>
-            ))}
-          </Group>
+          <RelativeTime at={connection.last_used_at} />
         </Fact>
       </Stack>
     </Card>
   );
+}
+
+function endUserText({ end_user: endUser }: WholeConnection): string {
+  if (endUser === null) return 'none';
+  const { id, display_name: name, email } = endUser as Record<string, string | null | undefined>;
+  return [id, name, email].filter(Boolean).join(' · ');
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }) {
@@ -158,51 +178,24 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
       <Text component="dt" size="sm" c="dimmed" w={110} flex="none">
         {name}
       </Text>
-      <Text component="dd" size="sm" m={0} miw={0}>
+      <Text component="dd" size="sm" m={0} miw={0} className="wrap">
         {children}
       </Text>
     </Group>
   );
 }
 
-function Datasets({ environment, at }: { environment: string; at: At }) {
-  const query = useQuery(datasetsQuery(environment, at));
+/** Room for what functions do with a connection. */
+function Syncs() {
   return (
     <Card>
       <Title order={2} mb="xs">
-        Records
+        Syncs
       </Title>
-      <Loaded query={query}>
-        {(datasets) =>
-          datasets.length === 0 ? (
-            <Text c="dimmed" size="sm">
-              Nothing is cached for this connection yet.
-            </Text>
-          ) : (
-            <Table>
-              <Table.Thead>
-                <Table.Tr>
-                  <Table.Th>Model</Table.Th>
-                  <Table.Th ta="right">Records</Table.Th>
-                  <Table.Th ta="right">Pruned</Table.Th>
-                </Table.Tr>
-              </Table.Thead>
-              <Table.Tbody>
-                {datasets.map(({ model, variant, records, pruned }) => (
-                  <Table.Tr key={`${model}:${variant}`}>
-                    <Table.Td className="wrap">
-                      {model}
-                      {variant !== 'base' && ` · ${variant}`}
-                    </Table.Td>
-                    <Table.Td ta="right">{records.toLocaleString()}</Table.Td>
-                    <Table.Td ta="right">{pruned.toLocaleString()}</Table.Td>
-                  </Table.Tr>
-                ))}
-              </Table.Tbody>
-            </Table>
-          )
-        }
-      </Loaded>
+      <Text c="dimmed" size="sm">
+        No function is deployed to this environment. What your own code fetches it can save with{' '}
+        <Code>POST /records</Code>.
+      </Text>
     </Card>
   );
 }

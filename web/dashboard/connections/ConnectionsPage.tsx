@@ -1,20 +1,19 @@
-import { Badge, Box, Button, Group, Pagination, Select, Stack, Table, Text, TextInput } from '@mantine/core';
-import { useDebouncedCallback, useDisclosure } from '@mantine/hooks';
-import { IconPlugConnected, IconPlus, IconSearch } from '@tabler/icons-react';
+import { Button, Group, Pagination, Stack, Text } from '@mantine/core';
+import { useDisclosure } from '@mantine/hooks';
+import { IconPlugConnected, IconPlus } from '@tabler/icons-react';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
-import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
 import type { ConnectionsSearch } from '../router.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { ConnectDialog } from './ConnectDialog.tsx';
-import { HealthBadge } from './HealthBadge.tsx';
-import { type Connection, connectionsQuery } from './queries.ts';
+import { ConnectionFilters } from './ConnectionFilters.tsx';
+import { ConnectionsTable } from './ConnectionsTable.tsx';
+import { connectionsQuery } from './queries.ts';
 
 const pageSize = 50;
 
@@ -30,6 +29,9 @@ export function ConnectionsPage() {
     ...connectionsQuery(environment, {
       ...(search.search !== undefined && { search: search.search }),
       ...(search.integration !== undefined && { integrationId: search.integration }),
+      ...(search.status !== undefined && { status: search.status }),
+      ...(search.sort !== undefined && { sort: search.sort }),
+      count: 'true',
       limit: pageSize,
       page,
     }),
@@ -53,155 +55,53 @@ export function ConnectionsPage() {
         )
       }
     >
-      <Filters search={search} integrations={integrations} onChange={change} />
+      <ConnectionFilters
+        key={isFiltered ? 'some' : 'all'}
+        search={search}
+        integrations={integrations}
+        onChange={change}
+      />
       <Loaded query={connections}>
-        {({ connections: found }) => {
-          const hasMore = found.length === pageSize;
-          const shown = found.filter(
-            ({ health }) => search.status === undefined || health.status === search.status,
-          );
-          if (shown.length === 0 && page === 0 && !hasMore) {
-            return (
-              <Empty
-                environment={environment}
-                isFiltered={isFiltered}
-                hasIntegration={integrations.length > 0}
-                onAdd={mayWrite ? open : undefined}
-              />
-            );
-          }
-          return (
+        {({ connections: found, total = 0 }) =>
+          found.length === 0 && page === 0 ? (
+            <Empty
+              environment={environment}
+              isFiltered={isFiltered}
+              hasIntegration={integrations.length > 0}
+              onAdd={mayWrite ? open : undefined}
+              onClear={() => void navigate({ search: {} })}
+            />
+          ) : (
             <Stack>
-              <ConnectionsTable connections={shown} environment={environment} />
-              {(page > 0 || hasMore) && (
-                <Pagination
-                  total={page + (hasMore ? 2 : 1)}
-                  value={page + 1}
-                  onChange={(next) => change({ page: next > 1 ? next - 1 : undefined })}
-                  getControlProps={(control) => ({ 'aria-label': `${control} page` })}
-                />
-              )}
+              <ConnectionsTable connections={found} environment={environment} />
+              <Group justify="space-between" gap="sm">
+                <Text size="sm" c="dimmed" role="status">
+                  {shownOf({ page, shown: found.length, total })}
+                </Text>
+                {total > pageSize && (
+                  <Pagination
+                    total={Math.ceil(total / pageSize)}
+                    value={page + 1}
+                    onChange={(next) => change({ page: next > 1 ? next - 1 : undefined })}
+                    getControlProps={(control) => ({ 'aria-label': `${control} page` })}
+                    getItemProps={(number) => ({ 'aria-label': `page ${number}` })}
+                  />
+                )}
+              </Group>
             </Stack>
-          );
-        }}
+          )
+        }
       </Loaded>
       <ConnectDialog environment={environment} isOpen={isOpen} onClose={close} />
     </Page>
   );
 }
 
-function Filters({
-  search,
-  integrations,
-  onChange,
-}: {
-  search: ConnectionsSearch;
-  integrations: { unique_key: string; display_name: string }[];
-  onChange: (next: Partial<ConnectionsSearch>) => void;
-}) {
-  const [typed, setTyped] = useState(search.search ?? '');
-  const settle = useDebouncedCallback(
-    (value: string) => onChange({ search: value.trim() || undefined }),
-    250,
-  );
-  return (
-    <Group gap="xs">
-      <TextInput
-        flex="1 1 220px"
-        maw={420}
-        aria-label="Search connections"
-        placeholder="ID, e-mail or end user"
-        leftSection={<IconSearch size={16} />}
-        value={typed}
-        onChange={({ currentTarget }) => {
-          setTyped(currentTarget.value);
-          settle(currentTarget.value);
-        }}
-      />
-      <Select
-        flex="1 1 150px"
-        maw={220}
-        aria-label="Integration"
-        placeholder="Every integration"
-        clearable
-        data={integrations.map(({ unique_key, display_name }) => ({
-          value: unique_key,
-          label: display_name,
-        }))}
-        value={search.integration ?? null}
-        onChange={(integration) => onChange({ integration: integration ?? undefined })}
-      />
-      <Select
-        flex="1 1 150px"
-        maw={220}
-        aria-label="Status"
-        placeholder="Every status"
-        clearable
-        data={[
-          { value: 'active', label: 'Active' },
-          { value: 'needs_reauth', label: 'Needs reconnecting' },
-          { value: 'blocked', label: 'Blocked' },
-        ]}
-        value={search.status ?? null}
-        onChange={(status) => onChange({ status: (status ?? undefined) as ConnectionsSearch['status'] })}
-      />
-    </Group>
-  );
-}
-
-function ConnectionsTable({ connections, environment }: { connections: Connection[]; environment: string }) {
-  return (
-    <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing="sm" horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Account</Table.Th>
-            <Table.Th>Health</Table.Th>
-            <Table.Th visibleFrom="sm">Integration</Table.Th>
-            <Table.Th visibleFrom="xs">Connected</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {connections.map((connection) => (
-            <Table.Tr key={connection.id} className="fill-row">
-              <Table.Td>
-                <Link
-                  className="fill-link"
-                  to="/$environment/connections/$integration/$id"
-                  params={{
-                    environment,
-                    integration: connection.provider_config_key,
-                    id: connection.connection_id,
-                  }}
-                >
-                  <Text span fw={550} size="sm" className="wrap">
-                    {connection.account?.email ?? connection.connection_id}
-                  </Text>
-                </Link>
-                <Text size="xs" c="dimmed" ff="monospace" className="wrap">
-                  {connection.connection_id}
-                </Text>
-              </Table.Td>
-              <Table.Td>
-                <HealthBadge health={connection.health} />
-              </Table.Td>
-              <Table.Td visibleFrom="sm">
-                <Group gap={6} wrap="nowrap">
-                  {connection.provider_config_key}
-                  {connection.test && <Badge color="violet">test</Badge>}
-                </Group>
-              </Table.Td>
-              <Table.Td visibleFrom="xs">
-                <Box pos="relative" w="fit-content">
-                  <RelativeTime at={connection.created} size="sm" />
-                </Box>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
-  );
+/** "51 to 100 of 10,000". */
+function shownOf({ page, shown, total }: { page: number; shown: number; total: number }): string {
+  if (shown === 0) return `None here: there are ${total.toLocaleString()} in all`;
+  const first = page * pageSize + 1;
+  return `${first.toLocaleString()} to ${(first + shown - 1).toLocaleString()} of ${total.toLocaleString()}`;
 }
 
 function Empty(given: {
@@ -209,11 +109,20 @@ function Empty(given: {
   isFiltered: boolean;
   hasIntegration: boolean;
   onAdd: (() => void) | undefined;
+  onClear: () => void;
 }) {
   const icon = <IconPlugConnected size={26} />;
   if (given.isFiltered) {
     return (
-      <EmptyState icon={icon} title="Nothing fits">
+      <EmptyState
+        icon={icon}
+        title="Nothing fits"
+        action={
+          <Button variant="default" onClick={given.onClear}>
+            Show all
+          </Button>
+        }
+      >
         No connection matches these filters.
       </EmptyState>
     );
@@ -224,17 +133,19 @@ function Empty(given: {
         icon={icon}
         title="An integration comes first"
         action={
-          <Button
-            renderRoot={(props) => (
-              <Link
-                to="/$environment/integrations/new"
-                params={{ environment: given.environment }}
-                {...props}
-              />
-            )}
-          >
-            Add an integration
-          </Button>
+          given.onAdd && (
+            <Button
+              renderRoot={(props) => (
+                <Link
+                  to="/$environment/integrations/new"
+                  params={{ environment: given.environment }}
+                  {...props}
+                />
+              )}
+            >
+              Add an integration
+            </Button>
+          )
         }
       >
         Connections are made through one. With test credentials it takes a click.

@@ -1,6 +1,7 @@
 import { Alert, Code, Stack, Text } from '@mantine/core';
 import { IconAlertTriangle, IconCircleX } from '@tabler/icons-react';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { sentence } from '../../ui/words.ts';
 import type { Health } from './queries.ts';
 
 /** Why a connection is not well, since when, and what to do. Nothing at all where it is. */
@@ -64,16 +65,10 @@ function Evidence({ of }: { of: Record<string, string | number> | null }) {
   return (
     <Text size="sm" c="dimmed" component="div">
       {entries.map(([name, value]) => (
-        <Code key={name} mr={6}>
+        <Code key={name} mr={6} className="wrap">
           {name}: {String(value)}
         </Code>
       ))}
     </Text>
   );
-}
-
-/** `testing_expired` → "Testing expired". */
-function sentence(code: string): string {
-  const words = code.replaceAll('_', ' ');
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -26,18 +26,6 @@ export const connectionQuery = (environment: string, { integration, id }: At) =>
       }),
   });
 
-export const healthQuery = (environment: string, { integration, id }: At) =>
-  queryOptions({
-    queryKey: [environment, 'connection', integration, id, 'health'],
-    queryFn: ({ signal }) =>
-      call('GET /connections/{id}/health', {
-        environment,
-        signal,
-        path: { id },
-        query: { provider_config_key: integration },
-      }),
-  });
-
 export const datasetsQuery = (environment: string, { integration, id }: At) =>
   queryOptions({
     queryKey: [environment, 'connection', integration, id, 'datasets'],
@@ -64,19 +52,55 @@ export async function newConnectLink(
   return data.connect_link;
 }
 
-export async function newReconnectLink(environment: string, { integration, id }: At): Promise<string> {
+/** A link by which the account's owner agrees anew, or, where the grant is well, to the missing scopes alone. */
+export async function newReconnectLink(
+  environment: string,
+  { integration, id, health }: At & { health: Health },
+): Promise<string> {
   const { data } = await call('POST /connect/sessions/reconnect', {
     environment,
-    body: { integration_id: integration, connection_id: id },
+    body: health.reconnect?.body ?? { integration_id: integration, connection_id: id },
   });
   return data.connect_link;
 }
+
+/** The newest connection of an end user; told again and again while somebody is at the provider. */
+export const newestConnectionQuery = (
+  environment: string,
+  { integration, endUser }: { integration: string; endUser: string },
+) =>
+  queryOptions({
+    queryKey: [environment, 'connections', 'newest', integration, endUser],
+    queryFn: async ({ signal }) => {
+      const { connections } = await call('GET /connections', {
+        environment,
+        signal,
+        query: { integrationId: integration, endUserId: endUser, limit: 1 },
+      });
+      return connections[0] ?? null;
+    },
+    gcTime: 0,
+    staleTime: 0,
+  });
 
 export async function refresh(environment: string, { integration, id }: At): Promise<void> {
   await call('POST /connections/{id}/refresh', {
     environment,
     path: { id },
     query: { provider_config_key: integration },
+  });
+}
+
+/** Takes the place of all tags that there were. */
+export async function setTags(
+  environment: string,
+  { integration, id, tags }: At & { tags: Record<string, string> },
+): Promise<void> {
+  await call('PATCH /connections/{id}', {
+    environment,
+    path: { id },
+    query: { provider_config_key: integration },
+    body: { tags },
   });
 }
 

@@ -1,4 +1,17 @@
-import { Progress as Bar, Button, Card, Code, Group, Stack, Text, ThemeIcon, Title } from '@mantine/core';
+import {
+  Alert,
+  Anchor,
+  Progress as Bar,
+  Button,
+  Card,
+  Code,
+  Group,
+  Skeleton,
+  Stack,
+  Text,
+  ThemeIcon,
+  Title,
+} from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { IconCheck } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
@@ -6,9 +19,9 @@ import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
+import { installationOf } from '../integrations/installation.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { type Progress, progressQuery } from './queries.ts';
@@ -23,7 +36,7 @@ export function GettingStartedPage() {
       title="Getting started"
       about="Five steps from nothing to a cache of records. Each ticks itself off when it has really happened."
     >
-      <Loaded query={query} loading={<LoadingRows rows={5} height={88} />}>
+      <Loaded query={query} loading={<LoadingSteps />}>
         {(progress) => <Steps environment={environment} progress={progress} />}
       </Loaded>
     </Page>
@@ -34,12 +47,8 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
   const mayWrite = useMayWrite();
   const [isOpen, { open, close }] = useDisclosure();
   const { integration, connection } = progress;
-  const headers = [
-    `-H "Authorization: Bearer $KEY"`,
-    `-H "Provider-Config-Key: ${connection?.integration ?? 'google-sheet'}"`,
-    `-H "Connection-Id: ${connection?.id ?? '...'}"`,
-  ].join(' \\\n  ');
-  const json = `-H "Content-Type: application/json"`;
+  const samples = samplesFor(progress);
+  const ofConnection = connection && { environment, integration: connection.integration, id: connection.id };
   const steps: Step[] = [
     {
       title: 'Add an integration',
@@ -69,21 +78,43 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
     {
       title: 'Call the provider',
       isDone: progress.hasProxied,
-      about: 'Your application calls the provider through the proxy, which puts the credentials on.',
-      sample: `curl ${location.origin}/proxy/v4/spreadsheets/{spreadsheetId}/values/Sheet1 \\\n  ${headers}`,
+      about:
+        'The proxy puts the credentials on. Try it in the playground first; your application then makes the same call.',
+      action: mayWrite && ofConnection && (
+        <Button
+          renderRoot={(props) => (
+            <Link
+              to="/$environment/playground"
+              params={{ environment }}
+              search={{ integration: ofConnection.integration, connection: ofConnection.id }}
+              {...props}
+            />
+          )}
+        >
+          Open the playground
+        </Button>
+      ),
     },
     {
       title: 'Save records',
       isDone: progress.hasSaved,
       about:
         'What a sync has fetched is kept here, and read by cursor: nothing is missed, nothing comes twice.',
-      sample: `curl ${location.origin}/records \\\n  ${headers} ${json} \\\n  -d '{"model": "Row", "records": [{"id": "1", "name": "Ada"}]}'`,
+      sample: samples.save,
     },
     {
       title: 'Prune what you have read',
       isDone: progress.hasPruned,
-      about: 'Empties the payloads up to a cursor and keeps what tells changes apart.',
-      sample: `curl -X PATCH ${location.origin}/records/prune \\\n  ${headers} ${json} \\\n  -d '{"model": "Row", "until_cursor": "..."}'`,
+      about: 'Empties the payloads up to a record that you choose, and keeps what tells changes apart.',
+      action: ofConnection && (
+        <Button
+          renderRoot={(props) => (
+            <Link to="/$environment/records/of/$integration/$id" params={ofConnection} {...props} />
+          )}
+        >
+          {mayWrite ? 'Choose a record' : 'Look at the records'}
+        </Button>
+      ),
     },
   ];
   const doneCount = steps.filter(({ isDone }) => isDone).length;
@@ -92,19 +123,71 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
     <Stack gap="sm" maw={820}>
       <Group gap="sm">
         <Bar value={(doneCount / steps.length) * 100} flex={1} aria-label="Steps done" />
-        <Text size="sm" c="dimmed">
+        <Text size="sm" c="dimmed" role="status">
           {doneCount} of {steps.length}
         </Text>
       </Group>
+      {doneCount === steps.length && (
+        <Alert color="green" icon={<IconCheck size={18} />} title="All of it works">
+          From here your application takes over: the <Anchor href="/docs/">interface</Anchor> names every
+          call.
+        </Alert>
+      )}
       {steps.map((step, index) => (
-        <StepCard key={step.title} step={step} number={index + 1} isCurrent={index === current} />
+        <StepCard
+          key={step.title}
+          step={step}
+          number={index + 1}
+          isCurrent={index === current}
+          environment={environment}
+        />
       ))}
-      <ConnectDialog environment={environment} isOpen={isOpen} onClose={close} />
+      <ConnectDialog
+        environment={environment}
+        {...(integration && { integration: integration.key })}
+        isOpen={isOpen}
+        onClose={close}
+      />
     </Stack>
   );
 }
 
-function StepCard({ step, number, isCurrent }: { step: Step; number: number; isCurrent: boolean }) {
+/** The call of a step as a shell takes it, with this installation's address and the connection that there is. */
+function samplesFor({ integration, connection }: Progress): { save: string } {
+  const baseUrl = integration === undefined ? location.origin : installationOf(integration.logo).baseUrl;
+  const lines = [
+    `curl ${baseUrl}/records`,
+    '-H "Authorization: Bearer $KEY"',
+    `-H "Provider-Config-Key: ${connection?.integration ?? 'google-sheet'}"`,
+    `-H "Connection-Id: ${connection?.id ?? '...'}"`,
+    '-H "Content-Type: application/json"',
+    `-d '{"model": "Row", "records": [{"id": "1", "name": "Ada"}, {"id": "2", "name": "Alan"}]}'`,
+  ];
+  return { save: lines.join(' \\\n  ') };
+}
+
+function LoadingSteps() {
+  return (
+    <Stack gap="sm" maw={820} role="status" aria-label="Loading">
+      <Skeleton h={22} radius="md" />
+      {[1, 2, 3, 4, 5].map((step) => (
+        <Skeleton key={step} h={88} radius="md" />
+      ))}
+    </Stack>
+  );
+}
+
+function StepCard({
+  step,
+  number,
+  isCurrent,
+  environment,
+}: {
+  step: Step;
+  number: number;
+  isCurrent: boolean;
+  environment: string;
+}) {
   return (
     <Card>
       <Group wrap="nowrap" align="flex-start" gap="md">
@@ -132,6 +215,27 @@ function StepCard({ step, number, isCurrent }: { step: Step; number: number; isC
               </Code>
               <CopyButton value={step.sample} what="the call" />
             </Group>
+          )}
+          {isCurrent && step.sample !== undefined && (
+            <Text size="sm" c="dimmed">
+              KEY is a secret key of this environment. <Code>.trellis/dev.key</Code> on the server holds the
+              first one of <Code>dev</Code>; others are made in{' '}
+              <Anchor
+                inherit
+                underline="always"
+                renderRoot={(props) => (
+                  <Link
+                    to="/$environment/settings"
+                    params={{ environment }}
+                    search={{ tab: 'keys' }}
+                    {...props}
+                  />
+                )}
+              >
+                the settings
+              </Anchor>
+              .
+            </Text>
           )}
         </Stack>
       </Group>

@@ -9,6 +9,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { useEnvironment } from '../shell/environment.ts';
+import { useMayWrite } from '../sign-in/queries.ts';
 import { CreateDialog } from './CreateDialog.tsx';
 import { type Provider, providersQuery } from './queries.ts';
 
@@ -24,11 +25,16 @@ export function CataloguePage() {
     150,
   );
   const query = useQuery(providersQuery(environment));
-  const chosen = query.data?.find(({ name }) => name === provider);
+  const mayWrite = useMayWrite();
+  const chosen = mayWrite ? query.data?.find(({ name }) => name === provider) : undefined;
   return (
     <Page
       title="Add an integration"
-      about="Choose the provider whose accounts your users will connect."
+      about={
+        mayWrite
+          ? 'Choose the provider whose accounts your users will connect.'
+          : 'What there is to choose from. A developer of this environment can add one.'
+      }
       before={
         <Anchor
           size="sm"
@@ -65,7 +71,7 @@ export function CataloguePage() {
           ) : (
             <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
               {found.map((one) => (
-                <ProviderCard key={one.name} provider={one} environment={environment} />
+                <ProviderCard key={one.name} provider={one} environment={environment} mayAdd={mayWrite} />
               ))}
             </SimpleGrid>
           );
@@ -83,28 +89,49 @@ export function CataloguePage() {
   );
 }
 
-function ProviderCard({ provider, environment }: { provider: Provider; environment: string }) {
+function ProviderCard({
+  provider,
+  environment,
+  mayAdd,
+}: {
+  provider: Provider;
+  environment: string;
+  mayAdd: boolean;
+}) {
+  const name = (
+    <Text span fw={550}>
+      {provider.display_name}
+    </Text>
+  );
   return (
-    <Card padding="sm" className="fill-row">
+    <Card padding="sm" className={mayAdd ? 'fill-row' : ''}>
       <Group wrap="nowrap" gap="sm">
         <Logo src={provider.logo_url} name={provider.display_name} />
         <Stack gap={0} miw={0} flex={1}>
-          <Link
-            className="fill-link"
-            to="/$environment/integrations/new"
-            params={{ environment }}
-            search={(former) => ({ ...former, provider: provider.name })}
-            resetScroll={false}
-          >
-            <Text span fw={550}>
-              {provider.display_name}
+          {mayAdd ? (
+            <Link
+              className="fill-link"
+              to="/$environment/integrations/new"
+              params={{ environment }}
+              search={(former) => ({ ...former, provider: provider.name })}
+              resetScroll={false}
+            >
+              {name}
+            </Link>
+          ) : (
+            name
+          )}
+          <Group gap={6} wrap="nowrap">
+            <Text size="xs" c="dimmed" truncate>
+              {(provider.categories ?? []).join(', ') || provider.auth_mode}
             </Text>
-          </Link>
-          <Text size="xs" c="dimmed" truncate>
-            {(provider.categories ?? []).join(', ') || provider.auth_mode}
-          </Text>
+            {provider.has_sandbox === true && (
+              <Badge color="violet" size="sm" flex="none">
+                testable
+              </Badge>
+            )}
+          </Group>
         </Stack>
-        {provider.has_sandbox === true && <Badge color="violet">testable</Badge>}
       </Group>
     </Card>
   );

@@ -28,13 +28,7 @@ export function DeleteIntegration({
   const ask = () =>
     modals.openConfirmModal({
       title: `Delete ${integration}?`,
-      children: (
-        <Text size="sm">
-          {connections === 0
-            ? 'It has no connections. Its credentials go with it.'
-            : `It has ${connections.toLocaleString()} connections, which are deleted with everything they hold.`}
-        </Text>
-      ),
+      children: <Text size="sm">It has no connections. Its client ID and secret go with it.</Text>,
       labels: { confirm: 'Delete for good', cancel: 'Keep it' },
       confirmProps: { color: 'red' },
       closeButtonProps: { 'aria-label': 'Close' },
@@ -46,10 +40,18 @@ export function DeleteIntegration({
         <Stack gap={2} flex="1 1 260px">
           <Title order={2}>Delete this integration</Title>
           <Text size="sm" c="dimmed">
-            Its client ID and secret are forgotten.
+            {connections === 0
+              ? 'Its client ID and secret are forgotten.'
+              : 'Its connections stand in the way: delete them first.'}
           </Text>
         </Stack>
-        <Button color="red" variant="light" onClick={ask} loading={destroy.isPending}>
+        <Button
+          color="red"
+          variant="light"
+          onClick={ask}
+          loading={destroy.isPending}
+          disabled={connections > 0}
+        >
           Delete
         </Button>
       </Group>

@@ -1,30 +1,28 @@
-import {
-  Alert,
-  Anchor,
-  Badge,
-  Card,
-  Code,
-  Group,
-  List,
-  Stack,
-  Table,
-  Text,
-  Timeline,
-  Title,
-} from '@mantine/core';
-import { IconAlertTriangle } from '@tabler/icons-react';
+import { Alert, Anchor, Card, List, Stack, Text, Timeline, Title } from '@mantine/core';
+import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
-import { redirectUri } from './CredentialsCard.tsx';
-import type { Provider, Scope } from './queries.ts';
+import { GoogleScopes } from './GoogleScopes.tsx';
+import { adviceAtGoogle, installationOf, whyNotAtGoogle } from './installation.ts';
+import type { Provider } from './queries.ts';
 
-/** How to get an OAuth client at Google for this very installation: six steps, in Google's order. */
+const library = 'https://console.cloud.google.com/apis/library';
+
+/** How to get an OAuth client at Google for this very installation, beside the form that takes it. */
 export function GoogleGuide({ provider }: { provider: Provider }) {
-  const api = provider.name === 'google-drive' ? 'Google Drive API' : 'Google Sheets API';
-  const library = `https://console.cloud.google.com/apis/library/${
-    provider.name === 'google-drive' ? 'drive' : 'sheets'
-  }.googleapis.com`;
-  const problem = whyNotAtGoogle(location);
+  return (
+    <Card>
+      <Title order={2} mb="md">
+        Set-up at Google
+      </Title>
+      <GoogleSteps provider={provider} />
+    </Card>
+  );
+}
+
+/** The six steps, in Google's order. */
+export function GoogleSteps({ provider }: { provider: Provider }) {
+  const installation = installationOf(provider.logo_url);
   const steps: { title: string; body: ReactNode }[] = [
     {
       title: 'A Google Cloud account',
@@ -37,71 +35,51 @@ export function GoogleGuide({ provider }: { provider: Provider }) {
     },
     {
       title: 'A project',
-      body: 'Make one for this installation, in your organization where you have one: only then can the audience be "Internal".',
-    },
-    {
-      title: `The ${api}`,
       body: (
         <>
-          Enable it <Out href={library}>in the library</Out>. It takes some minutes to act; until then calls
-          answer 403.
+          <Out href="https://console.cloud.google.com/projectcreate">Make one</Out> for this installation, in
+          your organization where you have one: only then can the audience be "Internal". Production and
+          staging take a project each, since limits and revocations count by project.
         </>
       ),
     },
     {
-      title: 'The consent screen',
+      title: `The ${provider.display_name} API`,
       body: (
-        <Stack gap={6}>
-          <span>
-            Application name, support address, <b>audience</b>, contact, Google's data policy; then the
-            scopes, and the test users where the audience asks for them.
-          </span>
-          <List size="sm" spacing={4}>
-            <List.Item>
-              <b>Internal</b>: your Workspace alone. No verification, grants do not end.
-            </List.Item>
-            <List.Item>
-              <b>External, testing</b>: up to 100 users that you list. Grants end <b>after 7 days</b>.
-            </List.Item>
-            <List.Item>
-              <b>External, in production</b>: anyone. A warning page and a cap of 100 users until Google has
-              verified the application.
-            </List.Item>
-          </List>
-          <Scopes scopes={provider.scopes ?? []} defaults={provider.default_scopes ?? []} />
-        </Stack>
+        <>
+          Enable it <Out href={libraryOf(provider)}>in the library</Out>. It takes some minutes to act; until
+          then calls answer 403.
+        </>
       ),
     },
+    { title: 'The consent screen', body: <ConsentScreen provider={provider} /> },
     {
       title: 'An OAuth client of type Web application',
       body: (
         <Stack gap={6}>
-          <span>With this redirect URI, exactly:</span>
-          <Copyable value={redirectUri()} what="the redirect URI" />
+          <span>
+            <Out href="https://console.cloud.google.com/auth/clients/create">Create a client</Out>, type{' '}
+            <b>Web application</b>, with this authorized redirect URI, exactly:
+          </span>
+          <Copyable value={installation.redirectUri} what="the redirect URI for Google" />
           <span>Google shows the secret once. Copy it into the form before you close the page.</span>
         </Stack>
       ),
     },
     {
       title: 'The JavaScript origin',
-      body: <Copyable value={location.origin} what="the JavaScript origin" />,
+      body: (
+        <Stack gap={6}>
+          <span>In the same client, as an authorized JavaScript origin:</span>
+          <Copyable value={installation.origin} what="the JavaScript origin" />
+          <span>It may take five minutes until Google knows a new address everywhere.</span>
+        </Stack>
+      ),
     },
   ];
   return (
-    <Card>
-      <Title order={2} mb="md">
-        Set-up at Google
-      </Title>
-      {problem !== undefined && (
-        <Alert
-          color="orange"
-          icon={<IconAlertTriangle size={18} />}
-          title="Google will not take this address"
-          mb="md"
-        >
-          {problem}
-        </Alert>
-      )}
+    <>
+      <AddressNotice baseUrl={installation.baseUrl} />
       <Timeline bulletSize={26} lineWidth={2} active={-1}>
         {steps.map(({ title, body }, index) => (
           <Timeline.Item
@@ -119,36 +97,90 @@ export function GoogleGuide({ provider }: { provider: Provider }) {
           </Timeline.Item>
         ))}
       </Timeline>
-      <Text size="sm" c="dimmed" mt="md">
-        An account has at most 100 live grants with one client; the oldest ends silently. Sensitive scopes
-        need Google's verification, restricted ones a yearly security assessment, too.
-      </Text>
-    </Card>
+    </>
   );
 }
 
-function Scopes({ scopes, defaults }: { scopes: Scope[]; defaults: string[] }) {
-  const colors: Record<string, string> = { sensitive: 'orange', restricted: 'red' };
+function AddressNotice({ baseUrl }: { baseUrl: string }) {
+  const problem = whyNotAtGoogle(baseUrl);
+  const advice = adviceAtGoogle(baseUrl);
+  if (problem !== undefined) {
+    return (
+      <Alert
+        color="orange"
+        icon={<IconAlertTriangle size={18} />}
+        title={`Google will not take ${baseUrl}`}
+        mb="md"
+      >
+        {problem}
+      </Alert>
+    );
+  }
+  if (advice === undefined) return null;
   return (
-    <Table layout="auto" verticalSpacing={6} horizontalSpacing={0}>
-      <Table.Tbody>
-        {scopes.map(({ scope, sensitivity, description }) => (
-          <Table.Tr key={scope}>
-            <Table.Td className="wrap">
-              <Group gap={6}>
-                <Code>{scope.replace('https://www.googleapis.com/auth/', '…/')}</Code>
-                <Badge color={colors[sensitivity] ?? 'gray'}>{sensitivity.replace('_', ' ')}</Badge>
-                {defaults.includes(scope) && <Badge>asked for</Badge>}
-              </Group>
-              <Text size="xs" c="dimmed" mt={2}>
-                {description}
-              </Text>
-            </Table.Td>
-          </Table.Tr>
-        ))}
-      </Table.Tbody>
-    </Table>
+    <Alert icon={<IconInfoCircle size={18} />} title={`This service is called ${baseUrl}`} mb="md">
+      {advice}
+    </Alert>
   );
+}
+
+function ConsentScreen({ provider }: { provider: Provider }) {
+  return (
+    <Stack gap={8}>
+      <span>
+        <Out href="https://console.cloud.google.com/auth/overview">Google Auth Platform</Out> asks in this
+        order:
+      </span>
+      <List size="sm" spacing={6}>
+        <List.Item>
+          <b>App information</b>: the name that your users will read, and an address for their questions.
+        </List.Item>
+        <List.Item>
+          <b>Audience</b>
+          <List size="sm" spacing={4} listStyleType="disc" mt={4}>
+            <List.Item>
+              <i>Internal</i>: your Workspace alone. No verification, and grants do not end.
+            </List.Item>
+            <List.Item>
+              <i>External, in testing</i>: up to 100 users that you list, and nobody else gets in. Grants end{' '}
+              <b>after 7 days</b>.
+            </List.Item>
+            <List.Item>
+              <i>External, in production</i>: anyone. Until Google has verified the application its users see
+              a warning page, and only 100 get in.
+            </List.Item>
+          </List>
+        </List.Item>
+        <List.Item>
+          <b>Contact</b>: where Google writes to you. Use a list that several people read.
+        </List.Item>
+        <List.Item>
+          <b>Data policy</b>: agree to Google's user data policy.
+        </List.Item>
+        <List.Item>
+          <b>Scopes</b>, under Data access.
+          <GoogleScopes provider={provider} />
+        </List.Item>
+        <List.Item>
+          <b>Test users</b>, under Audience, while it is in testing: everybody who will connect, you too.
+        </List.Item>
+        <List.Item>
+          <b>Verification</b>, before strangers connect: for sensitive and restricted scopes, under
+          Verification centre. Start early.
+        </List.Item>
+      </List>
+      <span>
+        At most <b>100 grants</b> of one account live with one client. The oldest ends silently, and each
+        connect makes one: reconnect an account rather than connecting it again.
+      </span>
+    </Stack>
+  );
+}
+
+function libraryOf({ name, display_name }: Provider): string {
+  if (name === 'google-sheet') return `${library}/sheets.googleapis.com`;
+  if (name === 'google-drive') return `${library}/drive.googleapis.com`;
+  return `${library}/browse?q=${encodeURIComponent(display_name)}`;
 }
 
 function Out({ href, children }: { href: string; children: ReactNode }) {
@@ -157,24 +189,4 @@ function Out({ href, children }: { href: string; children: ReactNode }) {
       {children}
     </Anchor>
   );
-}
-
-/** Google's rules for redirect URIs; undefined where the address fits them. */
-export function whyNotAtGoogle({
-  protocol,
-  hostname,
-}: {
-  protocol: string;
-  hostname: string;
-}): string | undefined {
-  const isLocal = hostname === 'localhost' || hostname === '127.0.0.1' || hostname === '[::1]';
-  if (isLocal) return undefined;
-  if (protocol !== 'https:')
-    return 'It takes http for localhost alone. Put TLS in front, and set BASE_URL to the https address.';
-  if (/^[\d.]+$|^\[/.test(hostname))
-    return 'It takes no bare IP address. Give the service a host name, and set BASE_URL to it.';
-  if (!hostname.includes('.') || /\.(local|internal|lan|test|localhost|home|corp)$/.test(hostname)) {
-    return 'Its host has no public top-level domain. Set BASE_URL to a name below one; it need not be reachable from outside.';
-  }
-  return undefined;
 }

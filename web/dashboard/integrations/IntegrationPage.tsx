@@ -1,20 +1,22 @@
-import { Alert, Anchor, Badge, Button, Grid, Group, Stack } from '@mantine/core';
+import { Alert, Anchor, Badge, Button, Code, Grid, Group, Skeleton, Stack, Text } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { IconAlertTriangle, IconChevronLeft, IconPlugConnected } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { sentence } from '../../ui/words.ts';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
-import { connectionsQuery } from '../connections/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { CredentialsCard } from './CredentialsCard.tsx';
 import { DeleteIntegration } from './DeleteIntegration.tsx';
 import { GoogleGuide } from './GoogleGuide.tsx';
-import { integrationQuery, providerQuery } from './queries.ts';
+import { integrationQuery, isGoogle, providerQuery } from './queries.ts';
 import { UsageCard } from './UsageCard.tsx';
 
 export function IntegrationPage() {
@@ -27,9 +29,8 @@ export function IntegrationPage() {
     ...providerQuery(environment, query.data?.provider ?? ''),
     enabled: query.data !== undefined,
   });
-  const connections = useQuery(connectionsQuery(environment, { integrationId: key, limit: 2000 }));
   const { data: integration } = query;
-  const isGoogle = integration?.provider.startsWith('google') === true;
+  const hasGuide = integration !== undefined && isGoogle(integration.provider);
   return (
     <Page
       title={integration?.display_name ?? key}
@@ -45,12 +46,14 @@ export function IntegrationPage() {
         </Anchor>
       }
       about={
-        integration && (
+        integration ? (
           <Group gap="xs" mt={4}>
             <Logo src={integration.logo} name={integration.display_name} size={24} />
             <Badge color="gray">{integration.unique_key}</Badge>
             {integration.test && <Badge color="violet">test credentials</Badge>}
           </Group>
+        ) : (
+          query.isPending && <Skeleton h={22} w={220} mt={6} />
         )
       }
       actions={
@@ -62,21 +65,37 @@ export function IntegrationPage() {
         )
       }
     >
-      <Loaded query={query}>
+      <Loaded query={query} loading={<LoadingRows rows={2} height={260} />}>
         {(loaded) => (
           <Stack gap="lg">
             {loaded.fault && (
               <Alert
                 color="red"
                 icon={<IconAlertTriangle size={18} />}
-                title={loaded.fault.cause.replaceAll('_', ' ')}
+                title={
+                  <>
+                    {sentence(loaded.fault.cause)}
+                    <Text span size="sm" c="dimmed" fw={400}>
+                      {' '}
+                      since <RelativeTime at={loaded.fault.since} />
+                    </Text>
+                  </>
+                }
               >
-                {loaded.fault.next_step}
+                <Text size="sm">{loaded.fault.next_step}</Text>
+                <Text size="sm" c="dimmed" mt={4} component="div">
+                  {Object.entries(loaded.fault.evidence).map(([name, value]) => (
+                    <Code key={name} mr={6} className="wrap">
+                      {name}: {String(value)}
+                    </Code>
+                  ))}
+                </Text>
               </Alert>
             )}
+            {provider.isPending && <LoadingRows rows={2} height={180} />}
             {provider.isError && <FaultNotice error={provider.error} />}
             <Grid gap="lg">
-              <Grid.Col span={{ base: 12, lg: isGoogle && !loaded.test ? 6 : 7 }}>
+              <Grid.Col span={{ base: 12, lg: hasGuide ? 6 : 12 }}>
                 <Stack gap="lg">
                   {provider.data && (
                     <CredentialsCard
@@ -87,18 +106,22 @@ export function IntegrationPage() {
                       mayWrite={mayWrite}
                     />
                   )}
-                  <UsageCard environment={environment} integration={key} connections={connections} />
+                  {loaded.usage && (
+                    <UsageCard environment={environment} integration={key} usage={loaded.usage} />
+                  )}
                 </Stack>
               </Grid.Col>
-              <Grid.Col span={{ base: 12, lg: isGoogle && !loaded.test ? 6 : 5 }}>
-                {isGoogle && provider.data && <GoogleGuide provider={provider.data} />}
-              </Grid.Col>
+              {hasGuide && provider.data && (
+                <Grid.Col span={{ base: 12, lg: 6 }}>
+                  <GoogleGuide provider={provider.data} />
+                </Grid.Col>
+              )}
             </Grid>
             {mayWrite && (
               <DeleteIntegration
                 environment={environment}
                 integration={key}
-                connections={connections.data?.connections.length ?? 0}
+                connections={loaded.usage?.connections.total ?? 0}
               />
             )}
           </Stack>

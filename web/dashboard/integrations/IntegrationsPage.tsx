@@ -6,14 +6,15 @@ import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { sentence } from '../../ui/words.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
-import { type Integration, integrationsQuery } from './queries.ts';
+import { type Integration, type Usage, usedIntegrationsQuery } from './queries.ts';
 
 export function IntegrationsPage() {
   const environment = useEnvironment();
   const mayWrite = useMayWrite();
-  const query = useQuery(integrationsQuery(environment));
+  const query = useQuery(usedIntegrationsQuery(environment));
   const add = (
     <Button
       leftSection={<IconPlus size={16} />}
@@ -54,6 +55,23 @@ export function IntegrationsPage() {
   );
 }
 
+/** How many accounts are connected through it, and how many of them need somebody. */
+function Connected({ usage }: { usage: Usage }) {
+  const { total, needs_reauth, blocked } = usage.connections;
+  const dead = needs_reauth + blocked;
+  return (
+    <Text size="sm" c="dimmed">
+      {total === 1 ? '1 connection' : `${total.toLocaleString()} connections`}
+      {dead > 0 && (
+        <Text span inherit c="var(--mantine-color-red-light-color)" fw={550}>
+          {' '}
+          · {dead.toLocaleString()} to reconnect
+        </Text>
+      )}
+    </Text>
+  );
+}
+
 function IntegrationCard({ integration, environment }: { integration: Integration; environment: string }) {
   return (
     <Card className="fill-row">
@@ -72,6 +90,7 @@ function IntegrationCard({ integration, environment }: { integration: Integratio
           <Text size="sm" c="dimmed" ff="monospace" truncate>
             {integration.unique_key}
           </Text>
+          {integration.usage && <Connected usage={integration.usage} />}
           <Group gap={6} mt={6}>
             {integration.test && <Badge color="violet">test credentials</Badge>}
             {integration.fault === null ? (
@@ -80,10 +99,15 @@ function IntegrationCard({ integration, environment }: { integration: Integratio
               </Badge>
             ) : (
               <Badge color="red" variant="dot">
-                {integration.fault.cause.replaceAll('_', ' ')}
+                {sentence(integration.fault.cause)}
               </Badge>
             )}
           </Group>
+          {integration.fault !== null && (
+            <Text size="sm" mt={6} lineClamp={3}>
+              {integration.fault.next_step}
+            </Text>
+          )}
         </Stack>
       </Group>
     </Card>
@@ -94,7 +118,7 @@ function LoadingCards() {
   return (
     <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }} role="status" aria-label="Loading">
       {['a', 'b', 'c'].map((card) => (
-        <Skeleton key={card} h={110} />
+        <Skeleton key={card} h={132} radius="md" />
       ))}
     </SimpleGrid>
   );

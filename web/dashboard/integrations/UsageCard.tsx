@@ -1,47 +1,54 @@
-import { Anchor, Card, Group, Progress, Stack, Text, Title } from '@mantine/core';
-import type { UseQueryResult } from '@tanstack/react-query';
+import { Anchor, Badge, Card, Group, Progress, Stack, Text, Title } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
-import { Loaded } from '../../ui/Loaded.tsx';
-import { LoadingRows } from '../../ui/Loading.tsx';
-import type { Connection } from '../connections/queries.ts';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import type { Usage } from './queries.ts';
 
-/** How many connections there are, and how they are. */
+type Quota = Usage['quota'][number];
+
+/** How many connections there are and how they are, and how much of the client's quota is used. */
 export function UsageCard({
   environment,
   integration,
-  connections,
+  usage,
 }: {
   environment: string;
   integration: string;
-  connections: UseQueryResult<{ connections: Connection[] }>;
+  usage: Usage;
 }) {
   return (
     <Card>
-      <Group justify="space-between" mb="sm">
-        <Title order={2}>Connections</Title>
-        <Anchor
-          size="sm"
-          renderRoot={(props) => (
-            <Link
-              to="/$environment/connections"
-              params={{ environment }}
-              search={{ integration }}
-              {...props}
-            />
-          )}
-        >
-          All of them
-        </Anchor>
-      </Group>
-      <Loaded query={connections} loading={<LoadingRows rows={1} />}>
-        {({ connections: found }) => <Shares connections={found} />}
-      </Loaded>
+      <Stack>
+        <Group justify="space-between">
+          <Title order={2}>Connections</Title>
+          <Anchor
+            size="sm"
+            renderRoot={(props) => (
+              <Link
+                to="/$environment/connections"
+                params={{ environment }}
+                search={{ integration }}
+                {...props}
+              />
+            )}
+          >
+            All of them
+          </Anchor>
+        </Group>
+        <Shares connections={usage.connections} />
+        {usage.quota.length > 0 && (
+          <>
+            <Title order={3}>Quota of the client</Title>
+            {usage.quota.map((quota) => (
+              <QuotaBar key={quota.name} quota={quota} />
+            ))}
+          </>
+        )}
+      </Stack>
     </Card>
   );
 }
 
-function Shares({ connections }: { connections: Connection[] }) {
-  const total = connections.length;
+function Shares({ connections: { total, active, needs_reauth, blocked } }: Pick<Usage, 'connections'>) {
   if (total === 0) {
     return (
       <Text size="sm" c="dimmed">
@@ -49,14 +56,10 @@ function Shares({ connections }: { connections: Connection[] }) {
       </Text>
     );
   }
-  const dead = connections.filter(({ health }) => health.status !== 'active').length;
-  const troubled = connections.filter(
-    ({ health }) => health.status === 'active' && health.cause !== null,
-  ).length;
   const shares = [
-    { name: 'healthy', count: total - dead - troubled, color: 'teal' },
-    { name: 'troubled', count: troubled, color: 'yellow' },
-    { name: 'need reconnecting', count: dead, color: 'red' },
+    { name: 'active', count: active, color: 'teal' },
+    { name: 'need reconnecting', count: needs_reauth, color: 'red' },
+    { name: 'blocked', count: blocked, color: 'orange' },
   ].filter(({ count }) => count > 0);
   return (
     <Stack gap="xs">
@@ -77,4 +80,35 @@ function Shares({ connections }: { connections: Connection[] }) {
       </Group>
     </Stack>
   );
+}
+
+function QuotaBar({ quota: { name, limit, window_s, used, closed_until } }: { quota: Quota }) {
+  const share = Math.min(1, used / limit);
+  const window = window_s === 60 ? 'minute' : `${window_s} seconds`;
+  return (
+    <Stack gap={4}>
+      <Group justify="space-between" gap="xs">
+        <Text size="sm">{inWords(name)}</Text>
+        <Text size="sm" c="dimmed">
+          {used.toLocaleString()} of {limit.toLocaleString()} in the last {window}
+        </Text>
+      </Group>
+      <Progress
+        value={share * 100}
+        color={share > 0.9 ? 'red' : share > 0.6 ? 'yellow' : 'teal'}
+        aria-label={`${inWords(name)}: ${used} of ${limit}`}
+      />
+      {closed_until !== null && (
+        <Badge color="red" variant="dot">
+          Refused by the provider until <RelativeTime at={closed_until} />
+        </Badge>
+      )}
+    </Stack>
+  );
+}
+
+/** `ReadRequestsPerMinutePerProject` → "Read requests per minute per project". */
+function inWords(name: string): string {
+  const words = name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, ' ').toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }

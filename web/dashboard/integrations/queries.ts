@@ -4,20 +4,30 @@ import { type Answer, type Body, call } from '../../api/client.ts';
 export type Integration = Answer<'GET /integrations'>['data'][number];
 export type NewIntegration = Body<'POST /integrations'>;
 export type IntegrationChange = Body<'PATCH /integrations/{key}'>;
+export type Usage = NonNullable<Integration['usage']>;
 export type Scope = { scope: string; sensitivity: string; description: string };
 /** What the pages read of a catalogue entry. */
 export type Provider = {
   name: string;
   display_name: string;
   auth_mode: string;
-  logo_url?: string;
+  logo_url: string;
   categories?: string[];
   docs?: string;
   default_scopes?: string[];
   available_scopes?: string[];
   scopes?: Scope[];
   has_sandbox?: boolean;
+  integration_config?: Record<
+    string,
+    { title?: string; description?: string; example?: string; optional?: boolean }
+  >;
 };
+
+/** Providers that one sets up in Google's console. */
+export function isGoogle(provider: string): boolean {
+  return provider === 'google' || provider.startsWith('google-');
+}
 
 export const providersQuery = (environment: string) =>
   queryOptions({
@@ -42,16 +52,24 @@ export const integrationsQuery = (environment: string) =>
     queryFn: async ({ signal }) => (await call('GET /integrations', { environment, signal })).data,
   });
 
+/** As `integrationsQuery`, and how many connections each has. */
+export const usedIntegrationsQuery = (environment: string) =>
+  queryOptions({
+    queryKey: [environment, 'integrations', { include: 'usage' }],
+    queryFn: async ({ signal }) =>
+      (await call('GET /integrations', { environment, signal, query: { include: 'usage' } })).data,
+  });
+
 export const integrationQuery = (environment: string, key: string) =>
   queryOptions({
-    queryKey: [environment, 'integrations', key],
+    queryKey: [environment, 'integrations', 'of', key],
     queryFn: async ({ signal }) =>
       (
         await call('GET /integrations/{key}', {
           environment,
           signal,
           path: { key },
-          query: { include: 'webhook' },
+          query: { include: ['webhook', 'usage'] },
         })
       ).data,
   });

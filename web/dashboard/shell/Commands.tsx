@@ -1,28 +1,54 @@
 import { useMantineColorScheme } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
 import { Spotlight, type SpotlightActionData, type SpotlightActionGroupData } from '@mantine/spotlight';
-import { IconMoon, IconPlugConnected, IconPlus, IconSearch, IconSun } from '@tabler/icons-react';
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import {
+  IconDatabase,
+  IconKeyboard,
+  IconMoon,
+  IconPlugConnected,
+  IconPlus,
+  IconSearch,
+  IconSun,
+} from '@tabler/icons-react';
+import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Logo } from '../../ui/Logo.tsx';
-import { connectionsQuery } from '../connections/queries.ts';
+import { connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { integrationsQuery } from '../integrations/queries.ts';
+import { useMayWrite } from '../sign-in/queries.ts';
 import { useEnvironment } from './environment.ts';
+import { useSingleKeys } from './keys.ts';
 import { pages } from './pages.ts';
 
-/** The command palette: pages, integrations, connections that match what is typed, and a few acts. */
-export function Commands() {
+/** The command palette: pages, integrations, connections that match what is typed with their datasets, and a few acts. */
+export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const environment = useEnvironment();
   const navigate = useNavigate();
   const { setColorScheme } = useMantineColorScheme();
+  const mayWrite = useMayWrite();
+  const [hasSingleKeys] = useSingleKeys();
+  const [isOpen, setOpen] = useState(false);
   const [typed, setTyped] = useState('');
-  const integrations = useQuery({ ...integrationsQuery(environment), staleTime: 60_000 });
+  const [settled] = useDebouncedValue(typed.trim(), 150);
+  const isSearching = isOpen && settled.length > 1;
+  const integrations = useQuery({
+    ...integrationsQuery(environment),
+    staleTime: 60_000,
+    enabled: isOpen,
+  });
   const connections = useQuery({
-    ...connectionsQuery(environment, { search: typed, limit: 5 }),
-    enabled: typed.length > 1,
+    ...connectionsQuery(environment, { search: settled, limit: 5 }),
+    enabled: isSearching,
     placeholderData: keepPreviousData,
   });
-  const found = typed.length > 1 ? (connections.data?.connections ?? []) : [];
+  const found = isSearching ? (connections.data?.connections ?? []) : [];
+  const datasets = useQueries({
+    queries: found.map(({ provider_config_key: integration, connection_id: id }) => ({
+      ...datasetsQuery(environment, { integration, id }),
+      staleTime: 0,
+    })),
+  });
   const groups: SpotlightActionGroupData[] = [
     {
       group: 'Pages',
@@ -66,13 +92,42 @@ export function Commands() {
       })),
     },
     {
+      group: 'Datasets',
+      actions: found.flatMap(({ connection_id: id, provider_config_key: integration, account }, index) =>
+        (datasets[index]?.data ?? []).map(({ model, variant, records }) => ({
+          id: `dataset:${integration}:${id}:${model}:${variant}`,
+          label: variant === 'base' ? model : `${model} · ${variant}`,
+          description: `${records === 1 ? '1 record' : `${records.toLocaleString()} records`} of ${account?.email ?? id}`,
+          keywords: [typed],
+          leftSection: <IconDatabase size={18} />,
+          onClick: () =>
+            void navigate({
+              to: '/$environment/records/of/$integration/$id/$model',
+              params: { environment, integration, id, model },
+              search: variant === 'base' ? {} : { variant },
+            }),
+        })),
+      ),
+    },
+    {
       group: 'Acts',
       actions: [
+        ...(mayWrite
+          ? [
+              {
+                id: 'new-integration',
+                label: 'Add an integration',
+                leftSection: <IconPlus size={18} />,
+                onClick: () =>
+                  void navigate({ to: '/$environment/integrations/new', params: { environment } }),
+              },
+            ]
+          : []),
         {
-          id: 'new-integration',
-          label: 'Add an integration',
-          leftSection: <IconPlus size={18} />,
-          onClick: () => void navigate({ to: '/$environment/integrations/new', params: { environment } }),
+          id: 'shortcuts',
+          label: 'Keyboard shortcuts',
+          leftSection: <IconKeyboard size={18} />,
+          onClick: onShortcuts,
         },
         {
           id: 'light',
@@ -93,15 +148,18 @@ export function Commands() {
     <Spotlight
       actions={groups.filter(({ actions }) => actions.length > 0)}
       query={typed}
+      onSpotlightOpen={() => setOpen(true)}
+      onSpotlightClose={() => setOpen(false)}
       onQueryChange={setTyped}
-      shortcut={['mod + K', '/']}
+      shortcut={hasSingleKeys ? ['mod + K', '/', 'shift + /'] : ['mod + K']}
       nothingFound="Nothing found"
       highlightQuery
+      attributes={{ content: { 'aria-label': 'Search' } }}
       scrollable
       maxHeight={420}
       searchProps={{
         leftSection: <IconSearch size={18} />,
-        placeholder: 'Pages, integrations, connections',
+        placeholder: 'Pages, integrations, connections, datasets',
         'aria-label': 'Search',
       }}
     />

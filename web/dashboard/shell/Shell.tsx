@@ -3,21 +3,33 @@ import { useDisclosure } from '@mantine/hooks';
 import { spotlight } from '@mantine/spotlight';
 import { IconSearch } from '@tabler/icons-react';
 import { Link, Outlet, useRouterState } from '@tanstack/react-router';
-import { useEffect } from 'react';
+import { useEffect, useRef } from 'react';
 import { Commands } from './Commands.tsx';
 import { EnvironmentSwitch } from './EnvironmentSwitch.tsx';
 import { rememberEnvironment, useEnvironment } from './environment.ts';
+import { commandKey } from './keys.ts';
 import { Navigation } from './Navigation.tsx';
+import { Shortcuts } from './Shortcuts.tsx';
 import { UserMenu } from './UserMenu.tsx';
 
 /** What surrounds every page of a signed-in user: where to go, as whom, in which environment. */
 export function Shell() {
   const environment = useEnvironment();
   const [isOpen, { toggle, close }] = useDisclosure();
+  const [areShortcutsShown, shortcuts] = useDisclosure();
   const path = useRouterState({ select: ({ location }) => location.pathname });
+  const main = useRef<HTMLElement>(null);
+  const formerPath = useRef(path);
   useEffect(() => rememberEnvironment(environment), [environment]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new page closes the menu that led to it
   useEffect(close, [path]);
+  // The keyboard goes on at the new page, not at the link that led to it; a field that a page has focused itself stays.
+  useEffect(() => {
+    if (formerPath.current === path) return;
+    formerPath.current = path;
+    if (!document.activeElement?.matches('main input, main textarea'))
+      main.current?.focus({ preventScroll: true });
+  }, [path]);
   return (
     <AppShell
       header={{ height: 56 }}
@@ -68,15 +80,14 @@ export function Shell() {
       <AppShell.Navbar p="sm">
         <Navigation />
       </AppShell.Navbar>
-      <AppShell.Main id="main" tabIndex={-1}>
+      <AppShell.Main id="main" ref={main} tabIndex={-1}>
         <Outlet />
       </AppShell.Main>
-      <Commands />
+      <Commands onShortcuts={shortcuts.open} />
+      <Shortcuts isOpen={areShortcutsShown} onOpen={shortcuts.open} onClose={shortcuts.close} />
     </AppShell>
   );
 }
-
-const commandKey = /Mac|iPhone|iPad/.test(navigator.userAgent) ? '⌘' : 'Ctrl';
 
 function Mark() {
   return (

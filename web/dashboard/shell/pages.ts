@@ -1,9 +1,22 @@
-import { IconActivity, IconChecklist, IconPlugConnected, IconPuzzle } from '@tabler/icons-react';
+import {
+  IconActivity,
+  IconChecklist,
+  IconDatabase,
+  IconPlugConnected,
+  IconPuzzle,
+  IconSend,
+  IconSettings,
+  IconTerminal2,
+} from '@tabler/icons-react';
 
 /** The pages that the navigation and the command palette lead to, in their order. */
 export const pages = [
   { to: '/$environment/getting-started', label: 'Getting started', icon: IconChecklist },
   { to: '/$environment/integrations', label: 'Integrations', icon: IconPuzzle },
   { to: '/$environment/connections', label: 'Connections', icon: IconPlugConnected },
+  { to: '/$environment/records', label: 'Records', icon: IconDatabase },
+  { to: '/$environment/playground', label: 'Playground', icon: IconTerminal2 },
   { to: '/$environment/activity', label: 'Activity', icon: IconActivity },
+  { to: '/$environment/events', label: 'Events', icon: IconSend },
+  { to: '/$environment/settings', label: 'Settings', icon: IconSettings },
 ] as const;

@@ -2,10 +2,10 @@ import { Alert, Button, Stack, Text } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { DoorPage } from './DoorPage.tsx';
 import { NewPassword, rules } from './fields.tsx';
 import { resetPassword } from './queries.ts';
+import { SignInNotice } from './SignInNotice.tsx';
 import { useToken } from './token.ts';
 
 /** A new password for whoever holds the link that an owner has made. */
@@ -26,7 +26,7 @@ export function ResetPasswordPage() {
       ) : (
         <form onSubmit={form.onSubmit(({ password }) => reset.mutate({ token, newPassword: password }))}>
           <Stack>
-            {reset.isError && <FaultNotice error={reset.error} />}
+            {reset.isError && <SignInNotice error={reset.error} />}
             <NewPassword {...form.getInputProps('password')} />
             <Button type="submit" loading={reset.isPending}>
               Set the password

@@ -3,10 +3,10 @@ import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
-import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { DoorPage } from './DoorPage.tsx';
 import { Email, Password, rules } from './fields.tsx';
 import { signIn, signInElsewhere, signInWaysQuery, signInWithCode } from './queries.ts';
+import { SignInNotice } from './SignInNotice.tsx';
 
 export function SignInPage() {
   const { next } = useSearch({ from: '/sign-in' });
@@ -30,7 +30,7 @@ export function SignInPage() {
     mutationFn: () => signInElsewhere(`/app${next ?? ''}`),
     onSuccess: (url) => location.assign(url),
   });
-  if (asksCode) return <SecondStep onDone={goOn} />;
+  if (asksCode) return <SecondStep onDone={goOn} onBack={() => setAsksCode(false)} />;
   return (
     <DoorPage
       title="Sign in to Trellis"
@@ -39,8 +39,8 @@ export function SignInPage() {
       <Stack>
         <form onSubmit={form.onSubmit((values) => first.mutate(values))}>
           <Stack>
-            {first.isError && <FaultNotice error={first.error} />}
-            {elsewhere.isError && <FaultNotice error={elsewhere.error} />}
+            {first.isError && <SignInNotice error={first.error} />}
+            {elsewhere.isError && <SignInNotice error={elsewhere.error} />}
             <Email {...form.getInputProps('email')} />
             <Password {...form.getInputProps('password')} />
             <Button type="submit" loading={first.isPending}>
@@ -61,17 +61,20 @@ export function SignInPage() {
   );
 }
 
-function SecondStep({ onDone }: { onDone: () => void }) {
+function SecondStep({ onDone, onBack }: { onDone: () => void; onBack: () => void }) {
   const form = useForm({ initialValues: { code: '' } });
   const second = useMutation({ mutationFn: signInWithCode, onSuccess: onDone });
   return (
     <DoorPage title="One more step" about="The six digits that your authenticator shows, or a backup code.">
       <form onSubmit={form.onSubmit(({ code }) => second.mutate(code.trim()))}>
         <Stack>
-          {second.isError && <FaultNotice error={second.error} />}
+          {second.isError && <SignInNotice error={second.error} />}
           <TextInput label="Code" autoComplete="one-time-code" required {...form.getInputProps('code')} />
           <Button type="submit" loading={second.isPending}>
             Go on
+          </Button>
+          <Button variant="subtle" onClick={onBack}>
+            Back to the password
           </Button>
         </Stack>
       </form>

@@ -59,6 +59,23 @@ export function useMayWrite(): boolean {
   return role !== undefined && role !== 'viewer';
 }
 
+/** What the user's role lets do in the environment that is open, by scope. The service decides; this only hides. */
+export function useMay(): (scope: string) => boolean {
+  const scopes = useScopes();
+  return (scope) => scopes.includes(scope);
+}
+
+/** The scopes that the user has in the environment that is open, and may give to a key. */
+export function useScopes(): string[] {
+  const name = useEnvironment();
+  const { data } = useSuspenseQuery(meQuery());
+  return data.environments.find((one) => one.name === name)?.scopes ?? [];
+}
+
+export function useIsOwner(): boolean {
+  return useSuspenseQuery(meQuery()).data.role === 'owner';
+}
+
 export async function signIn(given: { email: string; password: string }): Promise<{ needsCode: boolean }> {
   const answer = (await send('POST /api/auth/sign-in/email', { body: given })) as {
     twoFactorRedirect?: boolean;

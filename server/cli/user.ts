@@ -1,0 +1,110 @@
+import { parseArgs } from 'node:util';
+import { writeAudit } from '../activity/audit.ts';
+import { type Config, loadConfigWithoutKeys } from '../config.ts';
+import type { Db, Tx } from '../db/pool.ts';
+import { isRole, roles } from '../http/roles.ts';
+import { createInvitation } from '../users/invitations.ts';
+import { environmentIdsOf, type Grant } from '../users/members.ts';
+import { makeReset } from '../users/resets.ts';
+import { invitationLink } from '../users/set-up.ts';
+import { listUsers, removeSecondFactor, type User } from '../users/users.ts';
+import { oneLine } from './one-line.ts';
+import { withDatabase } from './reach-database.ts';
+
+const usage =
+  'The commands are: user list, user invite --role ROLE [--environment NAME]... [--email ADDRESS], user reset-link ADDRESS, ' +
+  'user remove-second-factor ADDRESS.';
+
+/** `trellis user ...`: for an owner who cannot sign in, and whoever runs the machine; also while the service runs. */
+export async function userCommand([command, ...args]: string[]): Promise<number> {
+  const config = loadConfigWithoutKeys();
+  if (config.signIn.isOff) throw new Error('TRELLIS_SIGN_IN is off: there are no users.');
+  if (command === 'list' && args.length === 0) return withDatabase(config, listCommand);
+  if (command === 'invite') return inviteCommand(config, args);
+  const [email = ''] = args;
+  if (args.length === 1 && command === 'reset-link') return resetCommand(config, email);
+  if (args.length === 1 && command === 'remove-second-factor') return secondFactorCommand(config, email);
+  throw new Error(usage);
+}
+
+/** A line for each user, tabs between the columns. */
+async function listCommand(db: Db): Promise<number> {
+  console.log(['address', 'name', 'role', 'environments', 'second factor', 'last sign-in'].join('\t'));
+  for (const user of await listUsers(db)) {
+    const places = user.places.map(({ environment, role }) => `${environment}:${role}`).join(',');
+    const second = user.hasTwoFactor ? 'yes' : 'no';
+    const last = user.lastSignedInAt?.toISOString() ?? '-';
+    console.log([user.email, oneLine(user.name), user.role ?? '-', places || '-', second, last].join('\t'));
+  }
+  return 0;
+}
+
+/** Prints a link that makes one user, good for seven days. */
+async function inviteCommand({ baseUrl }: Config, args: string[]): Promise<number> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      role: { type: 'string', default: '' },
+      environment: { type: 'string', multiple: true, default: [] },
+      email: { type: 'string' },
+    },
+  });
+  const { role, environment: environments, email } = values;
+  if (!isRole(role)) throw new Error(`--role must be one of ${roles.join(', ')}.`);
+  if ((role === 'owner') !== (environments.length === 0))
+    throw new Error('--environment is for developers and viewers, and they need one at least.');
+  if (email !== undefined && !/^[^@\s]+@[^@\s]+$/.test(email))
+    throw new Error(`--email "${email}" is no address.`);
+  const at = new Date();
+  const link = await withDatabase(loadConfigWithoutKeys(), (db) =>
+    db.transaction(async (tx) => {
+      const grant: Grant =
+        role === 'owner' ? { role } : { role, environmentIds: await environmentIdsOf(tx, environments) };
+      const made = await createInvitation(tx, { email, grant, by: undefined, at });
+      const details = { role, environments: environments.join(',') };
+      await note(tx, { action: 'invitation.created', target: String(made.id), details });
+      return invitationLink(baseUrl, made.token);
+    }),
+  );
+  console.log(link);
+  return 0;
+}
+
+/** Prints a link that sets a new password once and within an hour, and ends the sessions of the user. */
+async function resetCommand(config: Config, email: string): Promise<number> {
+  const link = await withDatabase(config, (db) =>
+    db.transaction(async (tx) => {
+      const { id } = await userOf(tx, email);
+      await note(tx, { action: 'user.password_reset_made', target: id });
+      return (await makeReset(tx, { userId: id, baseUrl: config.baseUrl, at: new Date() })).link;
+    }),
+  );
+  console.log(link);
+  return 0;
+}
+
+/** For somebody whose device and backup codes are lost. Their sessions end. */
+async function secondFactorCommand(config: Config, email: string): Promise<number> {
+  await withDatabase(config, (db) =>
+    db.transaction(async (tx) => {
+      const { id } = await userOf(tx, email);
+      if (!(await removeSecondFactor(tx, id))) throw new Error(`${email} has no second factor.`);
+      await note(tx, { action: 'user.second_factor_removed', target: id });
+    }),
+  );
+  console.log(`${email} signs in with the password alone; nodes that run know it within a second`);
+  return 0;
+}
+
+async function userOf(tx: Tx, email: string): Promise<User> {
+  const user = (await listUsers(tx)).find((one) => one.email === email.toLowerCase());
+  if (user === undefined) throw new Error(`There is no user "${email}"; "trellis user list" lists them.`);
+  return user;
+}
+
+async function note(
+  tx: Tx,
+  entry: { action: string; target: string; details?: Record<string, string> },
+): Promise<void> {
+  await writeAudit(tx, { environmentId: undefined, actor: 'command line', ...entry });
+}

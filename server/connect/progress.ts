@@ -1,0 +1,121 @@
+import { z } from 'zod';
+import { writeAudit } from '../activity/audit.ts';
+import { findConnection } from '../connections/store.ts';
+import type { Queryable } from '../db/pool.ts';
+import { connectToWire, connectWire, readConnectSettings } from '../environments/connect-settings.ts';
+import { AppError } from '../errors.ts';
+import { findIntegration } from '../integrations/store.ts';
+import { hasAttempt } from './attempts.ts';
+import { reopenSession, type Session } from './sessions.ts';
+import type { ConnectDeps } from './target.ts';
+
+/**
+ * How far a session is: what its page waits for while the person is at the provider, on whichever node they come back,
+ * and what it says to whoever opens it again.
+ */
+export const progressWire = z.object({
+  state: z.enum(['open', 'connected', 'expired']),
+  expires_at: z.string(),
+  /** Whether somebody went to the provider and has not come back. */
+  under_way: z.boolean(),
+  /** Why the last trip made no connection. */
+  failure: z
+    .object({
+      cause: z.string(),
+      type: z.string(),
+      evidence: z.record(z.string(), z.union([z.string(), z.number()])),
+      at: z.string(),
+    })
+    .nullable(),
+  /** What was made; the session may be open again for what was not granted. */
+  connection: z
+    .object({
+      provider_config_key: z.string(),
+      connection_id: z.string(),
+      display_name: z.string(),
+      provider_display_name: z.string(),
+      missing_scopes: z.array(z.object({ scope: z.string(), description: z.string().nullable() })),
+    })
+    .nullable(),
+  /** How the page looks. */
+  settings: connectWire,
+});
+
+/** Of a used or expired session, too. */
+export async function readProgress(
+  { db, reading, now }: Pick<ConnectDeps, 'db' | 'reading' | 'now'>,
+  session: Session,
+): Promise<z.input<typeof progressWire>> {
+  const { id: sessionId, environmentId, usedAt, expiresAt, failure } = session;
+  const isExpired = expiresAt <= now();
+  return {
+    state: usedAt !== undefined ? 'connected' : isExpired ? 'expired' : 'open',
+    expires_at: expiresAt.toISOString(),
+    under_way: usedAt === undefined && (await hasAttempt(db, { sessionId, environmentId })),
+    failure: failure ?? null,
+    connection: await madeBy(session, { db, reading }),
+    settings: connectToWire(await readConnectSettings(db, environmentId)),
+  };
+}
+
+async function madeBy(
+  { environmentId, outcome }: Session,
+  { db, reading }: Pick<ConnectDeps, 'db' | 'reading'>,
+): Promise<z.input<typeof progressWire>['connection']> {
+  if (outcome === undefined) return null;
+  const integration = await findIntegration(db, { ...reading, environmentId, key: outcome.integration });
+  if (integration === undefined) return null;
+  const { display_name: provider, scopes } = integration.provider;
+  return {
+    provider_config_key: outcome.integration,
+    connection_id: outcome.connection,
+    display_name: integration.displayName,
+    provider_display_name: provider,
+    missing_scopes: outcome.missing_scopes.map((scope) => ({
+      scope,
+      description: scopes.catalogue[scope]?.description ?? null,
+    })),
+  };
+}
+
+/**
+ * Lets a session that has made its connection ask for what was not granted: once more, by the same browser, until the
+ * session ends. One that is open stays so. Throws `unknown_connect_session_token` where it has expired or nothing is
+ * missing, and `unknown_connection` where the connection has been deleted.
+ */
+export async function askForTheRest(
+  { db, reading, now }: Pick<ConnectDeps, 'db' | 'reading' | 'now'>,
+  session: Session,
+): Promise<void> {
+  const { outcome, environmentId, usedAt } = session;
+  const at = now();
+  if (session.expiresAt <= at || outcome === undefined || outcome.missing_scopes.length === 0)
+    throw new AppError('unknown_connect_session_token');
+  if (usedAt === undefined) return;
+  await db.transaction(async (tx) => {
+    const connection = await madeConnection(tx, { session, reading });
+    await reopenSession(tx, { session, connection, vault: reading.vault, at });
+    await writeAudit(tx, {
+      environmentId,
+      actor: `session:${session.id}`,
+      action: 'connect_session.reopened',
+      target: `${connection.integration}/${connection.id}`,
+      details: { missing_scopes: outcome.missing_scopes.length },
+    });
+  });
+}
+
+async function madeConnection(
+  tx: Queryable,
+  { session, reading }: { session: Session; reading: ConnectDeps['reading'] },
+): Promise<{ row: number; integration: string; id: string }> {
+  const { integration = '', connection: id = '' } = session.outcome ?? {};
+  const found = await findConnection(tx, {
+    environmentId: session.environmentId,
+    integrationKey: integration,
+    connectionId: id,
+    vault: reading.vault,
+  });
+  if (found === undefined) throw new AppError('unknown_connection');
+  return { row: found.id, integration, id };
+}

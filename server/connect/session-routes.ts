@@ -1,0 +1,82 @@
+import type { FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { AppError } from '../errors.ts';
+import type { Access } from '../http/caller.ts';
+import { privateHeaders } from '../http/page.ts';
+import type { App } from '../http/server.ts';
+import { choicesWire, readChoices } from './choices.ts';
+import { askForTheRest, progressWire, readProgress } from './progress.ts';
+import { findSession, getSession, type Session } from './sessions.ts';
+import type { ConnectDeps } from './target.ts';
+
+/**
+ * What our connect page asks for, and any other page with the token of a session may. Each has the token as Bearer:
+ * in an address it would be kept by whoever keeps addresses.
+ */
+export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
+  const { db, reading, brand } = deps;
+  /** A session that is over has a page, too, so these look at the token themselves. */
+  const anyState = { access: { by: 'anyone' } as const satisfies Access };
+
+  async function sessionOf(request: FastifyRequest): Promise<Session> {
+    const [, token = ''] = /^Bearer +([^\s]+) *$/i.exec(request.headers.authorization ?? '') ?? [];
+    if (!token.startsWith(brand.sessionTokenPrefix))
+      throw new AppError('invalid_connect_session_token_format');
+    const session = await findSession(db, { token, brand, vault: reading.vault });
+    if (session === undefined) throw new AppError('unknown_connect_session_token');
+    return session;
+  }
+
+  app.get(
+    '/connect/session/choices',
+    {
+      config: { access: { by: 'session' } },
+      schema: {
+        summary: 'What the session may connect, whom it is for, and what will be asked',
+        response: { 200: z.object({ data: choicesWire }) },
+      },
+    },
+    async ({ caller }, reply) => {
+      if (caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
+      const { sessionId: id, environmentId } = caller;
+      reply.headers(privateHeaders);
+      const session = await getSession(db, { id, environmentId, vault: reading.vault });
+      return { data: await readChoices(deps, session) };
+    },
+  );
+
+  app.get(
+    '/connect/session/progress',
+    {
+      config: anyState,
+      schema: {
+        summary: 'How far the session is',
+        description:
+          'With the token of a session as Bearer, also of one that is used or has expired. The answer is the same on ' +
+          'every node, whichever one the browser came back to.',
+        response: { 200: z.object({ data: progressWire }) },
+      },
+    },
+    async (request, reply) => {
+      reply.headers(privateHeaders);
+      return { data: await readProgress(deps, await sessionOf(request)) };
+    },
+  );
+
+  app.post(
+    '/connect/session/rest',
+    {
+      config: anyState,
+      schema: {
+        summary: 'Ask for the scopes that were not granted',
+        description:
+          'With the token of a used session as Bearer: the session is open again, to renew the connection that it made ' +
+          'by what is missing, for the browser that began and until it expires.',
+      },
+    },
+    async (request, reply) => {
+      await askForTheRest(deps, await sessionOf(request));
+      return reply.headers(privateHeaders).code(204).send();
+    },
+  );
+}

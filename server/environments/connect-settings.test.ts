@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
+import { contrastOf } from './contrast.ts';
+
+let trellis: TestTrellis;
+before(async () => {
+  trellis = await openTrellis();
+});
+after(() => trellis.close());
+
+const asItIs = {
+  app_name: null,
+  logo: null,
+  theme: 'system',
+  colors: { light: { primary: '#2454d6' }, dark: { primary: '#8fb0ff' } },
+  language: null,
+};
+const patch = (connect: unknown) => trellis.call('PATCH', '/environment/settings', { body: { connect } });
+const dataOf = (answer: { body: Record<string, unknown> }) =>
+  answer.body.data as { connect: typeof asItIs; connect_warnings: Record<string, unknown>[] };
+const base64 = (bytes: Buffer) => bytes.toString('base64');
+const png = (bytes: number) => {
+  const file = Buffer.alloc(bytes);
+  Buffer.from('89504e470d0a1a0a', 'hex').copy(file);
+  return `data:image/png;base64,${base64(file)}`;
+};
+
+test('without a word the page looks as it does by default, and the defaults can be read', async () => {
+  const { connect, connect_warnings: warnings } = dataOf(await trellis.call('GET', '/environment/settings'));
+  assert.deepEqual([connect, warnings], [asItIs, []]);
+});
+
+test('what is left out stays, null gives the default back, and what was answered may be sent back', async () => {
+  const svg = `data:image/svg+xml;base64,${base64(Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'))}`;
+  const set = await patch({
+    app_name: ' Example ',
+    logo: svg,
+    theme: 'dark',
+    colors: { light: { primary: '#AA0000' } },
+    language: 'ja',
+  });
+  assert.equal(set.status, 200, set.text);
+  const wanted = {
+    ...{ app_name: 'Example', logo: svg, theme: 'dark', language: 'ja' },
+    colors: { light: { primary: '#aa0000' }, dark: { primary: '#8fb0ff' } },
+  };
+  assert.deepEqual(dataOf(set).connect, wanted);
+  assert.deepEqual(dataOf(await patch(dataOf(set).connect)).connect, wanted);
+  const some = await patch({ logo: png(64 * 1024), colors: { light: null, dark: { primary: '#ffffff' } } });
+  assert.deepEqual(dataOf(some).connect, {
+    ...wanted,
+    logo: png(64 * 1024),
+    colors: { light: { primary: '#2454d6' }, dark: { primary: '#ffffff' } },
+  });
+  const none = await patch({
+    app_name: null,
+    logo: null,
+    theme: null,
+    colors: { dark: null },
+    language: null,
+  });
+  assert.deepEqual(dataOf(none).connect, asItIs);
+  const other = await trellis.call('GET', '/environment/settings', { key: trellis.keys.prod });
+  assert.deepEqual(dataOf(other).connect, asItIs);
+});
+
+test('a color that is hard to read is taken, and warned of', async () => {
+  const { connect_warnings: warnings } = dataOf(
+    await patch({ colors: { light: { primary: '#ffff00' }, dark: { primary: '#111111' } } }),
+  );
+  assert.deepEqual(
+    warnings.map(({ path, contrast, needed }) => ({ path, contrast, needed })),
+    [
+      { path: ['colors', 'light', 'primary'], contrast: 1.07, needed: 4.5 },
+      { path: ['colors', 'dark', 'primary'], contrast: 1.09, needed: 4.5 },
+    ],
+  );
+  await patch({ colors: { light: null, dark: null } });
+});
+
+test('the contrast of two colors is that of WCAG', () => {
+  // What WebAIM's contrast checker says.
+  assert.equal(contrastOf('#000000', '#ffffff'), 21);
+  assert.equal(contrastOf('#ffffff', '#ffffff'), 1);
+  assert.equal(contrastOf('#777777', '#ffffff').toFixed(2), '4.48');
+  assert.equal(contrastOf('#2454d6', '#ffffff') > 4.5, true);
+});
+
+test('what does not fit is 400 with its place, and changes nothing', async () => {
+  for (const [connect, ...at] of [
+    [{ app_name: '' }, 'app_name'],
+    [{ app_name: '   ' }, 'app_name'],
+    [{ app_name: 'x'.repeat(81) }, 'app_name'],
+    [{ theme: 'blue' }, 'theme'],
+    [{ language: 'xx' }, 'language'],
+    [{ colors: { light: { primary: 'red' } } }, 'colors', 'light', 'primary'],
+    [{ colors: { light: { primary: '#2454d6; background: url(//evil)' } } }, 'colors', 'light', 'primary'],
+    [{ colors: { light: {} } }, 'colors', 'light', 'primary'],
+    [{ logo: 'https://example.com/logo.png' }, 'logo'],
+    [{ logo: 'data:text/html;base64,PGI+' }, 'logo'],
+    [{ logo: `data:image/png;base64,${base64(Buffer.from('<svg>'))}` }, 'logo'],
+    [{ logo: png(64 * 1024 + 1) }, 'logo'],
+    [{ more: 1 }],
+  ] as [object, ...string[]][]) {
+    const answer = await patch(connect);
+    assert.equal(answer.status, 400, answer.text);
+    const { errors } = (answer.body as { error: { errors: { path: string[] }[] } }).error;
+    assert.deepEqual(errors[0]?.path, ['connect', ...at], answer.text);
+  }
+  const now = dataOf(await trellis.call('GET', '/environment/settings'));
+  assert.deepEqual(now.connect, asItIs);
+});
+
+test('the session tells the page how it looks, as official pages read it', async () => {
+  const made = await trellis.call('POST', '/connect/sessions', { body: { tags: {} } });
+  const { token } = (made.body as { data: { token: string } }).data;
+  const look = async () => {
+    const { body } = await trellis.call('GET', '/connect/session', { key: token });
+    return (body as { data: { connectUISettings: unknown } }).data.connectUISettings;
+  };
+  const theme = { light: { primary: '#2454d6' }, dark: { primary: '#8fb0ff' } };
+  assert.deepEqual(await look(), {
+    ...{ showWatermark: false, defaultTheme: 'system', theme },
+    ...{ appName: null, logo: null, language: null },
+  });
+  await patch({
+    app_name: 'Example',
+    theme: 'light',
+    language: 'de',
+    colors: { dark: { primary: '#abcdef' } },
+  });
+  assert.deepEqual(await look(), {
+    ...{ showWatermark: false, defaultTheme: 'light', theme: { ...theme, dark: { primary: '#abcdef' } } },
+    ...{ appName: 'Example', logo: null, language: 'de' },
+  });
+});

@@ -1,0 +1,109 @@
+import type { z } from 'zod';
+import { AppError, fieldError } from '../errors.ts';
+import type { ProxyRule } from '../http/proxy-rule.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { readFields } from '../providers/fields.ts';
+import { quotaWith } from '../providers/quota-setting.ts';
+import type { Integration, IntegrationChange, IntegrationReading, OAuthClient } from './store.ts';
+import { type changedCredentials, readScopes } from './wire.ts';
+
+type Settings = {
+  display_name?: string | undefined;
+  forward_webhooks?: boolean | undefined;
+  integration_config?: Record<string, string> | undefined;
+  custom?: Record<string, string> | undefined;
+  proxy_rules?: ProxyRule[] | undefined;
+  credentials?: z.output<typeof changedCredentials> | undefined;
+};
+
+/** What the body says, judged against what the definition of its provider allows. Throws `invalid_body` by field. */
+export function readSettings(
+  body: Settings,
+  {
+    provider,
+    reading,
+    before,
+  }: { provider: ProviderDefinition; reading: IntegrationReading; before: Integration | undefined },
+): IntegrationChange {
+  const { credentials } = body;
+  if (credentials && provider.auth_mode !== 'OAUTH2' && provider.auth_mode !== 'OAUTH2_CC') {
+    throw fieldError(
+      'invalid_body',
+      ['credentials'],
+      `${provider.display_name} takes no client credentials.`,
+    );
+  }
+  const isTest = credentials?.type === 'TEST';
+  if (isTest && reading.testClient === undefined) throw new AppError('test_credentials_unavailable');
+  if (isTest && provider.sandbox === undefined) {
+    throw fieldError(
+      'invalid_body',
+      ['credentials', 'type'],
+      `The sandbox does not play ${provider.display_name}.`,
+    );
+  }
+  const scopes = readScopes(credentials?.scopes);
+  return {
+    ...(body.display_name !== undefined && { displayName: body.display_name }),
+    ...(body.forward_webhooks !== undefined && { forwardWebhooks: body.forward_webhooks }),
+    ...(body.custom && { custom: body.custom }),
+    ...(body.proxy_rules && { proxyRules: body.proxy_rules }),
+    integrationConfig: readIntegrationConfig(provider, {
+      ...before?.integrationConfig,
+      ...body.integration_config,
+    }),
+    ...(isTest && { isTest: true }),
+    ...(scopes && { scopes }),
+    ...(credentials?.type === 'OAUTH2' && {
+      client: clientOf(credentials, before),
+      ...(credentials.webhook_secret !== undefined && { webhookSecret: credentials.webhook_secret }),
+    }),
+  };
+}
+
+/** The client as it is given, with the secret that is stored where none is. */
+function clientOf(
+  given: { client_id: string; client_secret?: string | undefined },
+  before: Integration | undefined,
+): OAuthClient {
+  const clientSecret = given.client_secret ?? (before?.isTest ? undefined : before?.client?.clientSecret);
+  if (clientSecret === undefined) {
+    throw fieldError('invalid_body', ['credentials', 'client_secret'], 'No secret is stored yet.');
+  }
+  return { clientId: given.client_id, clientSecret };
+}
+
+/** The definition's own fields, and `allowed_base_urls` and `quota`, which every provider has. */
+function readIntegrationConfig(
+  provider: ProviderDefinition,
+  given: Record<string, string>,
+): Record<string, string> {
+  const { allowed_base_urls: allowed, quota, ...others } = given;
+  const read = readFields(provider.integration_config, others);
+  if (!read.ok) {
+    throw new AppError('invalid_body', undefined, {
+      errors: read.issues.map(({ field, message }) => ({
+        code: 'custom',
+        message,
+        path: ['integration_config', field],
+      })),
+    });
+  }
+  for (const origin of allowed ? allowed.split(',') : []) {
+    const url = URL.parse(origin.trim());
+    if (url === null || !/^https?:$/.test(url.protocol)) {
+      const message = 'must be a comma-separated list of origins such as https://api.example.com';
+      throw fieldError('invalid_body', ['integration_config', 'allowed_base_urls'], message);
+    }
+  }
+  try {
+    quotaWith(provider.api.quota, { setting: quota, isTest: false });
+  } catch (error) {
+    throw fieldError('invalid_body', ['integration_config', 'quota'], (error as RangeError).message);
+  }
+  return {
+    ...read.values,
+    ...(allowed !== undefined && { allowed_base_urls: allowed }),
+    ...(quota !== undefined && { quota }),
+  };
+}

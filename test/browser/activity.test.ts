@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { connect, type TestTrellis } from '../support/trellis.ts';
+
+/** What somebody who watches a service sees of what it does. */
+describe('the activity of the dashboard', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let trellis: TestTrellis;
+  let page: Page;
+  let headers: Record<string, string>;
+
+  before(async () => {
+    dashboard = await openDashboard();
+    ({ trellis } = dashboard);
+    ({ page } = await dashboard.openAs('viewer'));
+    page.setDefaultTimeout(20_000);
+  });
+  after(() => dashboard?.close());
+
+  const open = (search = '') => page.goto(`${trellis.baseUrl}/app/dev/activity${search}`);
+  const proxied = (path: string) => trellis.call('GET', `/proxy/v4/spreadsheets/${path}`, { headers });
+  const line = (path: string) => page.getByRole('link', { name: `GET /v4/spreadsheets/${path}` });
+  const live = (state: string) => page.getByRole('status', { name: `Live list: ${state}` }).waitFor();
+
+  test('an environment in which nothing has happened says so', async () => {
+    await open();
+    await page.getByText('All quiet').waitFor();
+    await live('Live');
+    await picture(page, 'activity-empty');
+  });
+
+  test('a proxied call appears by itself, also where nothing was there before', async () => {
+    ({ headers } = await connect(trellis));
+    await page.getByRole('link', { name: 'connect' }).first().waitFor();
+    await proxied('first');
+    await line('first').waitFor();
+    await proxied('second');
+    await line('second').waitFor();
+    // Newest first, each once.
+    const paths = await page.getByRole('link', { name: /^proxy/ }).allTextContents();
+    assert.deepEqual(paths, ['proxyGET /v4/spreadsheets/second', 'proxyGET /v4/spreadsheets/first']);
+  });
+
+  test('a pause holds the list, and going on misses nothing', async () => {
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await live('Paused');
+    await proxied('while-paused');
+    const { page: other } = await dashboard.openAs('viewer');
+    await other.goto(`${trellis.baseUrl}/app/dev/activity`);
+    await other.getByRole('link', { name: /while-paused/ }).waitFor();
+    await other.close();
+    assert.equal(await line('while-paused').count(), 0);
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await line('while-paused').waitFor();
+    await live('Live');
+  });
+
+  test('a stream that ends is opened again, and the page says so meanwhile', async () => {
+    const tail = /\/operations\/tail/;
+    dashboard.expectComplaint(/ERR_FAILED|ERR_INTERNET_DISCONNECTED|status of 503/);
+    await page.route(tail, (route) => route.fulfill({ status: 503, body: '' }));
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await live('Reconnecting');
+    await proxied('meanwhile');
+    // Polled while the stream is away.
+    await line('meanwhile').waitFor();
+    await page.unroute(tail);
+    await live('Live');
+    await proxied('again-live');
+    await line('again-live').waitFor();
+  });
+
+  test('filters stand in the address and choose what is shown, live too', async () => {
+    await page.getByRole('textbox', { name: 'Search' }).fill('SECOND');
+    await page.waitForURL(/text=SECOND/);
+    await line('first').waitFor({ state: 'detached' });
+    await line('second').waitFor();
+    await proxied('nothing-of-it');
+    await proxied('of-the-second-kind');
+    await line('of-the-second-kind').waitFor();
+    assert.equal(await line('nothing-of-it').count(), 0);
+    await page.getByRole('combobox', { name: 'Outcome' }).click();
+    await page.getByRole('option', { name: 'Succeeded' }).click();
+    await page.waitForURL(/status=success/);
+    await page.getByText('Nothing fits').waitFor();
+    await open('?type=connect&range=1h');
+    await page.getByRole('link', { name: 'connect' }).waitFor();
+    assert.equal(await page.getByRole('combobox', { name: 'Time' }).inputValue(), 'Last hour');
+    assert.equal(await page.getByRole('link', { name: /^proxy/ }).count(), 0);
+    await open('?from=2020-01-01T00:00:00.000Z&to=2020-01-02T00:00:00.000Z');
+    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('A time that has an end').waitFor();
+    await picture(page, 'activity-nothing-fits');
+  });
+
+  test('the charts tell how many there were, how many failed and how long they took', async () => {
+    const { body } = await trellis
+      .control('POST', 'spreadsheets', {
+        ...{ account: 'ada@example.com', title: 'Cities', sheet: 'cities', rows: [['Oslo']] },
+      })
+      .then(async (sheet) =>
+        trellis.call('GET', `/proxy/v4/spreadsheets/${sheet.spreadsheetId}/values/cities`, { headers }),
+      );
+    assert.deepEqual(body.values, [['Oslo']]);
+    const { body: log } = await trellis.call('GET', '/operations?type=proxy');
+    const failed = (log.operations as { status: string }[]).filter(
+      ({ status }) => status === 'failed',
+    ).length;
+    await open('?type=proxy&range=1h');
+    await page.getByText(`${failed + 1} operations, ${failed} failed`).waitFor();
+    await page.getByRole('img', { name: /How many operations/ }).waitFor();
+    await page.getByRole('img', { name: /The time that half/ }).waitFor();
+    await page.getByText('Took, p95').waitFor();
+    await picture(page, 'activity');
+  });
+
+  test('one operation in full: phases, request, where it belongs, and once more as curl', async () => {
+    await line('first').click();
+    const drawer = page.getByRole('dialog');
+    await drawer
+      .getByRole('group', { name: 'Phases' })
+      .getByText(/first byte/)
+      .waitFor();
+    await drawer.getByRole('link', { name: headers['connection-id'] ?? '' }).waitFor();
+    await drawer.getByRole('link', { name: 'google-sheet', exact: true }).waitFor();
+    await picture(page, 'activity-operation');
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await drawer.getByRole('button', { name: 'Copy as curl' }).click();
+    const text = String(await page.evaluate('navigator.clipboard.readText()'));
+    assert.match(text, /^curl -g 'http:\/\/localhost:\d+\/proxy\/v4\/spreadsheets\/first'/);
+    await drawer.getByRole('link', { name: 'Open in the playground' }).click();
+    await page.waitForURL(/\/app\/dev\/playground\?/);
+  });
+
+  test('a failed attempt tells its story', async () => {
+    await trellis.control('POST', 'faults', { case: 'api_reset' });
+    await proxied('reset');
+    await trellis.control('DELETE', 'faults');
+    await open('?type=proxy&text=upstream_unreachable');
+    await line('reset').click();
+    const drawer = page.getByRole('dialog');
+    await drawer.getByText('What happened').waitFor();
+    await drawer.getByText('error', { exact: true }).waitFor();
+    await picture(page, 'activity-failed-operation');
+  });
+
+  test('a page leads to older ones, and back', async () => {
+    // No proxied calls: the provider's quota would make them wait.
+    for (let n = 0; n < 55; n += 1) {
+      await trellis.call('POST', '/records', { headers, body: { model: 'Row', records: [{ id: n }] } });
+    }
+    await open('?type=records.save');
+    await page.getByRole('link', { name: 'Older' }).click();
+    await page.waitForURL(/cursor=/);
+    await page.getByText('Older operations').waitFor();
+    await page.getByRole('button', { name: 'To the newest' }).click();
+    await live('Live');
+    assert.ok(!page.url().includes('cursor'));
+  });
+
+  test('while it loads nothing jumps, and an error says what to do', async () => {
+    const list = /\/operations\?/;
+    let go = () => {};
+    const held = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    await page.route(list, async (route) => {
+      await held;
+      const error = { code: 'unavailable', message: 'The database does not answer.' };
+      await route.fulfill({ status: 400, contentType: 'application/json', body: JSON.stringify({ error }) });
+    });
+    dashboard.expectComplaint(/status of 400/);
+    await open();
+    await page.getByRole('status', { name: 'Loading' }).first().waitFor();
+    await picture(page, 'activity-loading');
+    go();
+    await page.getByRole('alert').getByText('The database does not answer.').waitFor();
+    await picture(page, 'activity-error');
+    await page.unroute(list);
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('link', { name: 'records.save' }).first().waitFor();
+  });
+});

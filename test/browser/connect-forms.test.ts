@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { openConnectPages, type TestConnectPages } from '../support/connect-pages.ts';
+import { picture } from '../support/dashboard.ts';
+
+/** What is filled in, the languages, the look, and links that lead nowhere any more. */
+describe('forms and words of the connect page', { skip: skipBrowser }, () => {
+  let pages: TestConnectPages;
+  let page: Page;
+  before(async () => {
+    pages = await openConnectPages();
+    const opened = await pages.openAsNobody();
+    page = opened.page;
+    opened.context.setDefaultTimeout(10_000);
+  });
+  after(() => pages?.close());
+
+  const openFor = async (key: string, query = '') => {
+    const { url, token } = await pages.link({ end_user: { id: 'ada' }, allowed_integrations: [key] });
+    await page.goto(url + query);
+    return token;
+  };
+  const connect = (at: Page) => at.getByRole('button', { name: 'Connect', exact: true });
+
+  test('an API key has a field with help, is asked for, and connects', async () => {
+    await openFor('key');
+    await connect(page).click();
+    await page.getByText('Fill this in.').waitFor();
+    await picture(page, 'connect-api-key');
+    const field = page.getByRole('textbox', { name: 'API key' });
+    assert.equal(await field.getAttribute('type'), 'password');
+    await field.fill('a key');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Private API (API key) is connected' }).waitFor();
+  });
+
+  test('user name and password stand beside what the provider needs to know, and what does not fit is marked', async () => {
+    pages.expectComplaint(/400/);
+    await openFor('own');
+    await page.getByRole('textbox', { name: 'Address' }).fill('not an address');
+    await page.getByRole('textbox', { name: 'User name' }).fill('ada');
+    await page.getByRole('textbox', { name: 'Password' }).fill('right');
+    await connect(page).click();
+    await page.getByText('This does not fit.').waitFor();
+    await picture(page, 'connect-basic');
+    await page.getByRole('textbox', { name: 'Address' }).fill('https://erp.example.com');
+    await connect(page).click();
+    await page.getByRole('heading', { name: 'Own Host is connected' }).waitFor();
+  });
+
+  test('a client that the provider refuses is said to be refused, and may be tried again', async () => {
+    const client = await pages.trellis.control('POST', 'clients', {
+      redirect_uris: ['https://app.example/callback'],
+    });
+    pages.trellis.watch.made('client_secret', String(client.client_secret));
+    await openFor('machine');
+    await page.getByRole('textbox', { name: 'Client ID' }).fill(String(client.client_id));
+    await page.getByRole('textbox', { name: 'Client secret' }).fill('wrong');
+    await connect(page).click();
+    await page.getByRole('alert').waitFor();
+    await picture(page, 'connect-client-refused');
+    await page.getByRole('textbox', { name: 'Client secret' }).fill(String(client.client_secret));
+    await connect(page).click();
+    await page.getByRole('heading', { name: /is connected/ }).waitFor();
+  });
+
+  test('where nothing is needed a click connects', async () => {
+    await openFor('open');
+    await connect(page).click();
+    await page.getByRole('heading', { name: 'Unauthenticated is connected' }).waitFor();
+  });
+
+  for (const [language, title] of [
+    ['en', 'Connect Google Sheets'],
+    ['de', 'Google Sheets verbinden'],
+    ['fr', 'Connecter Google Sheets'],
+    ['es', 'Conectar Google Sheets'],
+    ['ja', 'Google Sheetsを接続'],
+  ] as const) {
+    test(`it speaks ${language}, and everything fits`, async () => {
+      await openFor('google-sheet', `&lang=${language}`);
+      await page.getByRole('heading', { name: title }).waitFor();
+      assert.equal(await page.evaluate('document.documentElement.lang'), language);
+      await picture(page, `connect-language-${language}`);
+    });
+  }
+
+  test('without a word in the link it speaks as the environment says, then as the browser does', async () => {
+    const { page: french } = await pages.openAsNobody();
+    await french.addInitScript(
+      "Object.defineProperty(navigator, 'languages', { get: () => ['it', 'fr-CA'] })",
+    );
+    await french.goto((await pages.link()).url);
+    await french.getByRole('heading', { name: 'Que souhaitez-vous connecter ?' }).waitFor();
+    await french.getByLabel('Langue').selectOption('Español');
+    await french.getByRole('heading', { name: '¿Qué desea conectar?' }).waitFor();
+    await french.close();
+  });
+
+  test('it wears the name, the colors and the theme of the environment', async () => {
+    const logo =
+      'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
+    const changed = await pages.trellis.call('PATCH', '/environment/settings', {
+      body: {
+        connect: {
+          app_name: 'Acme Reports',
+          logo,
+          language: 'de',
+          colors: { light: { primary: '#7a1fa2' }, dark: { primary: '#e0b0ff' } },
+        },
+      },
+    });
+    assert.equal(changed.status, 200, changed.text);
+    await openFor('google-sheet');
+    await page.getByRole('heading', { name: 'Google Sheets verbinden' }).waitFor();
+    assert.ok(await page.getByText('Acme Reports').first().isVisible());
+    const ground = "getComputedStyle(document.querySelector('form [type=submit]')).backgroundColor";
+    assert.equal(await page.evaluate(ground), 'rgb(122, 31, 162)');
+    await picture(page, 'connect-branded');
+    await pages.trellis.call('PATCH', '/environment/settings', {
+      body: { connect: { app_name: null, logo: null, language: null, theme: 'dark' } },
+    });
+    await openFor('google-sheet');
+    await page.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+    assert.equal(await page.evaluate('document.documentElement.dataset.mantineColorScheme'), 'dark');
+    await pages.trellis.call('PATCH', '/environment/settings', {
+      body: { connect: { theme: null, colors: { light: null, dark: null } } },
+    });
+  });
+
+  test('a link that is cut off, unknown, used up, for something else or expired says so', async () => {
+    pages.expectComplaint(/401/);
+    const open = `${pages.trellis.baseUrl}/connect/`;
+    const { context } = await pages.openAsNobody();
+    context.setDefaultTimeout(10_000);
+    const says = async (url: string, title: string, name: string) => {
+      const fresh = await context.newPage();
+      await fresh.goto(url);
+      await fresh.getByRole('heading', { name: title }).waitFor();
+      await picture(fresh, name);
+      await fresh.close();
+    };
+    await says(open, 'This link is not complete', 'connect-incomplete');
+    const { url, token } = await pages.link();
+    await says(
+      `${open}?session_token=${token.replace(/.$/, (last) => (last === '0' ? '1' : '0'))}`,
+      'This link is not valid',
+      'connect-unknown',
+    );
+    await says(`${url}&integration=none`, 'This link is for something else', 'connect-other-thing');
+    const expired = await pages.link();
+    await pages.trellis.advance(31 * 60);
+    await says(expired.url, 'This link has expired', 'connect-expired');
+  });
+
+  test('while the service does not answer it says so, and goes on when it does', async () => {
+    pages.expectComplaint(/ERR_FAILED|ERR_CONNECTION/);
+    await page.route('**/connect/session/**', (route) => route.abort());
+    await openFor('google-sheet');
+    await page.getByRole('heading', { name: 'The service cannot be reached' }).waitFor();
+    await picture(page, 'connect-unreachable');
+    await page.unroute('**/connect/session/**');
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+  });
+});

@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+import { build } from 'esbuild';
+import type { BrowserContext, Frame, Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { consent, deny, openConnectPages, popupBy, type TestConnectPages } from '../support/connect-pages.ts';
+import { picture } from '../support/dashboard.ts';
+
+/** The connect page around which an application of another site stands, with the official client for browsers. */
+describe('the connect page and an application of another site', { skip: skipBrowser }, () => {
+  let application: Awaited<ReturnType<typeof openApplication>>;
+  let stranger: Awaited<ReturnType<typeof openApplication>>;
+  let pages: TestConnectPages;
+  let page: Page;
+  let context: BrowserContext;
+  before(async () => {
+    application = await openApplication();
+    stranger = await openApplication();
+    pages = await openConnectPages({ TRELLIS_CONNECT_FRAME_ANCESTORS: application.origin });
+    ({ page, context } = await pages.openAsNobody());
+    context.setDefaultTimeout(10_000);
+    // The callback's own page, where a trip made no connection.
+    pages.expectComplaint(/oauth\/callback.* 400/);
+    // As browsers do that let no page within another one keep anything.
+    const browser = await context.newCDPSession(page);
+    await browser.send('Network.enable');
+    await browser.send('Network.setCookieControls', { enableThirdPartyCookieRestriction: true });
+  });
+  after(async () => {
+    await pages?.close();
+    application?.close();
+    stranger?.close();
+  });
+
+  const sheets = () => pages.link({ end_user: { id: 'ada' }, allowed_integrations: ['google-sheet'] });
+  /** Opens the frame as an application does; what it hears is kept in `heard`. */
+  const openFrame = async (token: string, more: Record<string, unknown> = {}): Promise<Frame> => {
+    const given = { ...more, baseURL: `${pages.trellis.baseUrl}/connect`, apiURL: pages.trellis.baseUrl };
+    await page.goto(application.origin);
+    await page.evaluate(`
+      window.heard = [];
+      window.connectUI = new Nango({ host: ${JSON.stringify(pages.trellis.baseUrl)}, connectSessionToken: 'none' })
+        .openConnectUI({ ...${JSON.stringify(given)}, sessionToken: ${JSON.stringify(token)}, onEvent: (event) => heard.push(event) });
+    `);
+    const element = await page.waitForSelector('#connect-ui');
+    // The client gives its frame no name.
+    await page.evaluate("document.getElementById('connect-ui').title = 'Connect'");
+    const frame = await element.contentFrame();
+    assert.ok(frame);
+    return frame;
+  };
+  const heard = async () => (await page.evaluate('heard')) as { type: string; payload?: unknown }[];
+  const begin = (frame: Frame) =>
+    popupBy(context, () => frame.getByRole('button', { name: /^Continue to/ }).click());
+
+  test('the official client opens the frame, gives the token, and is told of the connection', async () => {
+    const frame = await openFrame((await sheets()).token);
+    await frame.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+    assert.ok(!frame.url().includes('session_token'));
+    await frame.evaluate("document.cookie = 'probe=1; SameSite=None; Secure'");
+    assert.equal(await frame.evaluate('document.cookie'), '', 'cookies are kept from the frame');
+    await picture(page, 'connect-frame');
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await consent(await begin(frame));
+    await frame.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    const [made] = await pages.connections();
+    assert.deepEqual(await heard(), [
+      { type: 'ready' },
+      {
+        type: 'connect',
+        payload: { providerConfigKey: 'google-sheet', connectionId: made?.connection_id },
+      },
+    ]);
+    await frame.getByRole('button', { name: 'Finish' }).click();
+    await page.waitForSelector('#connect-ui', { state: 'detached' });
+    assert.equal((await heard()).at(-1)?.type, 'close');
+  });
+
+  test('a refusal and a closed window are told as errors, and closing takes the frame away', async () => {
+    const frame = await openFrame((await sheets()).token, { detectClosedAuthWindow: true, lang: 'de' });
+    const go = frame.getByRole('button', { name: 'Weiter zu Google Sheets' });
+    await deny(await popupBy(context, () => go.click()));
+    await frame.getByRole('heading', { name: 'Der Zugriff wurde nicht erlaubt' }).waitFor();
+    const [error] = (await heard()).filter(({ type }) => type === 'error');
+    assert.equal((error?.payload as { errorType: string } | undefined)?.errorType, 'callback_err');
+    await frame.getByRole('button', { name: 'Noch einmal versuchen' }).click();
+    await (await popupBy(context, () => go.click())).close();
+    await frame.getByRole('heading', { name: 'Das andere Fenster ist weg' }).waitFor();
+    assert.deepEqual((await heard()).at(-1)?.payload, {
+      errorType: 'window_closed',
+      errorMessage: 'The window was closed.',
+    });
+    await frame.getByRole('button', { name: 'Schließen' }).click();
+    await page.waitForSelector('#connect-ui', { state: 'detached' });
+  });
+
+  test('where the window is blocked a link opens it', async () => {
+    const frame = await openFrame((await sheets()).token);
+    await frame.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+    await frame.evaluate('window.open = () => null');
+    await frame.getByRole('button', { name: /^Continue to/ }).click();
+    await frame.getByRole('heading', { name: 'Your browser blocked the window' }).waitFor();
+    await picture(page, 'connect-blocked');
+    await page.setViewportSize({ width: 1280, height: 900 });
+    const opened = await popupBy(context, () =>
+      frame.getByRole('link', { name: 'Open Google Sheets' }).click(),
+    );
+    await consent(opened);
+    await frame.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+  });
+
+  test('where a window is blocked outside a frame the tab itself goes, and comes back', async () => {
+    const { page: tab } = await pages.openAsNobody();
+    await tab.addInitScript('window.open = () => null');
+    await tab.goto((await sheets()).url);
+    await tab.getByRole('button', { name: /^Continue to/ }).click();
+    await deny(tab);
+    await tab.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    assert.equal(tab.url(), `${pages.trellis.baseUrl}/connect/`);
+    await tab.getByRole('button', { name: 'Try again' }).click();
+    await tab.getByRole('button', { name: /^Continue to/ }).click();
+    await consent(tab);
+    await tab.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    assert.equal(tab.url(), `${pages.trellis.baseUrl}/connect/`);
+    await tab.close();
+  });
+
+  test('a page that was not named may not show it in a frame', async () => {
+    pages.expectComplaint(/frame-ancestors/);
+    const { page: other } = await pages.openAsNobody();
+    await other.goto(stranger.origin);
+    await other.evaluate(`
+      const frame = document.createElement('iframe');
+      frame.src = ${JSON.stringify(`${pages.trellis.baseUrl}/connect/`)};
+      document.body.append(frame);
+      new Promise((resolve) => frame.addEventListener('load', resolve));
+    `);
+    assert.ok(other.frames().every((frame) => !frame.url().startsWith(pages.trellis.baseUrl)));
+    await other.close();
+  });
+
+  test('auth() of the official client ends with the connection, or with what went wrong', async () => {
+    const auth = async (act: (popup: Page) => Promise<void>) => {
+      const { token } = await sheets();
+      await page.goto(application.origin);
+      const popup = await popupBy(context, () =>
+        page.evaluate(`
+          window.ended = new Nango({ host: ${JSON.stringify(pages.trellis.baseUrl)}, connectSessionToken: ${JSON.stringify(token)} })
+            .auth('google-sheet')
+            .catch(({ message, type }) => ({ message, type }));
+          undefined
+        `),
+      );
+      await act(popup);
+      return page.evaluate('ended');
+    };
+    const made = await auth(consent);
+    const [newest] = await pages.connections();
+    assert.deepEqual(made, {
+      providerConfigKey: 'google-sheet',
+      connectionId: newest?.connection_id,
+      isPending: false,
+    });
+    assert.deepEqual(await auth(deny), {
+      type: 'callback_err',
+      message: 'Google Sheets reports that access was declined. Nothing was connected. (access_denied)',
+    });
+  });
+});
+
+/** A page on a site of its own that has the official client at hand. */
+async function openApplication(): Promise<{ origin: string; close: () => Server }> {
+  const { outputFiles } = await build({
+    stdin: {
+      contents: "import Nango from '@nangohq/frontend'; window.Nango = Nango;",
+      resolveDir: import.meta.dirname,
+    },
+    bundle: true,
+    write: false,
+    format: 'iife',
+  });
+  const script = outputFiles[0]?.text ?? '';
+  const server = createServer((_request, response) => {
+    response
+      .setHeader('content-type', 'text/html; charset=utf-8')
+      .end(
+        `<!doctype html><html lang="en"><title>Application</title><link rel="icon" href="data:,"><main><h1>An application</h1></main><script>${script}</script></html>`,
+      );
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return { origin: `http://127.0.0.1:${port}`, close: () => server.close() };
+}

@@ -1,0 +1,182 @@
+// Connections in the dashboard: found among ten thousand, looked at, mended, changed and destroyed.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { connect } from '../support/trellis.ts';
+
+describe('connections in a browser', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let page: Page;
+  let connectionId: string;
+  let headers: Record<string, string>;
+
+  before(async () => {
+    dashboard = await openDashboard();
+    // A refresh that is refused, and a look at what was just deleted.
+    dashboard.expectComplaint(/424|404/);
+    ({ page } = await dashboard.openAs('developer'));
+    page.setDefaultTimeout(15_000);
+    ({ connectionId, headers } = await connect(dashboard.trellis, {
+      allow: ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets'],
+    }));
+  });
+  after(() => dashboard?.close());
+
+  const open = (path: string) => page.goto(`${dashboard.trellis.baseUrl}/app/dev${path}`);
+  const health = async () =>
+    (await dashboard.trellis.call('GET', `/connections/${connectionId}?provider_config_key=google-sheet`))
+      .body as {
+      tags: object;
+      metadata: object;
+      token: { refreshed_at: string; expires_at: string };
+      last_used_at: string | null;
+    };
+
+  test('one shows its token as a bar, and refreshes it on demand', async () => {
+    await dashboard.trellis.advance(1800);
+    await open(`/connections/google-sheet/${connectionId}`);
+    await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+    await page.getByRole('progressbar', { name: /percent of its life left/ }).waitFor();
+    const before = (await health()).token;
+    await page.getByRole('button', { name: 'Refresh now' }).click();
+    await page.getByText('The credentials are fresh.').waitFor();
+    assert.ok((await health()).token.expires_at > before.expires_at);
+  });
+
+  test('tags and metadata are edited as a whole', async () => {
+    await page.getByRole('button', { name: 'Edit tags' }).click();
+    const count = await page.getByLabel(/Name of tag/).count();
+    if (count > 1 || (await page.getByLabel('Name of tag 1').inputValue()) !== '')
+      await page.getByRole('button', { name: 'Another tag' }).click();
+    const last = await page.getByLabel(/Name of tag/).count();
+    await page.getByLabel(`Name of tag ${last}`).fill('Plan');
+    await page.getByLabel(`Value of tag ${last}`).fill('team');
+    await picture(page, 'connection-edit-tags');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('plan: team').waitFor();
+    assert.equal((await health()).tags['plan' as never], 'team');
+    await page.getByRole('button', { name: 'Edit', exact: true }).click();
+    await page.getByLabel('Metadata as JSON').fill('{"plan": ');
+    await page.getByText('An object in JSON, please').waitFor();
+    await page.getByLabel('Metadata as JSON').fill('{"plan": "team"}');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('"plan": "team"').waitFor();
+    assert.deepEqual((await health()).metadata, { plan: 'team' });
+  });
+
+  test('its activity and its records stand on its page', async () => {
+    await dashboard.trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers });
+    await dashboard.trellis.call('POST', '/records', {
+      headers,
+      body: {
+        model: 'City',
+        records: [
+          { id: 7, city: 'Oslo' },
+          { id: 8, city: 'Rome' },
+        ],
+      },
+    });
+    await open(`/connections/google-sheet/${connectionId}`);
+    await page.getByRole('cell', { name: /City/ }).first().waitFor();
+    await page
+      .getByRole('link', { name: /proxy|spreadsheets/ })
+      .first()
+      .waitFor();
+    await picture(page, 'connection-used');
+  });
+
+  test('a dead one says why and what to do, and gives a link to copy', async () => {
+    await dashboard.trellis.control('POST', 'faults', { case: 'refresh_revoked' });
+    await page.getByRole('button', { name: 'Refresh now' }).click();
+    await page.getByText('Not refreshed').waitFor();
+    await page.getByText('Ask the user to connect again.').first().waitFor();
+    await page.getByText('Needs reconnecting').waitFor();
+    await page.getByRole('button', { name: 'Reconnect' }).click();
+    await page.getByText('The connection keeps its ID').waitFor();
+    await page.getByRole('button', { name: 'Copy the link' }).click();
+    const link = String(await page.evaluate('navigator.clipboard.readText()'));
+    assert.match(link, /^http.*session_token=/);
+    await picture(page, 'connection-reconnect');
+    assert.equal(await page.getByRole('link', { name: 'Open' }).getAttribute('href'), link);
+    await page.getByRole('button', { name: 'Done' }).click();
+    await dashboard.trellis.control('DELETE', 'faults');
+    await picture(page, 'connection-dead');
+  });
+
+  test('ten thousand are paged, filtered and searched by the service, and the address says how', async () => {
+    await dashboard.trellis.db.query(
+      `insert into connection (environment_id, integration_id, connection_id, data_key, status, account_id, account_email,
+         end_user, created_at)
+       select environment_id, integration_id, 'c' || n, gen_random_uuid(),
+         case when n % 1000 = 7 then 'blocked' else 'active' end, 'account-' || n,
+         'person' || n || '@example.com',
+         jsonb_build_object('id', 'user-' || n), now() - n * interval '1 minute'
+       from connection, generate_series(1, 9999) as n
+       where connection_id = $1`,
+      [connectionId],
+    );
+    await open('/connections');
+    await page.getByText('1 to 50 of 10,000').waitFor();
+    await picture(page, 'connections-many');
+    assert.equal(await page.locator('tbody tr').count(), 50);
+    await page.getByRole('button', { name: 'next page' }).click();
+    await page.getByText('51 to 100 of 10,000').waitFor();
+    await page.getByRole('button', { name: 'page 200' }).click();
+    await page.getByText('9,951 to 10,000 of 10,000').waitFor();
+    await page.getByText('person9999@example.com').waitFor();
+    assert.match(page.url(), /page=199/);
+    await page.reload();
+    await page.getByText('person9999@example.com').waitFor();
+    await page.getByLabel('Search connections').fill('user-4711');
+    await page.getByText('1 to 1 of 1').waitFor();
+    assert.match(page.url(), /search=user-4711/);
+    assert.doesNotMatch(page.url(), /page=/);
+    await page.getByLabel('Search connections').fill('');
+    await page.getByRole('combobox', { name: 'Status' }).click();
+    await page.getByRole('option', { name: 'Blocked' }).click();
+    await page.getByText('1 to 10 of 10').waitFor();
+    assert.match(page.url(), /status=blocked/);
+    await page.getByRole('combobox', { name: 'Order' }).click();
+    await page.getByRole('option', { name: 'Last used first' }).click();
+    await page.waitForURL(/sort=last_used/);
+    await page.getByLabel('Search connections').fill('nobody at all');
+    await page.getByText('Nothing fits').waitFor();
+    await page.getByRole('button', { name: 'Show all' }).click();
+    await page.getByText('1 to 50 of 10,000').waitFor();
+  });
+
+  test('a viewer sees it, and is offered nothing to change', async () => {
+    const { page: viewer, person } = await dashboard.openAs('viewer');
+    viewer.setDefaultTimeout(15_000);
+    await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/connections`);
+    await viewer.getByText('ada@example.com').waitFor();
+    assert.equal(await viewer.getByRole('button', { name: 'Add a test connection' }).count(), 0);
+    await viewer.getByText('ada@example.com').click();
+    await viewer.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+    for (const name of ['Refresh now', 'Reconnect', 'Edit', 'Edit tags', 'Delete']) {
+      assert.equal(await viewer.getByRole('button', { name, exact: true }).count(), 0, name);
+    }
+    const refused = await person.call(
+      'POST',
+      `/connections/${connectionId}/refresh?provider_config_key=google-sheet`,
+      { environment: 'dev' },
+    );
+    assert.equal(refused.status, 403);
+  });
+
+  test('a deletion says what it destroys, and does it', async () => {
+    await open(`/connections/google-sheet/${connectionId}`);
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('2 cached records in one dataset').waitFor();
+    await picture(page, 'connection-delete');
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByText('1 to 50 of 9,999').waitFor();
+    const { status } = await dashboard.trellis.call(
+      'GET',
+      `/connections/${connectionId}?provider_config_key=google-sheet`,
+    );
+    assert.ok(status >= 400);
+  });
+});

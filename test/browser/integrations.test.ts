@@ -1,0 +1,202 @@
+// What a developer does with integrations in the dashboard, and what a viewer cannot.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { connect } from '../support/trellis.ts';
+
+const secret = 'GOCSPX-a-secret-of-our-own';
+const readonlyScope = 'https://www.googleapis.com/auth/spreadsheets.readonly';
+
+describe('integrations in a browser', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let page: Page;
+
+  before(async () => {
+    dashboard = await openDashboard();
+    ({ page } = await dashboard.openAs('developer'));
+    page.setDefaultTimeout(15_000);
+    dashboard.trellis.watch.made('client_secret', secret);
+  });
+  after(() => dashboard?.close());
+
+  const open = (path: string) => page.goto(`${dashboard.trellis.baseUrl}/app/dev${path}`);
+  const stored = async (key: string) =>
+    (await dashboard.trellis.call('GET', `/integrations/${key}?include=credentials`)).body.data as {
+      test: boolean;
+      credentials: { client_id: string; client_secret: string; scopes: string };
+    };
+
+  test('the catalogue is searched by word, and every provider has a picture', async () => {
+    await open('/integrations/new');
+    await page.getByText('Google Sheets').waitFor();
+    await picture(page, 'catalogue-full');
+    await page.getByLabel('Search providers').fill('hubspot');
+    await page.getByRole('link', { name: 'HubSpot' }).waitFor();
+    assert.equal(await page.getByRole('link', { name: 'Google Sheets' }).count(), 0);
+    await page.waitForURL(/search=hubspot/);
+    const logo = page.locator('.logo img').first();
+    await logo.waitFor();
+    await page.waitForFunction('document.querySelector(".logo img").naturalWidth > 0');
+  });
+
+  test('a client of one’s own is put in at once, with the addresses to register beside it', async () => {
+    await open('/integrations/new?provider=google-sheet');
+    await page.getByText('Works at once.').waitFor();
+    await page.getByLabel('Test credentials').uncheck({ force: true });
+    await page.getByRole('button', { name: 'How to get a client at Google' }).click();
+    await page.getByText('A Google Cloud account').waitFor();
+    await picture(page, 'integration-create-own-client');
+    await page.getByLabel('Integration ID').fill('own-sheets');
+    await page.getByLabel('Client ID').fill('123-abc.apps.googleusercontent.com');
+    await page.getByRole('textbox', { name: 'Client secret' }).fill(secret);
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByText('One is stored, sealed.').waitFor();
+    assert.ok(!(await page.content()).includes(secret));
+    assert.equal(await page.getByLabel('Client ID').inputValue(), '123-abc.apps.googleusercontent.com');
+  });
+
+  test('scopes that were set are shown and stay, and saving them needs no secret', async () => {
+    await page.getByRole('combobox', { name: 'Scopes' }).fill(readonlyScope);
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved. The secret is kept sealed.').waitFor();
+    await page.reload();
+    await page.getByText(readonlyScope, { exact: true }).first().waitFor();
+    const { credentials } = await stored('own-sheets');
+    assert.equal(credentials.client_secret, secret);
+    assert.ok(credentials.scopes.split(',').includes(readonlyScope));
+    // Another save of something else leaves them alone.
+    await page.getByLabel('Client ID').fill('456-def.apps.googleusercontent.com');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Another client has another secret').waitFor();
+    await page.getByRole('textbox', { name: 'Client secret' }).fill(secret);
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved. The secret is kept sealed.').first().waitFor();
+    const after = await stored('own-sheets');
+    assert.equal(after.credentials.client_id, '456-def.apps.googleusercontent.com');
+    assert.equal(after.credentials.scopes, credentials.scopes);
+    await page.getByRole('button', { name: 'Take the usual ones' }).click();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.waitForFunction('!document.body.innerText.includes("Take the usual ones")');
+  });
+
+  test('the guide has its six steps in order, with the addresses that the service knows', async () => {
+    // At another address than BASE_URL, which must not be the one to register.
+    const { baseUrl } = dashboard.trellis;
+    const titles = await page.locator('.mantine-Timeline-itemTitle').allTextContents();
+    assert.deepEqual(titles, [
+      'A Google Cloud account',
+      'A project',
+      'The Google Sheets API',
+      'The consent screen',
+      'An OAuth client of type Web application',
+      'The JavaScript origin',
+    ]);
+    const guide = page.locator('.mantine-Card-root', { hasText: 'Set-up at Google' });
+    for (const words of [
+      'App information',
+      'Audience',
+      'Contact',
+      'Data policy',
+      'Scopes',
+      'Test users',
+      'Verification',
+      'after 7 days',
+      '100 grants',
+      'sensitive',
+    ]) {
+      await guide.getByText(words).first().waitFor();
+    }
+    await guide.getByRole('button', { name: 'Copy the redirect URI for Google' }).click();
+    assert.equal(await page.evaluate('navigator.clipboard.readText()'), `${baseUrl}/oauth/callback`);
+    await guide.getByRole('button', { name: 'Copy the JavaScript origin' }).click();
+    assert.equal(await page.evaluate('navigator.clipboard.readText()'), baseUrl);
+    await page.setViewportSize({ width: 1280, height: 2600 });
+    await picture(page, 'integration-own-client');
+  });
+
+  test('an address that Google does not take is said to be such', async () => {
+    const { baseUrl } = dashboard.trellis;
+    await page.route(/\/providers\/google-sheet$/, async (route) => {
+      const answer = await route.fetch();
+      // As of a service with another BASE_URL.
+      await route.fulfill({
+        response: answer,
+        body: (await answer.text()).replaceAll(baseUrl, 'http://trellis.lan'),
+      });
+    });
+    await page.reload();
+    await page.getByText('Google will not take http://trellis.lan').waitFor();
+    await page.getByText('no public top-level domain').waitFor();
+    await page.unroute(/\/providers\/google-sheet$/);
+  });
+
+  test('test credentials are one switch, until there are connections', async () => {
+    await page.reload();
+    const toggle = page.getByRole('switch', { name: 'Test credentials' });
+    await toggle.check({ force: true });
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('This integration speaks to the sandbox').waitFor();
+    await page.getByText('test credentials', { exact: true }).waitFor();
+    assert.equal((await stored('own-sheets')).test, true);
+    await connect(dashboard.trellis, { integration: 'own-sheets' });
+    await page.reload();
+    await page.getByText('The switch is fixed while there are connections').waitFor();
+    assert.ok(await toggle.isDisabled());
+    assert.ok(await page.getByRole('button', { name: 'Delete', exact: true }).isDisabled());
+    await page.getByText('1 active').waitFor();
+  });
+
+  test('what ails an integration stands on its page, its card and with what to do', async () => {
+    const { trellis } = dashboard;
+    await trellis.control('POST', 'faults', { case: 'token_wrong_secret', times: 1 });
+    const { body } = await trellis.call('GET', '/connections?integrationId=own-sheets');
+    const [connection] = body.connections as { connection_id: string }[];
+    await trellis.call(
+      'POST',
+      `/connections/${connection?.connection_id}/refresh?provider_config_key=own-sheets`,
+    );
+    await page.reload();
+    await page.getByText('Client refused').waitFor();
+    await page.getByText('The provider does not know the client ID').waitFor();
+    await picture(page, 'integration-misconfigured');
+    await open('/integrations');
+    await page.getByText('Client refused').waitFor();
+    await page.getByText('1 connection').waitFor();
+    await picture(page, 'integrations-misconfigured');
+  });
+
+  test('an integration without connections is deleted after a question', async () => {
+    await dashboard.trellis.call('POST', '/integrations/quickstart', {
+      body: { provider: 'google-drive', unique_key: 'drive' },
+    });
+    await open('/integrations/of/drive');
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.waitForURL(/\/integrations$/);
+    await page.getByText('own-sheets').waitFor();
+    assert.equal((await dashboard.trellis.call('GET', '/integrations/drive')).status, 404);
+  });
+
+  test('a viewer sees it all and is offered nothing to change', async () => {
+    const { page: viewer } = await dashboard.openAs('viewer');
+    viewer.setDefaultTimeout(15_000);
+    await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations`);
+    await viewer.getByText('own-sheets').waitFor();
+    assert.equal(await viewer.getByRole('link', { name: 'Add an integration' }).count(), 0);
+    await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations/of/own-sheets`);
+    await viewer.getByText('Your role here is to look').waitFor();
+    for (const name of ['Save', 'Delete', 'Add a test connection']) {
+      assert.equal(await viewer.getByRole('button', { name }).count(), 0, name);
+    }
+    assert.equal(await viewer.getByRole('switch').count(), 0);
+    await picture(viewer, 'integration-viewer');
+    await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations/new?provider=google-sheet`);
+    await viewer.getByText('Google Sheets', { exact: true }).waitFor();
+    assert.equal(await viewer.getByRole('link', { name: 'Google Sheets' }).count(), 0);
+    assert.equal(await viewer.getByRole('dialog').count(), 0);
+  });
+});

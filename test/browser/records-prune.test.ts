@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { connect } from '../support/trellis.ts';
+
+/** How payloads are let go in the dashboard: by hand and by age. In this order. */
+describe('pruning in a browser', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let page: Page;
+  let at: Awaited<ReturnType<typeof connect>>;
+  let root: string;
+
+  const call = async (method: string, path: string, body?: unknown) => {
+    const { trellis } = dashboard;
+    const answer = await trellis.call(method, path, {
+      headers: at.headers,
+      ...(body !== undefined && { body }),
+    });
+    assert.equal(answer.status, 200, answer.text);
+    return answer.body;
+  };
+  const open = async (path: string) => void (await page.goto(`${root}/records${path}`));
+  const dataset = (model: string) => `/of/${at.integration}/${at.connectionId}/${model}`;
+  const rows = () => page.locator('tbody tr.fill-row');
+
+  before(async () => {
+    dashboard = await openDashboard();
+    root = `${dashboard.trellis.baseUrl}/app/dev`;
+    ({ page } = await dashboard.openAs('owner'));
+    page.setDefaultTimeout(10_000);
+    at = await connect(dashboard.trellis);
+  });
+  after(() => dashboard?.close());
+
+  test('20,000 records are pruned: estimate, progress, a portion that fails, receipt', async () => {
+    for (const half of [0, 1]) {
+      const records = Array.from({ length: 10_000 }, (_, index) => ({
+        id: half * 10_000 + index,
+        value: index,
+      }));
+      await call('POST', '/records', { model: 'Row', records });
+    }
+    await open(dataset('Row'));
+    await page.getByRole('button', { name: 'Prune all' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Prune 20,000 records' }).waitFor();
+    const [before] = await page.getByText(/as they are stored/).allTextContents();
+    await picture(page, 'prune-question');
+    let portions = 0;
+    const { promise: seen, resolve: go } = Promise.withResolvers<void>();
+    dashboard.expectComplaint(/ERR_FAILED/);
+    await page.route('**/records/prune', async (route) => {
+      portions += 1;
+      if (portions === 6) return route.abort();
+      if (portions === 9) await seen;
+      return route.continue();
+    });
+    await dialog.getByRole('button', { name: 'Prune 20,000 records' }).click();
+    await dialog.getByText('5,000 of 20,000 records pruned').waitFor();
+    await dialog.getByText('unreachable').waitFor();
+    await picture(page, 'prune-failed');
+    await dialog.getByRole('button', { name: 'Try again' }).click();
+    await dialog.getByText('7,000 of 20,000 records pruned').waitFor();
+    await picture(page, 'prune-running');
+    go();
+    await dialog.getByText('The payloads are gone.').waitFor();
+    assert.equal(portions, 21);
+    assert.match((await dialog.locator('tr', { hasText: 'Records' }).textContent()) ?? '', /20,000$/);
+    const size = /, ([\d.]+ [kM]B)/.exec(before ?? '')?.[1];
+    assert.ok(size !== undefined && (await dialog.locator('tr', { hasText: size }).count()) === 1);
+    await picture(page, 'prune-receipt');
+    await page.unroute('**/records/prune');
+    await dialog.getByRole('button', { name: 'Done' }).click();
+    await rows().getByText('pruned').first().waitFor();
+    await page.getByText('0 bytes').waitFor();
+    const { datasets } = await call('GET', '/records/datasets');
+    const row = (datasets as Record<string, unknown>[]).find(({ model }) => model === 'Row');
+    assert.deepEqual([row?.pruned, row?.payload_bytes], [20_000, 0]);
+    await rows().first().getByRole('link').click();
+    await page.getByText('Save the record again to bring it back.').waitFor();
+    await picture(page, 'record-pruned');
+  });
+
+  test('a prune from a chosen record takes those before it, and can be stopped', async () => {
+    const records = Array.from({ length: 3000 }, (_, id) => ({ id: `r${id}`, value: id }));
+    await call('POST', '/records', { model: 'Stopped', records });
+    await open(`${dataset('Stopped')}?ids=r2499`);
+    await rows().getByRole('link').click();
+    await page.getByRole('button', { name: 'Prune up to this record' }).click();
+    const release = await holdCalls(page, '**/records/prune');
+    await page.getByRole('button', { name: 'Prune 2,500 records' }).click();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await release();
+    await page.getByText('Stopped before the end').waitFor();
+    await picture(page, 'prune-stopped');
+    const { datasets } = await call('GET', '/records/datasets');
+    const stopped = (datasets as Record<string, unknown>[]).find(({ model }) => model === 'Stopped');
+    assert.equal(stopped?.pruned, 1000);
+  });
+
+  test('a retention policy is told in words before it is set, and can be removed', async () => {
+    await open('/retention');
+    await page.getByRole('button', { name: 'Add a policy' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('Payloads go 30 days after').waitFor();
+    await dialog.getByLabel('Remove deleted records after').fill('90');
+    await dialog.getByText('deleted more than 90 days ago vanish').waitFor();
+    await picture(page, 'retention-policy');
+    await dialog.getByRole('button', { name: 'Set the policy' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    await page.getByText('Every other integration').waitFor();
+    await picture(page, 'retention');
+    const { policies } = await call('GET', '/records/retention');
+    const [policy] = policies as Record<string, unknown>[];
+    assert.deepEqual(
+      [policy?.provider_config_key, policy?.prune_after_days, policy?.remove_tombstones_after_days],
+      [null, 30, 90],
+    );
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await dialog.getByLabel('Prune payloads after').fill('60');
+    await dialog.getByRole('button', { name: 'Set the policy' }).click();
+    await page.getByText('Payloads go 60 days after').waitFor();
+    await page.getByRole('button', { name: 'Remove' }).click();
+    await page.getByRole('button', { name: 'Remove it' }).click();
+    await page.getByText('Everything is kept').waitFor();
+  });
+
+  test('a service that cannot be reached is told with its code, and asked again', async () => {
+    dashboard.expectComplaint(/ERR_FAILED/);
+    await page.route('**/records/retention', (route) =>
+      route.request().resourceType() === 'fetch' ? route.abort() : route.continue(),
+    );
+    await open('/retention');
+    await page.getByText('unreachable').waitFor();
+    await picture(page, 'retention-error');
+    await page.unroute('**/records/retention');
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByText('Everything is kept').waitFor();
+    await picture(page, 'retention-empty');
+  });
+});

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { BrowserContext, Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { openPerson, password, totpCode } from '../support/person.ts';
+import type { TestTrellis } from '../support/trellis.ts';
+
+/** One's own account, and the ways in and out of it, in this order. */
+describe('signing in with a browser', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let trellis: TestTrellis;
+  let context: BrowserContext;
+  let page: Page;
+  let secret: string;
+  let backupCode: string;
+  const email = 'developer@example.com';
+
+  before(async () => {
+    dashboard = await openDashboard();
+    trellis = dashboard.trellis;
+    ({ page, context } = await dashboard.openAs('developer'));
+    page.setDefaultTimeout(8_000);
+    await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
+  });
+  after(() => dashboard?.close());
+  const press = (name: string) => page.getByRole('button', { name, exact: true }).click();
+  const code = () => totpCode(secret, new Date());
+  let addresses = 0;
+  /** Limits go by address: each step has one of its own. */
+  const fromElsewhere = () => {
+    addresses += 1;
+    return context.setExtraHTTPHeaders({ 'x-forwarded-for': `198.51.100.${addresses}` });
+  };
+  const fillSignIn = async (given: string) => {
+    await page.getByRole('textbox', { name: 'E-mail' }).fill(email);
+    await page.getByRole('textbox', { name: 'Password' }).fill(given);
+    await press('Sign in');
+  };
+  const signOut = async () => {
+    await press('Your account');
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
+  };
+
+  test('a name is changed, and the menu knows it at once', async () => {
+    await page.getByRole('textbox', { name: 'Name' }).fill('Mary Jackson');
+    await press('Save the name');
+    await page.getByText('Saved.').waitFor();
+    await press('Your account');
+    await page.getByRole('menu').getByText('Mary Jackson').waitFor();
+    await page.keyboard.press('Escape');
+  });
+
+  test('a second factor is set up by a QR code that is drawn here', async () => {
+    await press('Set it up');
+    await page.getByRole('textbox', { name: 'Your password' }).fill('a wrong password');
+    dashboard.expectComplaint(/status of 40[01]/);
+    await press('Go on');
+    await page.getByText('The password is not right').waitFor();
+    await page.getByRole('textbox', { name: 'Your password' }).fill(password);
+    await press('Go on');
+    await page.getByRole('img', { name: 'QR code for your authenticator' }).waitFor();
+    secret = (await page.getByTitle(/^[A-Z2-7]{16,}$/).textContent()) ?? '';
+    await picture(page, 'sign-in-two-factor-set-up');
+    await page.getByRole('textbox', { name: 'The six digits' }).fill('000000');
+    await press('Switch it on');
+    await page.getByText('This code is not good').waitFor();
+    await page.getByRole('textbox', { name: 'The six digits' }).fill(code());
+    await press('Switch it on');
+    await page.getByText('they are shown once').waitFor();
+    const codes = await page.locator('code').allTextContents();
+    backupCode = codes.find((text) => /^[\w]{5}-[\w]{5}$/.test(text)) ?? '';
+    assert.notEqual(backupCode, '', codes.join(' '));
+    await picture(page, 'sign-in-backup-codes');
+    await press('I have kept them');
+    await page.getByRole('button', { name: 'Switch it off' }).waitFor();
+  });
+
+  test('signing in asks for a code, says what is wrong with one, and takes the right one', async () => {
+    await fromElsewhere();
+    await signOut();
+    await picture(page, 'sign-in');
+    await fillSignIn('a wrong password');
+    await page.getByText('E-mail or password is not right').waitFor();
+    await picture(page, 'sign-in-refused');
+    await fillSignIn(password);
+    await page.getByText('One more step').waitFor();
+    await page.getByRole('textbox', { name: 'Code' }).fill('000000');
+    await press('Go on');
+    await page.getByText('This code is not good').waitFor();
+    await picture(page, 'sign-in-code-refused');
+    await page.getByRole('textbox', { name: 'Code' }).fill(code());
+    await press('Go on');
+    await page.waitForURL('**/app/dev/**');
+  });
+
+  test('a backup code is good once', async () => {
+    for (const isGood of [true, false]) {
+      await fromElsewhere();
+      await signOut();
+      await fillSignIn(password);
+      await page.getByRole('textbox', { name: 'Code' }).fill(backupCode);
+      await press('Go on');
+      if (isGood) await page.waitForURL('**/app/dev/**');
+    }
+    await page.getByText('This backup code is not good').waitFor();
+    await page.getByRole('textbox', { name: 'Code' }).fill(code());
+    await press('Go on');
+    await page.waitForURL('**/app/dev/**');
+  });
+
+  test('a session elsewhere is listed, and ended', async () => {
+    await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
+    const other = openPerson(trellis);
+    await other.signIn(email, password);
+    const verified = await other.auth('POST', '/two-factor/verify-totp', { code: code() });
+    assert.equal(verified.status, 200, verified.text);
+    await page.reload();
+    await page.getByText('this one').waitFor();
+    await picture(page, 'sign-in-account');
+    await press('End all others');
+    await page.getByRole('button', { name: 'End all others' }).waitFor({ state: 'detached' });
+    assert.equal((await other.call('GET', '/users/me')).status, 401);
+  });
+
+  test('a session that ended elsewhere leads to the sign-in, and back to the same page', async () => {
+    await page.goto(`${trellis.baseUrl}/app/dev/events?tab=deliveries&status=dead`);
+    await page.getByText('Nothing fits').waitFor();
+    await trellis.db.query('delete from sign_in_session');
+    dashboard.expectComplaint(/401/);
+    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor({ timeout: 15_000 });
+    await fromElsewhere();
+    await fillSignIn(password);
+    await page.getByRole('textbox', { name: 'Code' }).fill(code());
+    await press('Go on');
+    await page.getByText('Nothing fits').waitFor();
+    assert.equal(new URL(page.url()).search, '?tab=deliveries&status=dead');
+  });
+
+  test('the password is changed, and the second factor switched off, with the password', async () => {
+    await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
+    await press('Switch it off');
+    await page.getByRole('textbox', { name: 'Your password' }).fill(password);
+    await press('Switch it off');
+    await page.getByRole('button', { name: 'Set it up' }).waitFor();
+    await press('Change the password');
+    await page.getByRole('textbox', { name: 'Present password' }).fill(password);
+    await page.getByRole('textbox', { name: 'New password' }).fill('short');
+    await press('Set the password');
+    await page.getByText('At least 12 characters').nth(1).waitFor();
+    await page.getByRole('textbox', { name: 'New password' }).fill('another good password');
+    await press('Set the password');
+    await page.getByText('The password is changed.').waitFor();
+  });
+
+  test('too many tries are told with the time to wait', async () => {
+    await fromElsewhere();
+    await signOut();
+    dashboard.expectComplaint(/429/);
+    for (let tries = 0; tries < 6; tries += 1) {
+      const answered = page.waitForResponse('**/api/auth/sign-in/email');
+      await fillSignIn('a wrong password');
+      await answered;
+    }
+    await page.getByText(/Wait \d+ seconds/).waitFor();
+    await picture(page, 'sign-in-too-many');
+  });
+});

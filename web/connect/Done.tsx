@@ -1,0 +1,73 @@
+import { Button } from '@mantine/core';
+import { useEffect, useState } from 'react';
+import { tellHost } from './host.ts';
+import { Notice } from './Notice.tsx';
+import type { Progress } from './queries.ts';
+import { useSay } from './texts.ts';
+
+/**
+ * A connection was made: all is well, or some boxes were not ticked. The page around a frame, which closes it as a
+ * rule, is told when the person has nothing left to decide.
+ */
+export function Done({
+  made,
+  isFramed,
+  onRest,
+}: {
+  made: NonNullable<Progress['connection']>;
+  isFramed: boolean;
+  /** Absent: the session has expired. */
+  onRest?: () => Promise<void>;
+}) {
+  const say = useSay();
+  const { display_name: name, missing_scopes: missing, provider_config_key, connection_id } = made;
+  const [isSettled, setSettled] = useState(missing.length === 0);
+  const [isAsking, setAsking] = useState(false);
+  useEffect(() => {
+    if (!isSettled && missing.length > 0) return;
+    const payload = { providerConfigKey: provider_config_key, connectionId: connection_id };
+    tellHost({ type: 'connect', payload });
+  }, [isSettled, missing.length, provider_config_key, connection_id]);
+
+  if (isSettled || missing.length === 0) {
+    const action = { label: say('finish'), onClick: () => tellHost({ type: 'close' }) };
+    return (
+      <Notice
+        tone="success"
+        title={say('doneTitle', { name })}
+        text={say('doneText')}
+        {...(isFramed && { action })}
+      />
+    );
+  }
+  return (
+    <Notice tone="warning" title={say('partTitle', { name })} text={say('partText')}>
+      <ul className="scopes unticked">
+        {missing.map(({ scope, description }) => (
+          <li key={scope}>
+            <span lang="en">
+              {description ?? scope}
+              {description !== null && <code className="soft">{scope}</code>}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {onRest && (
+        <Button
+          size="md"
+          fullWidth
+          loading={isAsking}
+          onClick={() => {
+            setAsking(true);
+            void onRest().finally(() => setAsking(false));
+          }}
+        >
+          {say('grantRest')}
+        </Button>
+      )}
+      <button type="button" className="link" onClick={() => setSettled(true)}>
+        {say('without')}
+      </button>
+    </Notice>
+  );
+}

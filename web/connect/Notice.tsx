@@ -1,0 +1,64 @@
+import { Button, Skeleton } from '@mantine/core';
+import { type ReactNode, useEffect, useRef } from 'react';
+import { useSay } from './texts.ts';
+
+/** A result: a mark, what happened, and what to do. The focus goes to its title, so that it is read out. */
+export function Notice({
+  tone,
+  title,
+  text,
+  action,
+  children,
+}: {
+  tone: 'success' | 'warning' | 'error';
+  title: string;
+  text: string;
+  action?: { label: string; onClick: () => void };
+  children?: ReactNode;
+}) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => heading.current?.focus(), []);
+  return (
+    <section className="notice">
+      <span className={`mark ${tone}`} aria-hidden="true">
+        {{ success: '✓', warning: '!', error: '×' }[tone]}
+      </span>
+      <h1 ref={heading} tabIndex={-1}>
+        {title}
+      </h1>
+      <p className="soft">{text}</p>
+      {children}
+      {action && (
+        <Button size="md" fullWidth onClick={action.onClick}>
+          {action.label}
+        </Button>
+      )}
+    </section>
+  );
+}
+
+/** What a machine said, as it said it: for whoever is asked for help. */
+export function Said({ text }: { text: string }) {
+  const say = useSay();
+  return (
+    <p className="said">
+      <span className="soft">{say('said')}</span>
+      <code>{text}</code>
+    </p>
+  );
+}
+
+/** As high as what comes, so that nothing jumps. */
+export function Loading() {
+  const say = useSay();
+  return (
+    <div role="status" aria-label={say('loading')} className="loading">
+      <Skeleton height={44} width={44} radius="md" />
+      <Skeleton height={28} width="70%" />
+      <Skeleton height={16} />
+      <Skeleton height={16} width="85%" />
+      <Skeleton height={92} mt="sm" />
+      <Skeleton height={42} mt="sm" />
+    </div>
+  );
+}

@@ -1,0 +1,68 @@
+import { BarChart, LineChart } from '@mantine/charts';
+import { Box, SimpleGrid, Text } from '@mantine/core';
+import '@mantine/charts/styles.css';
+import { duration } from './OperationsTable.tsx';
+import type { Point } from './queries.ts';
+
+/** How many there were and failed, and how long they took, side by side where there is room. */
+export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: number }) {
+  const at = new Intl.DateTimeFormat(undefined, {
+    ...(stepS >= 21_600 && { month: 'short', day: 'numeric' }),
+    ...(stepS < 86_400 && { hour: '2-digit', minute: '2-digit' }),
+  });
+  const data = points.map((point) => ({
+    at: at.format(new Date(point.at)),
+    Succeeded: point.count - point.failed,
+    Failed: point.failed,
+    p50: point.p50_ms,
+    p95: point.p95_ms,
+  }));
+  const shared = {
+    h: 170,
+    data,
+    dataKey: 'at',
+    withLegend: true,
+    legendProps: { verticalAlign: 'top', height: 32 },
+    tickLine: 'none',
+    gridAxis: 'x',
+    xAxisProps: { minTickGap: 24 },
+  } as const;
+  const isSampled = points.some(({ sampled }) => sampled);
+  return (
+    <>
+      <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
+        <Box role="img" aria-label="How many operations there were over time, and how many failed.">
+          <BarChart
+            {...shared}
+            type="stacked"
+            maxBarWidth={20}
+            valueFormatter={(value) => value.toLocaleString()}
+            series={[
+              { name: 'Succeeded', color: 'teal.6' },
+              { name: 'Failed', color: 'red.6' },
+            ]}
+          />
+        </Box>
+        <Box role="img" aria-label="The time that half of them, and 95 of a hundred, were done within.">
+          <LineChart
+            {...shared}
+            curveType="linear"
+            connectNulls={false}
+            dotProps={{ r: 2 }}
+            strokeWidth={2}
+            valueFormatter={duration}
+            series={[
+              { name: 'p50', label: 'Took, p50', color: 'trellis.5' },
+              { name: 'p95', label: 'Took, p95', color: 'orange.6' },
+            ]}
+          />
+        </Box>
+      </SimpleGrid>
+      {isSampled && (
+        <Text size="sm" c="dimmed" mt="xs">
+          Of busy times the newest operations stand for all: counts are lower bounds there.
+        </Text>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,143 @@
+import { Select, SimpleGrid, TextInput } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
+import { IconSearch } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { integrationsQuery } from '../integrations/queries.ts';
+import type { ActivitySearch } from '../router.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import type { Filters } from './queries.ts';
+import { isoOfLocal, localOf, type RangeName, ranges } from './time-range.ts';
+
+const types = [
+  'proxy',
+  'connect',
+  'refresh',
+  'delivery',
+  'records.save',
+  'records.update',
+  'records.delete',
+  'records.prune',
+  'records.retention',
+  'key_rotation',
+] as const;
+
+/** What is looked for; all of it stands in the address. */
+export function FilterBar({
+  search,
+  onChange,
+}: {
+  search: ActivitySearch;
+  onChange: (next: Partial<ActivitySearch>) => void;
+}) {
+  const environment = useEnvironment();
+  const { data: integrations = [] } = useQuery(integrationsQuery(environment));
+  const [text, setText] = useState(search.text ?? '');
+  const [connection, setConnection] = useState(search.connection ?? '');
+  const isBetween = search.from !== undefined || search.to !== undefined;
+  const [isChoosing, setChoosing] = useState(isBetween);
+  const settle = useDebouncedCallback((next: Partial<ActivitySearch>) => onChange(next), 250);
+  const between = isChoosing || isBetween;
+  return (
+    <SimpleGrid
+      cols={{ base: 2, sm: 3, xl: 6 }}
+      spacing="xs"
+      verticalSpacing="xs"
+      role="search"
+      aria-label="Filters"
+    >
+      <TextInput
+        aria-label="Search"
+        placeholder="Path, error code or message"
+        leftSection={<IconSearch size={16} />}
+        value={text}
+        onChange={({ currentTarget: { value } }) => {
+          setText(value);
+          settle({ text: value.trim() || undefined });
+        }}
+      />
+      <TextInput
+        aria-label="Connection ID"
+        placeholder="Connection ID"
+        value={connection}
+        onChange={({ currentTarget: { value } }) => {
+          setConnection(value);
+          settle({ connection: value.trim() || undefined });
+        }}
+      />
+      <Select
+        aria-label="Integration"
+        placeholder="Every integration"
+        clearable
+        data={integrations.map(({ unique_key, display_name }) => ({
+          value: unique_key,
+          label: display_name,
+        }))}
+        value={search.integration ?? null}
+        onChange={(value) => onChange({ integration: value ?? undefined })}
+      />
+      <Select
+        aria-label="Kind"
+        placeholder="Every kind"
+        clearable
+        data={[...types]}
+        value={search.type ?? null}
+        onChange={(value) => onChange({ type: value ?? undefined })}
+      />
+      <Select
+        aria-label="Outcome"
+        placeholder="Every outcome"
+        clearable
+        data={[
+          { value: 'success', label: 'Succeeded' },
+          { value: 'failed', label: 'Failed' },
+        ]}
+        value={search.status ?? null}
+        onChange={(value) => onChange({ status: (value ?? undefined) as ActivitySearch['status'] })}
+      />
+      <Select
+        aria-label="Time"
+        placeholder="Any time"
+        clearable
+        data={[
+          ...Object.entries(ranges).map(([value, { label }]) => ({ value, label })),
+          { value: 'between', label: 'Between …' },
+        ]}
+        value={search.range ?? (between ? 'between' : null)}
+        onChange={(value) => {
+          setChoosing(value === 'between');
+          const range = value === null || value === 'between' ? undefined : (value as RangeName);
+          onChange({ range, from: undefined, to: undefined });
+        }}
+      />
+      {between && search.range === undefined && (
+        <>
+          <TextInput
+            type="datetime-local"
+            aria-label="From"
+            value={localOf(search.from)}
+            onChange={({ currentTarget: { value } }) => onChange({ from: isoOfLocal(value) })}
+          />
+          <TextInput
+            type="datetime-local"
+            aria-label="To"
+            value={localOf(search.to)}
+            onChange={({ currentTarget: { value } }) => onChange({ to: isoOfLocal(value) })}
+          />
+        </>
+      )}
+    </SimpleGrid>
+  );
+}
+
+/** What is looked for, in the words of the interface; without the time. */
+export function filtersOf(search: ActivitySearch): Omit<Filters, 'from' | 'to' | 'cursor' | 'limit'> {
+  const type = types.find((one) => one === search.type);
+  return {
+    ...(search.text !== undefined && { text: search.text }),
+    ...(type !== undefined && { type }),
+    ...(search.status !== undefined && { status: search.status }),
+    ...(search.integration !== undefined && { provider_config_key: search.integration }),
+    ...(search.connection !== undefined && { connection_id: search.connection }),
+  };
+}

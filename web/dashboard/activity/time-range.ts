@@ -1,0 +1,64 @@
+const minuteMs = 60_000;
+const dayMs = 86_400_000;
+/** Widths of steps that the service knows, in seconds. */
+const stepsS = [60, 300, 900, 3600, 21_600, 86_400];
+const mostSteps = 100;
+const mostDays = 31;
+
+/** Times that are counted back from now. */
+export const ranges = {
+  '1h': { label: 'Last hour', ms: 3_600_000 },
+  '24h': { label: 'Last 24 hours', ms: dayMs },
+  '7d': { label: 'Last 7 days', ms: 7 * dayMs },
+} as const;
+export type RangeName = keyof typeof ranges;
+/** As the address has it: counted back from now, or between two times with Z, or neither. */
+type Given = { range?: RangeName | undefined; from?: string | undefined; to?: string | undefined };
+
+/** What the list is filtered by; it moves on with the minutes, so that it is not fetched anew all the time. */
+export function timesOf({ range, from, to }: Given, nowMs: number): { from?: string; to?: string } {
+  if (range !== undefined) return { from: isoOf(floored(nowMs - ranges[range].ms)) };
+  return { ...(from !== undefined && { from }), ...(to !== undefined && { to }) };
+}
+
+/** What the charts show: the same time, or the last day where there is none; at most 31 days, in at most 100 steps. */
+export function chartTimesOf(
+  search: Given,
+  nowMs: number,
+): { from: string; to?: string; step_s: number; label: string } {
+  const { from, to } = timesOf(search, nowMs);
+  const endMs = to === undefined ? nowMs : Date.parse(to);
+  const wantedMs = from === undefined ? endMs - dayMs : Date.parse(from);
+  // The service counts from its own clock.
+  const beginMs = Math.max(floored(wantedMs), floored(endMs - mostDays * dayMs) + 2 * minuteMs);
+  // One more than fit: steps begin at their multiples, not where the time does.
+  const step = stepsS.find((one) => (endMs - beginMs) / (one * 1000) <= mostSteps - 2) ?? 86_400;
+  const label =
+    search.range !== undefined
+      ? ranges[search.range].label
+      : from === undefined && to === undefined
+        ? ranges['24h'].label
+        : 'Chosen time';
+  return { from: isoOf(beginMs), ...(to !== undefined && { to }), step_s: step, label };
+}
+
+function floored(ms: number): number {
+  return Math.floor(ms / minuteMs) * minuteMs;
+}
+
+function isoOf(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** As a field for local times takes it: `2026-01-31T10:00`. */
+export function localOf(iso: string | undefined): string {
+  if (iso === undefined) return '';
+  const at = new Date(iso);
+  return isoOf(at.getTime() - at.getTimezoneOffset() * minuteMs).slice(0, 16);
+}
+
+/** What such a field holds, as a time with Z; undefined for none. */
+export function isoOfLocal(local: string): string | undefined {
+  const ms = Date.parse(local);
+  return Number.isNaN(ms) ? undefined : isoOf(ms);
+}

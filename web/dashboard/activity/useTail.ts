@@ -1,0 +1,101 @@
+import { useEffect, useRef, useState } from 'react';
+import { Fault } from '../../api/client.ts';
+import { type Following, followOperations, type Operation } from './queries.ts';
+
+/** `waiting`: the stream has ended, and is opened again in a while. */
+export type TailState = 'off' | 'connecting' | 'live' | 'waiting';
+
+/** More than a page shows. */
+const mostKept = 200;
+/** What comes within this time is shown at once: a busy service logs hundreds a second. */
+const gatherMs = 250;
+const mostWaitMs = 30_000;
+
+/**
+ * Operations that were logged since the page was opened, newest first, while `isOn`. It opens the stream again where it
+ * ends, at longer and longer intervals, and goes on behind the newest one that is known, so nothing is missed.
+ */
+export function useTail({
+  environment,
+  filters,
+  newestId,
+  isOn,
+}: {
+  environment: string;
+  filters: Following['filters'];
+  /** Of the list that was fetched; undefined: it is empty. */
+  newestId: string | undefined;
+  isOn: boolean;
+}): { state: TailState; operations: Operation[] } {
+  const [state, setState] = useState<TailState>('connecting');
+  const [operations, setOperations] = useState<Operation[]>([]);
+  const lastId = useRef(newestId);
+  const given = JSON.stringify(filters);
+
+  useEffect(() => {
+    if (!isOn) return;
+    const own = new AbortController();
+    const { signal } = own;
+    let gathered: Operation[] = [];
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const show = () => {
+      const fresh = gathered;
+      gathered = [];
+      timer = undefined;
+      setOperations((known) => newestFirst([...fresh, ...known]).slice(0, mostKept));
+    };
+
+    async function follow(): Promise<void> {
+      for (let failures = 0; !signal.aborted; failures += 1) {
+        try {
+          setState('connecting');
+          const stream = followOperations(environment, {
+            filters: JSON.parse(given) as Following['filters'],
+            lastId: lastId.current,
+            signal,
+            onOpen: () => {
+              failures = 0;
+              if (!signal.aborted) setState('live');
+            },
+          });
+          for await (const operation of stream) {
+            if (lastId.current === undefined || operation.id > lastId.current) lastId.current = operation.id;
+            gathered.push(operation);
+            timer ??= setTimeout(show, gatherMs);
+          }
+        } catch (error) {
+          // Whoever may not read the log, or is signed out, is told so by the list.
+          if (signal.aborted || (error instanceof Fault && (error.status === 401 || error.status === 403)))
+            return;
+        }
+        if (signal.aborted) return;
+        setState('waiting');
+        await pause(Math.min(1_000 * 2 ** failures, mostWaitMs), signal);
+      }
+    }
+    void follow();
+    return () => {
+      own.abort();
+      clearTimeout(timer);
+      if (gathered.length > 0) show();
+    };
+  }, [environment, given, isOn]);
+
+  return { state: isOn ? state : 'off', operations };
+}
+
+/** Each once: ids ascend with the time. */
+export function newestFirst(operations: Operation[]): Operation[] {
+  const byId = new Map(operations.map((one) => [one.id, one]));
+  return [...byId.values()].sort((a, b) => (a.id < b.id ? 1 : -1));
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,77 @@
+import { Group, Select, TextInput } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
+import { IconSearch } from '@tabler/icons-react';
+import { useState } from 'react';
+import type { ConnectionsSearch } from '../router.tsx';
+
+/** What narrows the list and orders it; all of it stands in the address. */
+export function ConnectionFilters({
+  search,
+  integrations,
+  onChange,
+}: {
+  search: ConnectionsSearch;
+  integrations: { unique_key: string; display_name: string }[];
+  onChange: (next: Partial<ConnectionsSearch>) => void;
+}) {
+  const [typed, setTyped] = useState(search.search ?? '');
+  const settle = useDebouncedCallback(
+    (value: string) => onChange({ search: value.trim() || undefined }),
+    250,
+  );
+  return (
+    <Group gap="xs">
+      <TextInput
+        flex="1 1 220px"
+        maw={420}
+        aria-label="Search connections"
+        placeholder="ID, e-mail or end user"
+        leftSection={<IconSearch size={16} />}
+        value={typed}
+        onChange={({ currentTarget }) => {
+          setTyped(currentTarget.value);
+          settle(currentTarget.value);
+        }}
+      />
+      <Select
+        flex="1 1 150px"
+        maw={220}
+        aria-label="Integration"
+        placeholder="Every integration"
+        clearable
+        data={integrations.map(({ unique_key, display_name }) => ({
+          value: unique_key,
+          label: display_name,
+        }))}
+        value={search.integration ?? null}
+        onChange={(integration) => onChange({ integration: integration ?? undefined })}
+      />
+      <Select
+        flex="1 1 150px"
+        maw={220}
+        aria-label="Status"
+        placeholder="Every status"
+        clearable
+        data={[
+          { value: 'active', label: 'Active' },
+          { value: 'needs_reauth', label: 'Needs reconnecting' },
+          { value: 'blocked', label: 'Blocked' },
+        ]}
+        value={search.status ?? null}
+        onChange={(status) => onChange({ status: (status ?? undefined) as ConnectionsSearch['status'] })}
+      />
+      <Select
+        flex="1 1 130px"
+        maw={200}
+        aria-label="Order"
+        data={[
+          { value: 'created', label: 'Newest first' },
+          { value: 'last_used', label: 'Last used first' },
+        ]}
+        value={search.sort ?? 'created'}
+        allowDeselect={false}
+        onChange={(sort) => onChange({ sort: sort === 'last_used' ? sort : undefined })}
+      />
+    </Group>
+  );
+}

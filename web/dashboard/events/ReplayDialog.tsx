@@ -1,0 +1,123 @@
+import { Alert, Button, Checkbox, Group, Modal, Select, Stack, Text, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { localTime } from '../../ui/local-time.ts';
+import { type Endpoint, replayRange } from './queries.ts';
+
+/** Sends the events of a span of time to an endpoint again; tells how many while it queues them. */
+export function ReplayDialog({
+  environment,
+  endpoints,
+  onClose,
+}: {
+  environment: string;
+  endpoints: Endpoint[];
+  onClose: () => void;
+}) {
+  const queries = useQueryClient();
+  const [id, setId] = useState(endpoints[0]?.id);
+  const [from, setFrom] = useState(() => localTime(new Date(Date.now() - 86_400_000)));
+  const [to, setTo] = useState('');
+  const [undeliveredOnly, setUndeliveredOnly] = useState(true);
+  const [count, setCount] = useState(0);
+  const endpoint = endpoints.find((one) => one.id === id);
+  const replay = useMutation({
+    mutationFn: (given: Endpoint) =>
+      replayRange(environment, {
+        id: given.id,
+        range: {
+          from: new Date(from).toISOString(),
+          ...(to !== '' && { to: new Date(to).toISOString() }),
+          undelivered_only: undeliveredOnly,
+        },
+        onProgress: setCount,
+      }),
+    onSettled: async () => {
+      await queries.invalidateQueries({ queryKey: [environment, 'deliveries'] });
+      await queries.invalidateQueries({ queryKey: [environment, 'endpoints'] });
+    },
+  });
+  const isBackwards = to !== '' && new Date(to) <= new Date(from);
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      size="lg"
+      title="Replay a range"
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <Stack>
+        <Text size="sm" c="dimmed">
+          Events of this time are queued again, oldest first, under the same webhook-id. Also those from
+          before the endpoint was there, or while it was off.
+        </Text>
+        {endpoints.length > 1 ? (
+          <Select
+            label="Endpoint"
+            data={endpoints.map((one) => ({ value: String(one.id), label: one.url }))}
+            value={String(id)}
+            onChange={(value) => setId(Number(value))}
+            allowDeselect={false}
+          />
+        ) : (
+          <Text size="sm" className="wrap" fw={550}>
+            {endpoint?.url}
+          </Text>
+        )}
+        <Group align="flex-start">
+          <TextInput
+            type="datetime-local"
+            flex="1 1 220px"
+            label="From"
+            required
+            value={from}
+            onChange={({ currentTarget }) => setFrom(currentTarget.value)}
+          />
+          <TextInput
+            type="datetime-local"
+            flex="1 1 220px"
+            label="To"
+            value={to}
+            error={isBackwards && 'After the beginning'}
+            onChange={({ currentTarget }) => setTo(currentTarget.value)}
+          />
+        </Group>
+        <Text size="xs" c="dimmed">
+          In your own time zone. Without an end it goes up to now.
+        </Text>
+        <Checkbox
+          label="Only what has not arrived"
+          checked={undeliveredOnly}
+          onChange={({ currentTarget }) => setUndeliveredOnly(currentTarget.checked)}
+        />
+        {endpoint?.enabled === false && (
+          <Alert color="yellow">It is switched off: what is queued waits until it is on again.</Alert>
+        )}
+        {replay.isError && <FaultNotice error={replay.error} />}
+        {(replay.isSuccess || replay.isPending) && (
+          <Alert color={replay.isSuccess ? 'green' : 'blue'} role="status">
+            {replay.isPending ? `${count.toLocaleString()} queued so far` : told(count)}
+          </Alert>
+        )}
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onClose}>
+            {replay.isSuccess ? 'Done' : 'Cancel'}
+          </Button>
+          <Button
+            loading={replay.isPending}
+            disabled={endpoint === undefined || from === '' || isBackwards}
+            onClick={() => endpoint && replay.mutate(endpoint)}
+          >
+            Replay
+          </Button>
+        </Group>
+      </Stack>
+    </Modal>
+  );
+}
+
+function told(count: number): string {
+  if (count === 0) return 'Nothing in this range is left to send.';
+  return count === 1 ? 'One event is on its way.' : `${count.toLocaleString()} events are on their way.`;
+}

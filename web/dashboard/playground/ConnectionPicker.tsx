@@ -1,0 +1,72 @@
+import { Group, Select, Stack, Text } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { IconPlugConnected } from '@tabler/icons-react';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { HealthBadge } from '../connections/HealthBadge.tsx';
+import { type Connection, connectionsQuery } from '../connections/queries.ts';
+
+/** Which connection calls, found by ID, e-mail or end user among any number of them. */
+export function ConnectionPicker({
+  environment,
+  chosen,
+  onChoose,
+}: {
+  environment: string;
+  chosen: Pick<Connection, 'connection_id' | 'provider_config_key' | 'account'> | undefined;
+  onChoose: (connection: Connection) => void;
+}) {
+  const label = chosen && nameOf(chosen);
+  const [typed, setTyped] = useState('');
+  const [search] = useDebouncedValue(typed === label ? '' : typed, 200);
+  const { data, isFetching } = useQuery({
+    ...connectionsQuery(environment, { limit: 20, ...(search !== '' && { search }) }),
+    placeholderData: keepPreviousData,
+  });
+  const found = data?.connections ?? [];
+  const options = found.map((one) => ({ value: keyOf(one), label: nameOf(one) }));
+  if (chosen !== undefined && !options.some(({ value }) => value === keyOf(chosen))) {
+    options.unshift({ value: keyOf(chosen), label: nameOf(chosen) });
+  }
+  return (
+    <Select
+      label="Connection"
+      placeholder="Choose a connection"
+      searchable
+      allowDeselect={false}
+      data={options}
+      // The service has searched already.
+      filter={({ options: all }) => all}
+      value={chosen === undefined ? null : keyOf(chosen)}
+      onSearchChange={setTyped}
+      onChange={(key) => {
+        const connection = found.find((one) => keyOf(one) === key);
+        if (connection !== undefined) onChoose(connection);
+      }}
+      leftSection={<IconPlugConnected size={16} />}
+      nothingFoundMessage={isFetching ? 'Searching' : 'No connection fits'}
+      maxDropdownHeight={320}
+      renderOption={({ option }) => {
+        const connection = found.find((one) => keyOf(one) === option.value);
+        return (
+          <Group justify="space-between" wrap="nowrap" flex={1} miw={0}>
+            <Stack gap={0} miw={0}>
+              <Text size="sm" truncate>
+                {option.label}
+              </Text>
+              <Text size="xs" c="dimmed" truncate>
+                {connection?.provider_config_key}
+              </Text>
+            </Stack>
+            {connection !== undefined && <HealthBadge health={connection.health} />}
+          </Group>
+        );
+      }}
+    />
+  );
+}
+
+const keyOf = (one: Pick<Connection, 'connection_id' | 'provider_config_key'>) =>
+  `${one.provider_config_key}/${one.connection_id}`;
+const nameOf = (one: Pick<Connection, 'connection_id' | 'provider_config_key' | 'account'>) =>
+  `${one.account?.email ?? one.connection_id} · ${one.provider_config_key}`;

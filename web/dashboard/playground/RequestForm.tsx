@@ -1,0 +1,228 @@
+import {
+  Badge,
+  Button,
+  Group,
+  JsonInput,
+  Select,
+  SimpleGrid,
+  Stack,
+  Tabs,
+  Text,
+  Textarea,
+  TextInput,
+} from '@mantine/core';
+import { IconPlayerStop, IconSend } from '@tabler/icons-react';
+import type { SuggestedApi } from './calls.ts';
+import { PairsEditor } from './PairsEditor.tsx';
+import { passOnPrefix } from './queries.ts';
+import {
+  type Form,
+  flawOf,
+  flawOfJson,
+  formOf,
+  hasBody,
+  methods,
+  placeholdersIn,
+  suggestionOf,
+} from './request.ts';
+
+/** What the proxy itself understands; docs/proxy.md says the values. */
+const ownHeaders = ['Retries', 'Retry-On', 'Timeouts', 'Decompress', 'Quota-Wait', 'Base-Url-Override'];
+
+export function RequestForm({
+  form,
+  api,
+  isRunning,
+  mayWrite,
+  onChange,
+  onSend,
+  onCancel,
+}: {
+  form: Form;
+  api: SuggestedApi | null | undefined;
+  isRunning: boolean;
+  /** Whether the role may call by other methods than GET and HEAD. */
+  mayWrite: boolean;
+  onChange: (form: Form) => void;
+  onSend: () => void;
+  onCancel: () => void;
+}) {
+  const chosen = suggestionOf(form, api);
+  const flaw = flawOf(form);
+  const names = placeholdersIn(form.path);
+  const countOf = (pairs: Form['query']) =>
+    pairs.filter(({ name, value }) => name !== '' && value !== '').length;
+  return (
+    <form
+      aria-label="Request"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!isRunning && flaw === undefined) onSend();
+      }}
+    >
+      <Stack gap="md">
+        {api != null && (
+          <Select
+            label="Start from"
+            placeholder="A call of this API"
+            searchable
+            data={api.calls.map(({ id, title }) => ({ value: id, label: title }))}
+            value={chosen?.id ?? null}
+            onChange={(id) => {
+              const call = api.calls.find((one) => one.id === id);
+              if (call !== undefined) onChange(formOf(call, form));
+            }}
+            description={chosen?.about}
+            inputWrapperOrder={['label', 'input', 'description']}
+            maxDropdownHeight={560}
+            renderOption={({ option }) => {
+              const call = api.calls.find(({ id }) => id === option.value);
+              return (
+                <Stack gap={0} miw={0}>
+                  <Group gap={6} wrap="nowrap">
+                    <Text size="sm" fw={550}>
+                      {option.label}
+                    </Text>
+                    <Badge color="gray" size="sm">
+                      {call?.method}
+                    </Badge>
+                  </Group>
+                  <Text size="xs" c="dimmed">
+                    {call?.about}
+                  </Text>
+                </Stack>
+              );
+            }}
+          />
+        )}
+        <Group gap="xs" align="flex-start" wrap="nowrap">
+          <Select
+            w={112}
+            flex="none"
+            label="Method"
+            allowDeselect={false}
+            data={methods.map((method) => ({
+              value: method,
+              label: method,
+              disabled: !mayWrite && method !== 'GET' && method !== 'HEAD',
+            }))}
+            value={form.method}
+            onChange={(method) => method !== null && onChange({ ...form, method })}
+          />
+          <Textarea
+            flex={1}
+            label="Path"
+            placeholder="/v4/..."
+            spellCheck={false}
+            autosize
+            maxRows={5}
+            styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)', wordBreak: 'break-all' } }}
+            value={form.path}
+            onChange={({ currentTarget: { value } }) =>
+              onChange({ ...form, path: value.replace(/\s+/g, '') })
+            }
+            onKeyDown={(event) => {
+              if (event.key !== 'Enter') return;
+              event.preventDefault();
+              event.currentTarget.form?.requestSubmit();
+            }}
+          />
+        </Group>
+        {names.length > 0 && (
+          <SimpleGrid cols={{ base: 1, xs: 2 }} spacing="xs">
+            {names.map((name) => {
+              const known = chosen?.fields?.[name];
+              return (
+                <TextInput
+                  key={name}
+                  label={name}
+                  description={known?.about}
+                  inputWrapperOrder={['label', 'input', 'description']}
+                  placeholder={known?.example}
+                  spellCheck={false}
+                  value={form.fields[name] ?? ''}
+                  onChange={({ currentTarget: { value } }) =>
+                    onChange({ ...form, fields: { ...form.fields, [name]: value } })
+                  }
+                />
+              );
+            })}
+          </SimpleGrid>
+        )}
+        <Tabs
+          key={`${chosen?.id} ${hasBody(form.method)}`}
+          defaultValue={hasBody(form.method) ? 'body' : 'query'}
+        >
+          <Tabs.List>
+            <Tabs.Tab value="query">Query{numbered(countOf(form.query))}</Tabs.Tab>
+            <Tabs.Tab value="headers">Headers{numbered(countOf(form.headers))}</Tabs.Tab>
+            {hasBody(form.method) && <Tabs.Tab value="body">Body</Tabs.Tab>}
+          </Tabs.List>
+          <Tabs.Panel value="query" pt="sm">
+            <PairsEditor
+              what="Parameter"
+              pairs={form.query}
+              hint="Encoded for you. Those without a value are left out."
+              onChange={(query) => onChange({ ...form, query })}
+            />
+          </Tabs.Panel>
+          <Tabs.Panel value="headers" pt="sm">
+            <PairsEditor
+              what="Header"
+              pairs={form.headers}
+              known={ownHeaders}
+              hint={`The proxy adds the credentials. Retries, Timeouts and the like steer it; an unusual header reaches the provider with the prefix ${passOnPrefix()}.`}
+              onChange={(headers) => onChange({ ...form, headers })}
+            />
+          </Tabs.Panel>
+          {hasBody(form.method) && (
+            <Tabs.Panel value="body" pt="sm">
+              <JsonInput
+                aria-label="Body as JSON"
+                placeholder={'{\n  "values": [["Ada", 1815]]\n}'}
+                value={form.body}
+                onChange={(body) => onChange({ ...form, body })}
+                autosize
+                minRows={5}
+                maxRows={18}
+                error={flawOfJson(form.body)}
+              />
+            </Tabs.Panel>
+          )}
+        </Tabs>
+        <Group gap="sm">
+          {isRunning ? (
+            // Keys, since a button that becomes the other one in the middle of its click would send the form.
+            <Button
+              key="cancel"
+              color="red"
+              variant="light"
+              leftSection={<IconPlayerStop size={16} />}
+              onClick={onCancel}
+            >
+              Cancel
+            </Button>
+          ) : (
+            <Button
+              key="send"
+              type="submit"
+              leftSection={<IconSend size={16} />}
+              disabled={flaw !== undefined}
+            >
+              Send
+            </Button>
+          )}
+          {!isRunning && flaw !== undefined && form.path !== '' && (
+            <Text size="sm" c="dimmed" role="status">
+              {flaw}
+            </Text>
+          )}
+        </Group>
+      </Stack>
+    </form>
+  );
+}
+
+function numbered(count: number): string {
+  return count > 0 ? ` (${count})` : '';
+}

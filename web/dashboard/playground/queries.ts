@@ -1,0 +1,201 @@
+import { queryOptions } from '@tanstack/react-query';
+import { brand, call, environmentHeader, Fault } from '../../api/client.ts';
+import { bodyOf, type Body as ReadBody } from './answer.ts';
+import { suggestionsFor } from './calls.ts';
+import type { ProxiedRequest } from './request.ts';
+
+/** Which connection calls. */
+export type Caller = { environment: string; integration: string; connection: string };
+
+/** What came back, whoever said it. Times in ms since the call went out, as the browser saw it. */
+export type ProxiedAnswer = {
+  status: number;
+  headers: [string, string][];
+  /** The code of an error of the service's own; undefined: the provider answered. */
+  ownError: string | undefined;
+  bytes: Blob;
+  body: ReadBody;
+  headMs: number;
+  totalMs: number;
+  request: ProxiedRequest;
+  caller: Caller;
+  /** The last entry of the log before the call; undefined: it could not be read. */
+  logBefore: string | undefined;
+};
+
+export type Progress = { status: number | undefined; receivedBytes: number };
+
+/** Beyond it a browser's page has trouble to hold the answer. */
+const mostBytes = 100_000_000;
+
+/** What a header begins with that is to reach the provider whatever it is. */
+export const passOnPrefix = () => `${brand()}-proxy-`;
+
+export const suggestionsQuery = (provider: string) =>
+  queryOptions({
+    queryKey: ['suggestions', provider],
+    queryFn: () => suggestionsFor(provider),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+
+/** Sends a call through the proxy as the signed-in user. Throws `Fault` where no whole answer came. */
+export async function sendCall(
+  caller: Caller,
+  request: ProxiedRequest,
+  { signal, onProgress }: { signal: AbortSignal; onProgress: (progress: Progress) => void },
+): Promise<ProxiedAnswer> {
+  const logBefore = await newestEntry(caller, signal);
+  const startedAt = performance.now();
+  const response = await fetch(`/proxy${request.target}`, {
+    method: request.method,
+    headers: headersOf(caller, request),
+    ...(request.body !== undefined && { body: request.body }),
+    credentials: 'same-origin',
+    cache: 'no-store',
+    redirect: 'manual',
+    signal,
+  }).catch(toFault);
+  if (response.type === 'opaqueredirect') {
+    throw new Fault({
+      code: 'redirect',
+      message: 'The provider answered with a redirect, which a browser follows or hides. Use curl to see it.',
+      status: 0,
+    });
+  }
+  const headMs = performance.now() - startedAt;
+  const bytes = await readAll(response, (receivedBytes) =>
+    onProgress({ status: response.status, receivedBytes }),
+  ).catch(toFault);
+  const totalMs = performance.now() - startedAt;
+  return {
+    status: response.status,
+    headers: [...response.headers],
+    ownError: response.headers.get(`x-${brand()}-error`) ?? undefined,
+    bytes,
+    body: bodyOf(new Uint8Array(await bytes.arrayBuffer()), response.headers.get('content-type') ?? ''),
+    headMs,
+    totalMs,
+    request,
+    caller,
+    logBefore,
+  };
+}
+
+function headersOf({ environment, integration, connection }: Caller, request: ProxiedRequest): Headers {
+  const headers = new Headers();
+  for (const [name, value] of request.headers) headers.append(name, value);
+  headers.set('provider-config-key', integration);
+  headers.set('connection-id', connection);
+  headers.set(environmentHeader(), environment);
+  return headers;
+}
+
+async function readAll(response: Response, onProgress: (receivedBytes: number) => void): Promise<Blob> {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let size = 0;
+  onProgress(0);
+  for (const reader = response.body?.getReader(); reader !== undefined; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    size += value.length;
+    if (size > mostBytes) {
+      void reader.cancel();
+      throw new Fault({
+        code: 'too_large',
+        message: 'The answer has more than 100 MB. Use curl for answers of this size.',
+        status: response.status,
+      });
+    }
+    onProgress(size);
+  }
+  return new Blob(parts, { type: 'application/octet-stream' });
+}
+
+function toFault(error: unknown): never {
+  if (error instanceof Fault || (error instanceof DOMException && error.name === 'AbortError')) throw error;
+  throw new Fault({
+    code: 'broken_off',
+    message: 'No whole answer came: the connection broke off, or the service does not answer.',
+    status: 0,
+  });
+}
+
+/** The page has what the call is about even where the log cannot be read. */
+async function newestEntry(
+  { environment, connection }: Caller,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const query = { type: 'proxy', connection_id: connection, limit: 1 } as const;
+  const newest = await call('GET /operations', { environment, signal, query }).catch(() => undefined);
+  signal.throwIfAborted();
+  return newest && (newest.operations[0]?.id ?? '');
+}
+
+/** How often, and how often at most, the log is asked for a call's entry: it is written a moment after the answer. */
+const everyMs = 400;
+const mostTries = 10;
+
+/** The entry of the activity log about a call: the first of this connection, method and path behind the one before. */
+export const entryQuery = (answer: ProxiedAnswer) =>
+  queryOptions({
+    queryKey: [answer.caller.environment, 'operations', 'of call', answer.logBefore, answer.request],
+    queryFn: async ({ signal }) => {
+      const { environment, connection } = answer.caller;
+      const query = { type: 'proxy', connection_id: connection, limit: 20 } as const;
+      const { operations } = await call('GET /operations', { environment, signal, query });
+      const pathOf = (target: string) => target.split('?', 1)[0];
+      const found = operations.findLast(
+        ({ id, method, path, http_status: status }) =>
+          id > (answer.logBefore ?? '') &&
+          method === answer.request.method &&
+          status === answer.status &&
+          pathOf(path ?? '') === pathOf(answer.request.target),
+      );
+      return found ?? null;
+    },
+    enabled: answer.logBefore !== undefined,
+    staleTime: Number.POSITIVE_INFINITY,
+    refetchInterval: ({ state: { data, dataUpdateCount } }) =>
+      data != null || dataUpdateCount >= mostTries ? false : everyMs,
+  });
+
+/** A small spreadsheet of its own in a test account, for whoever has none yet. */
+export async function makeSampleSheet(caller: Caller, signal: AbortSignal): Promise<string> {
+  const cell = (value: string | number) => ({
+    userEnteredValue: typeof value === 'number' ? { numberValue: value } : { stringValue: value },
+  });
+  const rows: (string | number)[][] = [
+    ['City', 'Country', 'Altitude'],
+    ['Oslo', 'Norway', 23],
+    ['Rome', 'Italy', 21],
+    ['Bonn', 'Germany', 60],
+    ['Lima', 'Peru', 154],
+  ];
+  const sheet = {
+    properties: { title: 'Cities' },
+    data: [{ rowData: rows.map((row) => ({ values: row.map(cell) })) }],
+  };
+  const answer = await sendCall(
+    caller,
+    {
+      method: 'POST',
+      target: '/v4/spreadsheets?fields=spreadsheetId',
+      headers: [['Content-Type', 'application/json']],
+      body: JSON.stringify({ properties: { title: 'Cities of the playground' }, sheets: [sheet] }),
+    },
+    { signal, onProgress: () => {} },
+  );
+  const made =
+    answer.status === 200 && answer.body.kind === 'json'
+      ? (answer.body.value as { spreadsheetId?: string })
+      : {};
+  if (made.spreadsheetId === undefined) {
+    throw new Fault({
+      code: answer.ownError ?? `http_${answer.status}`,
+      message: 'The sandbox did not make the spreadsheet to read.',
+      status: answer.status,
+    });
+  }
+  return made.spreadsheetId;
+}

@@ -1,0 +1,139 @@
+import { Badge, Button, Code, Group, Progress, Stack, Table, Text } from '@mantine/core';
+import { IconBookmark } from '@tabler/icons-react';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { Confirm } from '../../ui/Confirm.tsx';
+import { EmptyState } from '../../ui/EmptyState.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { useNow } from '../../ui/time.ts';
+import { type Consumer, consumersQuery, type DatasetAt, forgetConsumer } from './queries.ts';
+
+/** How long a consumer may say nothing before no policy waits for it; docs/records.md. */
+const staleAfterMs = 30 * 86_400_000;
+
+/** Who follows a dataset, and how far behind. */
+export function ConsumersTab({
+  environment,
+  at,
+  mayWrite,
+}: {
+  environment: string;
+  at: DatasetAt;
+  mayWrite: boolean;
+}) {
+  const nowMs = useNow();
+  const consumers = useQuery({ ...consumersQuery(environment, at), refetchInterval: 10_000 });
+  const [leaving, setLeaving] = useState<string>();
+  const queries = useQueryClient();
+  const forget = useMutation({
+    mutationFn: (name: string) => forgetConsumer(environment, { at, name }),
+    onSuccess: () => queries.invalidateQueries({ queryKey: consumersQuery(environment, at).queryKey }),
+  });
+  return (
+    <Stack>
+      <Loaded query={consumers}>
+        {(all) => {
+          const own = all.filter(({ model, variant }) => model === at.model && variant === at.variant);
+          if (own.length === 0) return <Empty />;
+          const most = Math.max(...own.map(({ behind }) => behind), 1);
+          return (
+            <Table.ScrollContainer minWidth={300} className="framed">
+              <Table verticalSpacing="sm" horizontalSpacing="md">
+                <Table.Thead>
+                  <Table.Tr>
+                    <Table.Th>Consumer</Table.Th>
+                    <Table.Th>Behind</Table.Th>
+                    <Table.Th visibleFrom="xs">Last heard of</Table.Th>
+                    {mayWrite && <Table.Th aria-label="Actions" />}
+                  </Table.Tr>
+                </Table.Thead>
+                <Table.Tbody>
+                  {own.map((consumer) => (
+                    <Table.Tr key={consumer.name}>
+                      <Table.Td>
+                        <Group gap={6}>
+                          <Text span fw={550} size="sm" className="wrap">
+                            {consumer.name}
+                          </Text>
+                          {isStale(consumer, nowMs) && (
+                            <Badge
+                              color="orange"
+                              title="Silent for 30 days: no retention policy waits for it"
+                            >
+                              stale
+                            </Badge>
+                          )}
+                        </Group>
+                      </Table.Td>
+                      <Table.Td miw={120}>
+                        <Lag behind={consumer.behind} most={most} name={consumer.name} />
+                      </Table.Td>
+                      <Table.Td visibleFrom="xs">
+                        <RelativeTime at={consumer.acknowledged_at} size="sm" />
+                      </Table.Td>
+                      {mayWrite && (
+                        <Table.Td ta="right">
+                          <Button
+                            size="compact-sm"
+                            variant="subtle"
+                            color="red"
+                            onClick={() => setLeaving(consumer.name)}
+                            aria-label={`Forget ${consumer.name}`}
+                          >
+                            Forget
+                          </Button>
+                        </Table.Td>
+                      )}
+                    </Table.Tr>
+                  ))}
+                </Table.Tbody>
+              </Table>
+            </Table.ScrollContainer>
+          );
+        }}
+      </Loaded>
+      <Confirm
+        title={`Forget ${leaving ?? ''}?`}
+        act="Forget it"
+        given={leaving}
+        mutation={forget}
+        onClose={() => setLeaving(undefined)}
+      >
+        <Text>
+          Its bookmark goes: where it keeps no cursor of its own it begins from the first record again, and no
+          retention policy waits for it. Records stay as they are.
+        </Text>
+      </Confirm>
+    </Stack>
+  );
+}
+
+function Lag({ behind, most, name }: { behind: number; most: number; name: string }) {
+  return (
+    <Stack gap={4}>
+      <Text size="sm">{behind === 0 ? 'up to date' : behind.toLocaleString()}</Text>
+      <Progress
+        value={(behind / most) * 100}
+        color={behind === 0 ? 'green' : 'yellow'}
+        size="sm"
+        aria-label={`How far ${name} is behind`}
+      />
+    </Stack>
+  );
+}
+
+function Empty() {
+  return (
+    <EmptyState icon={<IconBookmark size={26} />} title="Nobody follows this dataset by name">
+      A consumer is a bookmark: your application says with <Code>PUT /records/consumers/billing</Code> up to
+      which cursor it has taken the changes, sees here how far it is behind, and a retention policy waits for
+      it.
+    </EmptyState>
+  );
+}
+
+/** As the service judges it: silent, with changes waiting. */
+function isStale({ behind, acknowledged_at }: Consumer, nowMs: number): boolean {
+  return behind > 0 && nowMs - Date.parse(acknowledged_at) > staleAfterMs;
+}

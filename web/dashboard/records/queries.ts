@@ -1,0 +1,205 @@
+import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { type Answer, ask, type Body, call, Fault, type Query } from '../../api/client.ts';
+import type { At } from '../connections/queries.ts';
+
+export type Dataset = Answer<'GET /records/datasets'>['datasets'][number];
+export type DatasetSettings = Omit<Body<'PATCH /records/datasets'>, 'model' | 'variant'>;
+export type Consumer = Answer<'GET /records/consumers'>['consumers'][number];
+export type Policy = Answer<'GET /records/retention'>['policies'][number];
+export type NewPolicy = Body<'PUT /records/retention'>;
+export type Page = Answer<'GET /records'>;
+/** A dataset of a connection. */
+export type DatasetAt = At & { model: string; variant: string };
+export type Action = 'ADDED' | 'UPDATED' | 'DELETED';
+/** Names of fields at the top level; former values where they were kept. */
+export type Changes = { fields: string[]; previous: Record<string, unknown> | null };
+/** What the service says of a record, whatever its brand calls it, apart from the record itself. */
+export type BrowsedRecord = {
+  id: string;
+  /** The payload; undefined where it is pruned. */
+  fields: Record<string, unknown> | undefined;
+  action: Action;
+  firstSeenAt: string;
+  lastModifiedAt: string;
+  deletedAt: string | null;
+  prunedAt: string | null;
+  cursor: string;
+  /** Null where nothing is known. */
+  changes: Changes | null;
+};
+
+const headersOf = ({ integration, id }: At) => ({ 'connection-id': id, 'provider-config-key': integration });
+
+/** Begins every key of what a change of records makes stale. */
+const keyOf = (environment: string, { integration, id }: At) => [environment, 'records', integration, id];
+
+/** A page of a dataset, behind a cursor. */
+export const recordsQuery = (
+  environment: string,
+  { at, ...query }: { at: DatasetAt } & Omit<Query<'GET /records'>, 'model' | 'variant'>,
+) =>
+  queryOptions({
+    queryKey: [...keyOf(environment, at), at.model, at.variant, 'page', query],
+    queryFn: async ({ signal }) => {
+      const page = await call('GET /records', {
+        environment,
+        signal,
+        headers: headersOf(at),
+        query: { model: at.model, variant: at.variant, ...query },
+      });
+      return { records: whole(page).records.map(readRecord), nextCursor: page.next_cursor };
+    },
+    placeholderData: keepPreviousData,
+  });
+
+/** One record with what its last change changed; null where there is no such record. */
+export const recordQuery = (environment: string, { at, record }: { at: DatasetAt; record: string }) =>
+  queryOptions({
+    queryKey: [...keyOf(environment, at), at.model, at.variant, 'one', record],
+    queryFn: async ({ signal }) => {
+      const query = { model: at.model, variant: at.variant, ids: record, changes: 'true' } as const;
+      const page = await call('GET /records', { environment, signal, headers: headersOf(at), query });
+      const found = whole(page).records[0];
+      return found === undefined ? null : readRecord(found);
+    },
+  });
+
+/** All consumers of the connection, whichever dataset they follow. */
+export const consumersQuery = (environment: string, at: At) =>
+  queryOptions({
+    queryKey: [...keyOf(environment, at), 'consumers'],
+    queryFn: async ({ signal }) =>
+      (await call('GET /records/consumers', { environment, signal, headers: headersOf(at) })).consumers,
+  });
+
+export const policiesQuery = (environment: string) =>
+  queryOptions({
+    queryKey: [environment, 'retention'],
+    queryFn: async ({ signal }) => (await call('GET /records/retention', { environment, signal })).policies,
+  });
+
+/** What a prune up to the cursor would remove at this moment. */
+export function estimatePrune(
+  environment: string,
+  { at, untilCursor }: { at: DatasetAt; untilCursor: string },
+): Promise<Answer<'POST /records/prune/estimate'>> {
+  return call('POST /records/prune/estimate', {
+    environment,
+    headers: headersOf(at),
+    body: { model: at.model, variant: at.variant, until_cursor: untilCursor },
+  });
+}
+
+/** Asked once, when the dialog opens: what was agreed to does not change under the reader's eyes. */
+export const estimateQuery = (
+  environment: string,
+  { at, untilCursor }: { at: DatasetAt; untilCursor: string },
+) =>
+  queryOptions({
+    queryKey: ['prune estimate', environment, at, untilCursor],
+    queryFn: () => estimatePrune(environment, { at, untilCursor }),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+  });
+
+/** Prunes one portion, the oldest first. */
+export function prunePortion(
+  environment: string,
+  { at, untilCursor }: { at: DatasetAt; untilCursor: string },
+): Promise<Answer<'PATCH /records/prune'>> {
+  return call('PATCH /records/prune', {
+    environment,
+    headers: headersOf(at),
+    body: { model: at.model, variant: at.variant, until_cursor: untilCursor },
+  });
+}
+
+export async function setDatasetSettings(
+  environment: string,
+  { at, settings }: { at: DatasetAt; settings: DatasetSettings },
+): Promise<void> {
+  await call('PATCH /records/datasets', {
+    environment,
+    headers: headersOf(at),
+    body: { model: at.model, variant: at.variant, ...settings },
+  });
+}
+
+export async function forgetConsumer(
+  environment: string,
+  { at, name }: { at: DatasetAt; name: string },
+): Promise<void> {
+  await call('DELETE /records/consumers/{name}', {
+    environment,
+    headers: headersOf(at),
+    path: { name },
+    query: { model: at.model, variant: at.variant },
+  });
+}
+
+export async function setPolicy(environment: string, body: NewPolicy): Promise<void> {
+  await call('PUT /records/retention', { environment, body });
+}
+
+/** Null is the policy of the environment. */
+export async function removePolicy(environment: string, integration: string | null): Promise<void> {
+  const query = integration === null ? {} : { provider_config_key: integration };
+  await call('DELETE /records/retention', { environment, query });
+}
+
+/**
+ * All records of a dataset as NDJSON, and how many they are. The browser keeps them on its disk, not in memory. Throws
+ * `Fault` with the code `cut_off` where the export did not come to its end.
+ */
+export async function exportRecords(
+  environment: string,
+  at: DatasetAt,
+): Promise<{ file: Blob; count: number }> {
+  const response = await ask('GET /records/export', {
+    environment,
+    headers: { ...headersOf(at), accept: 'application/x-ndjson' },
+    query: { model: at.model, variant: at.variant },
+  });
+  const file = await response.blob().catch(() => undefined);
+  const last = (await file?.slice(-1000).text())?.trimEnd().split('\n').at(-1);
+  const end = last === undefined ? undefined : endOf(last);
+  if (file === undefined || end === undefined) {
+    throw new Fault({ code: 'cut_off', message: 'The export broke off before its end.', status: 0 });
+  }
+  return { file, count: end.count };
+}
+
+function endOf(line: string): { count: number } | undefined {
+  try {
+    return (JSON.parse(line) as Record<string, { count: number } | undefined>)[`_${brand()}_export`];
+  } catch {
+    return undefined;
+  }
+}
+
+/** A page is written while it is read from the database, and may break off. */
+function whole(page: Page | undefined): Page {
+  if (page !== undefined) return page;
+  throw new Fault({ code: 'cut_off', message: 'The answer broke off before its end.', status: 0 });
+}
+
+function readRecord(record: Page['records'][number]): BrowsedRecord {
+  const key = `_${brand()}_metadata`;
+  const { id, [key]: metadata, ...fields } = record as Record<string, unknown>;
+  const told = metadata as Page['records'][number]['_trellis_metadata'] & { changes?: Changes | null };
+  return {
+    id: String(id),
+    fields: told.pruned_at === null ? fields : undefined,
+    action: told.last_action,
+    firstSeenAt: told.first_seen_at,
+    lastModifiedAt: told.last_modified_at,
+    deletedAt: told.deleted_at,
+    prunedAt: told.pruned_at,
+    cursor: told.cursor,
+    changes: told.changes ?? null,
+  };
+}
+
+function brand(): string {
+  return document.documentElement.dataset.brand ?? 'trellis';
+}

@@ -1,0 +1,223 @@
+import {
+  Alert,
+  Button,
+  Card,
+  ColorInput,
+  FileButton,
+  Group,
+  Select,
+  SimpleGrid,
+  Stack,
+  Text,
+  TextInput,
+  Title,
+} from '@mantine/core';
+import { useForm } from '@mantine/form';
+import { notifications } from '@mantine/notifications';
+import { IconUpload } from '@tabler/icons-react';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import { useMay } from '../sign-in/queries.ts';
+import { ConnectPreview } from './ConnectPreview.tsx';
+import { type ConnectSettings, changeConnectPage, type Settings, settingsQuery } from './queries.ts';
+
+const mostLogoBytes = 64 * 1024;
+const languages = [
+  { value: 'en', label: 'English' },
+  { value: 'de', label: 'Deutsch' },
+  { value: 'fr', label: 'Français' },
+  { value: 'es', label: 'Español' },
+  { value: 'ja', label: '日本語' },
+];
+
+/** How the page looks on which your users connect their accounts. */
+export function ConnectPageTab() {
+  const environment = useEnvironment();
+  const query = useQuery(settingsQuery(environment));
+  return (
+    <Loaded query={query} loading={<LoadingRows rows={1} height={480} />}>
+      {(settings) => <ConnectPageForm key={environment} environment={environment} settings={settings} />}
+    </Loaded>
+  );
+}
+
+export type Look = {
+  appName: string;
+  logo: string | null;
+  theme: ConnectSettings['theme'];
+  light: string;
+  dark: string;
+  language: string | null;
+};
+
+function ConnectPageForm({ environment, settings }: { environment: string; settings: Settings }) {
+  const isAllowed = useMay()('environment:write');
+  const queries = useQueryClient();
+  const isColor = (given: string) => (/^#[0-9a-f]{6}$/i.test(given) ? null : 'As #2454d6');
+  const form = useForm<Look>({
+    initialValues: lookOf(settings.connect),
+    validate: { light: isColor, dark: isColor },
+  });
+  const save = useMutation({
+    mutationFn: ({ appName, logo, theme, light, dark, language }: Look) =>
+      changeConnectPage(environment, {
+        app_name: appName.trim() === '' ? null : appName.trim(),
+        logo,
+        theme,
+        colors: { light: { primary: light.toLowerCase() }, dark: { primary: dark.toLowerCase() } },
+        language: language as ConnectSettings['language'],
+      }),
+    onSuccess: (changed) => {
+      queries.setQueryData(settingsQuery(environment).queryKey, changed);
+      form.setInitialValues(lookOf(changed.connect));
+      form.reset();
+      notifications.show({ message: 'Saved. The next page that is opened looks like this.', color: 'green' });
+    },
+  });
+  async function takeLogo(file: File | null): Promise<void> {
+    if (file === null) return;
+    if (file.size > mostLogoBytes) {
+      form.setFieldError('logo', 'At most 64 KB');
+      return;
+    }
+    form.setFieldValue('logo', await dataAddressOf(file));
+  }
+  const { connect_warnings: warnings } = settings;
+  return (
+    <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
+      <Card>
+        <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
+          <Stack>
+            <Stack gap={2}>
+              <Title order={2}>Brand</Title>
+              <Text size="sm" c="dimmed">
+                What your users see when they connect an account in {environment}.
+              </Text>
+            </Stack>
+            <TextInput
+              label="Name of your application"
+              placeholder="the application"
+              maxLength={80}
+              disabled={!isAllowed}
+              {...form.getInputProps('appName')}
+            />
+            <Stack gap={6}>
+              <Text size="sm" fw={500}>
+                Logo
+              </Text>
+              <Group gap="sm">
+                {form.values.logo !== null && (
+                  <img src={form.values.logo} alt="Your logo" height={40} className="picked-logo" />
+                )}
+                {isAllowed && (
+                  <FileButton onChange={takeLogo} accept="image/png,image/jpeg,image/webp,image/svg+xml">
+                    {(props) => (
+                      <Button variant="default" leftSection={<IconUpload size={16} />} {...props}>
+                        {form.values.logo === null ? 'Choose a picture' : 'Another one'}
+                      </Button>
+                    )}
+                  </FileButton>
+                )}
+                {isAllowed && form.values.logo !== null && (
+                  <Button variant="subtle" onClick={() => form.setFieldValue('logo', null)}>
+                    Remove
+                  </Button>
+                )}
+                {!isAllowed && form.values.logo === null && (
+                  <Text size="sm" c="dimmed">
+                    none
+                  </Text>
+                )}
+              </Group>
+              <Text size="xs" c={form.errors.logo ? 'red' : 'dimmed'}>
+                {form.errors.logo ?? 'PNG, JPEG, WebP or SVG, at most 64 KB'}
+              </Text>
+            </Stack>
+            <Group grow align="flex-start">
+              <ColorInput
+                label="Colour in light"
+                format="hex"
+                disabled={!isAllowed}
+                eyeDropperButtonProps={{ 'aria-label': 'Pick from the screen' }}
+                {...form.getInputProps('light')}
+              />
+              <ColorInput
+                label="Colour in dark"
+                format="hex"
+                disabled={!isAllowed}
+                eyeDropperButtonProps={{ 'aria-label': 'Pick from the screen' }}
+                {...form.getInputProps('dark')}
+              />
+            </Group>
+            {!form.isDirty() &&
+              warnings.map(({ path, message }) => (
+                <Alert key={path.join('.')} color="yellow" title="Hard to read">
+                  <Text size="sm">{message}</Text>
+                </Alert>
+              ))}
+            <Group grow align="flex-start">
+              <Select
+                label="Theme"
+                data={[
+                  { value: 'system', label: "As the user's system" },
+                  { value: 'light', label: 'Always light' },
+                  { value: 'dark', label: 'Always dark' },
+                ]}
+                allowDeselect={false}
+                disabled={!isAllowed}
+                {...form.getInputProps('theme')}
+              />
+              <Select
+                label="Language"
+                placeholder="As the user's browser"
+                data={languages}
+                clearable
+                disabled={!isAllowed}
+                {...form.getInputProps('language')}
+              />
+            </Group>
+            {save.isError && <FaultNotice error={save.error} />}
+            {isAllowed ? (
+              <Group justify="flex-end">
+                <Button variant="default" disabled={!form.isDirty()} onClick={form.reset}>
+                  Undo
+                </Button>
+                <Button type="submit" loading={save.isPending} disabled={!form.isDirty()}>
+                  Save
+                </Button>
+              </Group>
+            ) : (
+              <Text size="sm" c="dimmed">
+                Developers of this environment can change this.
+              </Text>
+            )}
+          </Stack>
+        </form>
+      </Card>
+      <ConnectPreview look={form.values} />
+    </SimpleGrid>
+  );
+}
+
+function lookOf({ app_name: appName, logo, theme, colors, language }: ConnectSettings): Look {
+  return {
+    appName: appName ?? '',
+    logo,
+    theme,
+    light: colors.light.primary,
+    dark: colors.dark.primary,
+    language,
+  };
+}
+
+function dataAddressOf(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error ?? new Error('The file could not be read.'));
+    reader.readAsDataURL(file);
+  });
+}

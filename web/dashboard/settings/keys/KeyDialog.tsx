@@ -1,0 +1,124 @@
+import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { useForm } from '@mantine/form';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { FaultNotice } from '../../../ui/FaultNotice.tsx';
+import { localTime } from '../../../ui/local-time.ts';
+import { useScopes } from '../../sign-in/queries.ts';
+import { ProxyRulesField } from './ProxyRulesField.tsx';
+import { changeKey, createKey, type Key, type KeyInput, type NewKey, type ProxyRule } from './queries.ts';
+import { ScopesField } from './ScopesField.tsx';
+
+type Values = { name: string; scopes: string[]; rules: ProxyRule[]; expires: string };
+const dayMs = 86_400_000;
+
+/** Makes a key, or changes one. It may be given what the user has, and no more. */
+export function KeyDialog({
+  environment,
+  editedKey,
+  onClose,
+  onMade,
+}: {
+  environment: string;
+  /** The one to change; undefined makes one. */
+  editedKey: Key | undefined;
+  onClose: () => void;
+  onMade: (made: NewKey) => void;
+}) {
+  const queries = useQueryClient();
+  const mine = useScopes();
+  // One that was made on the command line may have more: what it has can be kept as long as nothing is changed.
+  const givable = [...new Set([...mine, ...(editedKey?.scopes ?? []).filter((scope) => scope !== '*')])];
+  const form = useForm<Values>({
+    initialValues: {
+      name: editedKey?.name ?? '',
+      scopes: editedKey?.scopes.includes('*') ? mine : (editedKey?.scopes ?? []),
+      rules: editedKey?.proxy_rules ?? [],
+      expires: editedKey?.expires_at ? localTime(new Date(editedKey.expires_at)) : '',
+    },
+    validate: {
+      name: (name) => (name.trim() === '' ? 'A name, please' : null),
+      scopes: (scopes) => (scopes.length === 0 ? 'At least one' : null),
+      expires: (at) => (at !== '' && new Date(at) <= new Date() ? 'A time to come' : null),
+      rules: { path: (path) => (path.startsWith('/') ? null : 'Begins with /') },
+    },
+  });
+  const save = useMutation({
+    mutationFn: async ({ name, scopes, rules, expires }: Values) => {
+      const given: KeyInput = {
+        name: name.trim(),
+        scopes,
+        proxy_rules: rules,
+        expires_at: expires === '' ? null : new Date(expires).toISOString(),
+      };
+      if (editedKey !== undefined) await changeKey(environment, { id: editedKey.id, ...given });
+      else onMade(await createKey(environment, given));
+    },
+    onSuccess: async () => {
+      await queries.invalidateQueries({ queryKey: [environment, 'keys'] });
+      onClose();
+    },
+  });
+  const endIn = (days: number) =>
+    form.setFieldValue('expires', localTime(new Date(Date.now() + days * dayMs)));
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      size="xl"
+      title={editedKey === undefined ? `Create a key of ${environment}` : `Edit ${editedKey.name}`}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
+        <Stack>
+          <TextInput
+            label="Name"
+            description="Who will call with it"
+            placeholder="billing"
+            maxLength={255}
+            required
+            data-autofocus
+            {...form.getInputProps('name')}
+          />
+          <ScopesField
+            givable={givable}
+            value={form.values.scopes}
+            error={form.errors.scopes}
+            onChange={(scopes) => form.setFieldValue('scopes', scopes)}
+          />
+          {form.values.scopes.some((scope) => scope.startsWith('proxy:')) && <ProxyRulesField form={form} />}
+          <Group align="flex-end" gap="xs">
+            <TextInput
+              type="datetime-local"
+              label="Expires"
+              description="Empty: it does not end by itself"
+              {...form.getInputProps('expires')}
+            />
+            {[30, 90, 365].map((days) => (
+              <Button key={days} variant="default" size="sm" onClick={() => endIn(days)}>
+                {days} days
+              </Button>
+            ))}
+            {form.values.expires !== '' && (
+              <Button variant="subtle" size="sm" onClick={() => form.setFieldValue('expires', '')}>
+                Never
+              </Button>
+            )}
+          </Group>
+          {save.isError && <FaultNotice error={save.error} />}
+          <Text size="sm" c="dimmed">
+            Nobody's role may give a key that reads credentials of connections. Such a key is made on the
+            command line: <code>trellis key create</code>.
+          </Text>
+          <Group justify="flex-end">
+            <Button variant="default" onClick={onClose}>
+              Cancel
+            </Button>
+            <Button type="submit" loading={save.isPending}>
+              {editedKey === undefined ? 'Create it' : 'Save'}
+            </Button>
+          </Group>
+        </Stack>
+      </form>
+    </Modal>
+  );
+}

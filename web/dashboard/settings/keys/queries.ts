@@ -1,0 +1,45 @@
+import { queryOptions } from '@tanstack/react-query';
+import { type Answer, type Body, call } from '../../../api/client.ts';
+
+export type Key = Answer<'GET /environment/api-keys'>['data'][number];
+export type NewKey = Answer<'POST /environment/api-keys'>['data'];
+export type ProxyRule = Key['proxy_rules'][number];
+export type KeyInput = {
+  name: string;
+  scopes: string[];
+  proxy_rules: ProxyRule[];
+  /** ISO 8601; null: it does not end by itself. */
+  expires_at: string | null;
+};
+
+export const keysQuery = (environment: string) =>
+  queryOptions({
+    queryKey: [environment, 'keys'],
+    queryFn: async ({ signal }) => (await call('GET /environment/api-keys', { environment, signal })).data,
+    refetchInterval: 15_000,
+  });
+
+/** The secret is told this once. */
+export async function createKey(
+  environment: string,
+  { expires_at: expiresAt, scopes, ...rest }: KeyInput,
+): Promise<NewKey> {
+  const body = {
+    ...rest,
+    scopes: scopes as Body<'POST /environment/api-keys'>['scopes'],
+    ...(expiresAt !== null && { expires_at: expiresAt }),
+  };
+  return (await call('POST /environment/api-keys', { environment, body })).data;
+}
+
+export async function changeKey(
+  environment: string,
+  { id, scopes, ...rest }: KeyInput & { id: number },
+): Promise<void> {
+  const body = { ...rest, scopes: scopes as Body<'POST /environment/api-keys'>['scopes'] };
+  await call('PATCH /environment/api-keys/{id}', { environment, path: { id }, body });
+}
+
+export async function revokeKey(environment: string, id: number): Promise<void> {
+  await call('DELETE /environment/api-keys/{id}', { environment, path: { id } });
+}

@@ -1,0 +1,77 @@
+/** What each scope lets do, in words for whoever chooses some. Those that are not known here are shown by name. */
+export type ScopeGroup = { name: string; scopes: { scope: string; about: string }[] };
+
+const groups: [string, Record<string, string>][] = [
+  [
+    'Integrations',
+    {
+      'integrations:read': 'See providers and integrations',
+      'integrations:write': 'Create, change and delete integrations',
+      'integrations:secrets': 'Read client secrets',
+    },
+  ],
+  [
+    'Connections',
+    {
+      'connections:read': 'See connections and their health, without credentials',
+      'connections:write': 'Make connect links; change, refresh and delete connections',
+      'connections:credentials': 'Read access tokens, API keys and passwords',
+      'connections:refresh_tokens': 'Read refresh tokens',
+    },
+  ],
+  [
+    'Proxy',
+    {
+      'proxy:read': 'GET and HEAD through the proxy, and tickets for them',
+      'proxy:write': 'All other methods through the proxy, and tickets for them',
+    },
+  ],
+  [
+    'Records',
+    {
+      'records:read': 'Read records and datasets, keep a bookmark',
+      'records:write': 'Save, change, delete and prune records',
+    },
+  ],
+  [
+    'Events',
+    {
+      'events:read': 'Follow the feed, see endpoints with their addresses, and deliveries',
+      'events:write': 'Make, change and delete endpoints; replay',
+    },
+  ],
+  [
+    'Environment',
+    {
+      'environment:read': 'See settings, variables and retention',
+      'environment:write': 'Change settings, variables and retention',
+      keys: 'Make and revoke keys, read and rotate the signing key',
+      'activity:read': 'See operations and the audit log',
+    },
+  ],
+  [
+    'For later releases',
+    {
+      'functions:read': 'Nothing yet',
+      'functions:write': 'Nothing yet',
+      'functions:deploy': 'Nothing yet',
+      'activity:write': 'Nothing yet',
+      'metrics:read': 'Nothing yet',
+    },
+  ],
+];
+
+/** In groups, those alone that may be given. */
+export function groupsOf(scopes: readonly string[]): ScopeGroup[] {
+  const known = new Set(groups.flatMap(([, own]) => Object.keys(own)));
+  const others = scopes.filter((scope) => !known.has(scope) && scope !== '*');
+  return [
+    ...groups.map(([name, own]) => ({
+      name,
+      scopes: Object.entries(own)
+        .filter(([scope]) => scopes.includes(scope))
+        .map(([scope, about]) => ({ scope, about })),
+    })),
+    { name: 'Others', scopes: others.map((scope) => ({ scope, about: '' })) },
+  ].filter((group) => group.scopes.length > 0);
+}

@@ -1,0 +1,30 @@
+import { Box, Button, Code, Stack } from '@mantine/core';
+import { useMemo, useState } from 'react';
+import { CopyButton } from './CopyButton.tsx';
+import { spellSize } from './size.ts';
+
+/** Characters shown at first: more than a screen, and nothing that a browser labours at. */
+const step = 20_000;
+
+/** A value as indented JSON, the whole of it to copy; what is long is shown piece by piece. */
+export function JsonBlock({ value, what }: { value: unknown; what: string }) {
+  const text = useMemo(() => JSON.stringify(value, null, 2) ?? 'undefined', [value]);
+  const [shown, setShown] = useState(step);
+  return (
+    <Stack gap="xs">
+      <Box pos="relative">
+        <Code block tabIndex={0} mah={480} pr={44} aria-label={what}>
+          {text.length > shown ? `${text.slice(0, shown)}…` : text}
+        </Code>
+        <Box pos="absolute" top={6} right={8}>
+          <CopyButton value={text} what={what} />
+        </Box>
+      </Box>
+      {text.length > shown && (
+        <Button variant="default" size="compact-sm" onClick={() => setShown(shown * 4)} w="fit-content">
+          Show more ({spellSize(text.length - shown)} left)
+        </Button>
+      )}
+    </Stack>
+  );
+}
