@@ -109,7 +109,9 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await open('?tab=deliveries&status=dead&type=connection.deleted');
     await page.getByText('Nothing fits').waitFor();
     await open('?tab=deliveries&type=connection.created');
-    assert.equal(await page.getByRole('row').filter({ hasText: 'Delivered' }).count(), 2);
+    const arrived = page.getByRole('row').filter({ hasText: 'Delivered' });
+    await arrived.nth(1).waitFor();
+    assert.equal(await arrived.count(), 2);
   });
 
   test('a range is replayed, whether it arrived or not', async () => {
