@@ -1,18 +1,27 @@
 import { existsSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { type Browser, chromium } from 'playwright-core';
 
-/** Where Debian and others put it. */
-const executable = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
-  existsSync(path),
-);
+const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
+
+/** CHROMIUM_PATH, or the first of the usual names on the PATH. */
+const executable = process.env.CHROMIUM_PATH || onPath(names);
+
+function onPath(wanted: string[]): string | undefined {
+  const directories = (process.env.PATH ?? '').split(delimiter).filter((directory) => directory !== '');
+  return directories.flatMap((directory) => wanted.map((name) => join(directory, name))).find(existsSync);
+}
 
 /** Why browser tests are left out; false where there is a browser, or where its absence must fail (in CI). */
 export const skipBrowser =
-  executable === undefined && process.env.CI === undefined ? 'no chromium here' : false;
+  executable === undefined && process.env.CI === undefined
+    ? 'there is no Chromium: see CHROMIUM_PATH'
+    : false;
 
 /** A real Chromium that talks to nobody but this machine. */
 export function openBrowser(): Promise<Browser> {
-  if (executable === undefined) throw new Error('install chromium (Debian: apt-get install chromium)');
+  if (executable === undefined)
+    throw new Error('Install Chromium (Debian: apt-get install chromium), or name it in CHROMIUM_PATH.');
   return chromium.launch({
     executablePath: executable,
     args: [

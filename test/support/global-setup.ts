@@ -1,3 +1,5 @@
+import { globSync } from 'node:fs';
+import { skipBrowser } from './browser.ts';
 import { handOver, startTestServer } from './database.ts';
 
 let stop: (() => Promise<void>) | undefined;
@@ -12,4 +14,11 @@ export async function globalSetup(): Promise<void> {
 /** Run once after the last test file. */
 export async function globalTeardown(): Promise<void> {
   await stop?.();
+  // As the last lines, behind what the reporter says.
+  if (skipBrowser !== false) process.once('exit', tellSkipped);
+}
+
+function tellSkipped(): void {
+  const files = globSync('test/browser/*.test.ts').sort();
+  console.log(`\nNot run, since ${skipBrowser}:\n${files.map((file) => `  ${file}`).join('\n')}`);
 }
