@@ -9,6 +9,8 @@ create table sign_in_user (
   email_verified boolean not null default false,
   image text,
   two_factor_enabled boolean not null default false,
+  -- Null: never. Sessions go, and this stays.
+  last_signed_in_at timestamptz,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   constraint sign_in_user_email_unique unique (email)
@@ -53,11 +55,15 @@ create table sign_in_verification (
   id text primary key,
   identifier text not null,
   value text not null,
+  -- Of a link for a new password, which is ours to know: whose, and which owner made it, with whom it ends.
+  reset_of text references sign_in_user on delete cascade,
+  made_by text references sign_in_user on delete cascade,
   expires_at timestamptz not null,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
 create index sign_in_verification_identifier on sign_in_verification (identifier);
+create index sign_in_verification_value on sign_in_verification (value);
 
 -- Secret and backup codes are sealed with the key of sign_in_key.
 create table sign_in_two_factor (
@@ -70,6 +76,14 @@ create table sign_in_two_factor (
   locked_until timestamptz
 );
 create index sign_in_two_factor_user on sign_in_two_factor (user_id);
+
+-- Codes that signed somebody in, for as long as they are shown: each is good once (RFC 6238 section 5.2).
+create table sign_in_code (
+  user_id text not null references sign_in_user on delete cascade,
+  code text not null,
+  used_at timestamptz not null,
+  constraint sign_in_code_pkey primary key (user_id, code)
+);
 
 create table sign_in_rate (
   id text primary key,
@@ -114,12 +128,15 @@ create table invitation (
   -- Of a developer or viewer; those that are gone by then are left out.
   environment_ids bigint[] not null default '{}',
   created_by text references sign_in_user on delete cascade,
+  -- How often somebody tried to accept it; a password is hashed each time.
+  tries integer not null default 0,
   created_at timestamptz not null default now(),
   expires_at timestamptz not null,
   constraint invitation_hash_unique unique (hash),
   constraint invitation_role check (role in ('owner', 'developer', 'viewer')),
   constraint invitation_set_up_makes_owner check (not is_set_up or role = 'owner')
 );
+create index invitation_email on invitation (email);
 
 -- Wrong passwords of a user: when one was last told in the audit log, which holds one a minute at most.
 create table sign_in_failure (
@@ -128,6 +145,7 @@ create table sign_in_failure (
 );
 
 -- What better-auth does to these tables is in the audit log by the same statement that does it: it has no transactions.
+-- So is what follows from it.
 create function audit_sign_in() returns trigger language plpgsql as $$
 declare
   whose text;
@@ -140,6 +158,8 @@ begin
   elsif tg_table_name = 'sign_in_account' then
     whose := new.user_id;
     what := 'user.password_changed';
+    -- What was begun with the former one, and other links for a new one.
+    delete from sign_in_verification where value = whose;
   elsif tg_table_name = 'sign_in_two_factor' then
     whose := new.user_id;
     what := 'user.code_refused';
@@ -147,6 +167,7 @@ begin
     whose := new.user_id;
     what := 'user.signed_in';
     told := jsonb_build_object('address', coalesce(new.ip_address, ''));
+    update sign_in_user set last_signed_in_at = new.created_at where id = whose;
   else
     whose := old.user_id;
     what := 'user.session_ended';

@@ -461,6 +461,7 @@ create table invitation (
   role text not null,
   environment_ids bigint[] not null default '{}'::bigint[],
   created_by text,
+  tries integer not null default 0,
   created_at timestamp with time zone not null default now(),
   expires_at timestamp with time zone not null,
   constraint invitation_created_by_fkey FOREIGN KEY (created_by) REFERENCES sign_in_user(id) ON DELETE CASCADE,
@@ -469,6 +470,7 @@ create table invitation (
   constraint invitation_role CHECK ((role = ANY (ARRAY['owner'::text, 'developer'::text, 'viewer'::text]))),
   constraint invitation_set_up_makes_owner CHECK (((NOT is_set_up) OR (role = 'owner'::text)))
 );
+CREATE INDEX invitation_email ON public.invitation USING btree (email);
 
 create table issued_token (
   id bigint generated always as identity not null,
@@ -749,6 +751,14 @@ create table sign_in_account (
 CREATE INDEX sign_in_account_user ON public.sign_in_account USING btree (user_id);
 CREATE TRIGGER sign_in_account_audited AFTER UPDATE ON public.sign_in_account FOR EACH ROW WHEN ((new.password IS DISTINCT FROM old.password)) EXECUTE FUNCTION audit_sign_in();
 
+create table sign_in_code (
+  user_id text not null,
+  code text not null,
+  used_at timestamp with time zone not null,
+  constraint sign_in_code_pkey PRIMARY KEY (user_id, code),
+  constraint sign_in_code_user_id_fkey FOREIGN KEY (user_id) REFERENCES sign_in_user(id) ON DELETE CASCADE
+);
+
 create table sign_in_failure (
   user_id text not null,
   told_at timestamp with time zone not null,
@@ -810,6 +820,7 @@ create table sign_in_user (
   email_verified boolean not null default false,
   image text,
   two_factor_enabled boolean not null default false,
+  last_signed_in_at timestamp with time zone,
   created_at timestamp with time zone not null default now(),
   updated_at timestamp with time zone not null default now(),
   constraint sign_in_user_email_unique UNIQUE (email),
@@ -821,12 +832,17 @@ create table sign_in_verification (
   id text not null,
   identifier text not null,
   value text not null,
+  reset_of text,
+  made_by text,
   expires_at timestamp with time zone not null,
   created_at timestamp with time zone not null default now(),
   updated_at timestamp with time zone not null default now(),
-  constraint sign_in_verification_pkey PRIMARY KEY (id)
+  constraint sign_in_verification_made_by_fkey FOREIGN KEY (made_by) REFERENCES sign_in_user(id) ON DELETE CASCADE,
+  constraint sign_in_verification_pkey PRIMARY KEY (id),
+  constraint sign_in_verification_reset_of_fkey FOREIGN KEY (reset_of) REFERENCES sign_in_user(id) ON DELETE CASCADE
 );
 CREATE INDEX sign_in_verification_identifier ON public.sign_in_verification USING btree (identifier);
+CREATE INDEX sign_in_verification_value ON public.sign_in_verification USING btree (value);
 
 create table signing_key (
   id uuid not null,
@@ -889,6 +905,8 @@ begin
   elsif tg_table_name = 'sign_in_account' then
     whose := new.user_id;
     what := 'user.password_changed';
+    -- What was begun with the former one, and other links for a new one.
+    delete from sign_in_verification where value = whose;
   elsif tg_table_name = 'sign_in_two_factor' then
     whose := new.user_id;
     what := 'user.code_refused';
@@ -896,6 +914,7 @@ begin
     whose := new.user_id;
     what := 'user.signed_in';
     told := jsonb_build_object('address', coalesce(new.ip_address, ''));
+    update sign_in_user set last_signed_in_at = new.created_at where id = whose;
   else
     whose := old.user_id;
     what := 'user.session_ended';

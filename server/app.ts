@@ -13,6 +13,7 @@ import { createCredentialSource } from './connections/credentials.ts';
 import { disconnectRoutes } from './connections/disconnect-routes.ts';
 import { expiryJob } from './connections/expiry.ts';
 import { tokenSlotsJob } from './connections/grants.ts';
+import { noHooks } from './connections/hooks.ts';
 import { keepaliveJob } from './connections/keepalive.ts';
 import { countByIntegration, noConnections } from './connections/list.ts';
 import { createObserver } from './connections/observe.ts';
@@ -31,8 +32,27 @@ import { createKeyReader } from './environments/key-reader.ts';
 import { keyRoutes } from './environments/key-routes.ts';
 import { environmentRoutes } from './environments/routes.ts';
 import { variableRoutes } from './environments/variable-routes.ts';
+import { AppError } from './errors.ts';
 import { eventRetentionJob } from './events/retention.ts';
 import { eventRoutes } from './events/routes.ts';
+import { actionRoutes } from './functions/action-routes.ts';
+import { createActions } from './functions/actions.ts';
+import { createCandidates } from './functions/candidates.ts';
+import { configRoutes } from './functions/config-routes.ts';
+import { deployRoutes } from './functions/deploy-routes.ts';
+import { sdkParts } from './functions/harness-text.ts';
+import { createInnerProxy } from './functions/inner-proxy.ts';
+import { mcpRoutes } from './functions/mcp-routes.ts';
+import { createOnEvents } from './functions/on-event.ts';
+import { functionRoutes } from './functions/routes.ts';
+import { runRoutes } from './functions/run-routes.ts';
+import { runSweepJob } from './functions/run-sweep.ts';
+import { createRuntime } from './functions/runtime.ts';
+import { startNewSyncs, startSyncsOf } from './functions/schedule.ts';
+import { bundleSweepJob } from './functions/sweep.ts';
+import { syncRoutes } from './functions/sync-routes.ts';
+import { createRunner } from './functions/worker.ts';
+import { createFunctionsFolder } from './functions-folder.ts';
 import { proxyCallerOf } from './http/authorize.ts';
 import { healthRoutes } from './http/health.ts';
 import { createLoopbackGuard } from './http/loopback-only.ts';
@@ -55,6 +75,8 @@ import { recordJobs } from './records/jobs.ts';
 import { recordRoutes } from './records/routes.ts';
 import { invitationRoutes } from './users/invitation-routes.ts';
 import { createMailer } from './users/mail.ts';
+import { everybodysRights, storedRights } from './users/members.ts';
+import { createPasswords } from './users/passwords.ts';
 import { createPersonReader, everybodyIsOwner } from './users/person-reader.ts';
 import { createRefusedSignIns } from './users/refused-sign-ins.ts';
 import { userRoutes } from './users/routes.ts';
@@ -69,6 +91,10 @@ import { webhookRoutes } from './webhooks/routes.ts';
 
 /** Where the provider definitions and their logos lie. */
 export const providersDirectory = join(import.meta.dirname, '../providers');
+
+/** Runs of functions at once: from the queue, and beside it of those that somebody waits for. */
+const mostQueued = 8;
+const mostWaitedFor = 4;
 
 export type AppDeps = {
   config: Config;
@@ -119,8 +145,9 @@ export async function createApp({
     aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
   const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
   const mailer = createMailer({ smtp: config.smtp, log });
+  const passwords = createPasswords();
   const signIn = createSignIn({
-    ...{ config, db, log, now },
+    ...{ config, db, log, now, passwords },
     secret: await signInSecret(db, vault),
     fetch: outbound.fetchFor({ isTest: false }),
     mailer,
@@ -133,6 +160,7 @@ export async function createApp({
     clock: steadyMs,
   });
   const personOf = config.signIn.isOff ? everybodyIsOwner(db) : people.personOf;
+  const rights = config.signIn.isOff ? everybodysRights : storedRights;
   const door = createPersonDoor({ brand, baseUrl, personOf });
   const authenticate = { ...keys, session: createSessionReader({ db, brand, now }), door };
   const reader = createConnectionReader({ db, reading, clock: steadyMs });
@@ -144,20 +172,45 @@ export async function createApp({
   const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, activity, now });
   const observer = createObserver({ db, log, reader, now });
   const quota = createQuota({ db });
-  const front = createProxy({
-    ...{ brand, log, authenticate, isRootAlias, credentials, outbound, observer, quota, activity },
+  const proxying = {
+    ...{ brand, log, isRootAlias, credentials, outbound, observer, quota, activity },
     connections: reader,
-  });
-  const app = await createHttp({
-    ...{ config, log, authenticate, isRootAlias, front },
-    guard: config.signIn.isOff ? createLoopbackGuard(baseUrl) : undefined,
-  });
+  };
+  const front = createProxy({ ...proxying, authenticate });
+  const guard = config.signIn.isOff ? createLoopbackGuard(baseUrl) : undefined;
+  const app = await createHttp({ config, log, authenticate, isRootAlias, front, guard });
   app.addHook('preClose', async () => quota.refuse());
   app.addHook('onClose', async () => {
     await Promise.all([keys.settled(), credentials.settled(), observer.settled(), quota.stop()]);
     // What they came to is logged, too.
     await activity.stop();
   });
+  const runtime = createRuntime(sdkParts, { maxProcesses: mostQueued + mostWaitedFor });
+  const candidates = createCandidates(reader, { vault, now });
+  const executing = {
+    ...{ db, vault, brand, baseUrl, reader, credentials, outbound, runtime },
+    proxy: createInnerProxy({
+      brand,
+      createFront: (known) =>
+        createProxy({ ...proxying, connections: candidates.reader, authenticate: known }),
+    }),
+  };
+  const runner = createRunner({ ...executing, log, activity, nowMs, limits: { most: mostQueued } });
+  let ran: Promise<void> | undefined;
+  app.addHook('preClose', async () => {
+    ran = runner.stop(config.drainMs);
+  });
+  app.addHook('onClose', async () => {
+    await ran;
+    await runtime.close();
+  });
+  const hooks = config.functions.isOn
+    ? createOnEvents({
+        ...{ ...executing, candidates, runner, log, now },
+        startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
+      })
+    : noHooks;
+  const actions = createActions({ db, connections: reader, runner, now });
 
   guardOverrides(app, { outbound });
   healthRoutes(app, {
@@ -166,13 +219,19 @@ export async function createApp({
     },
   });
   await staticRoutes(app, { web, brand, baseUrl, frameAncestors: config.connectFrameAncestors });
-  const ofUsers = { config, db, signIn, mailer, now, afterChange: people.forget };
-  signInRoutes(app, { signIn, config, refused: createRefusedSignIns({ db, log, now }) });
+  const ofUsers = { config, db, signIn, mailer, rights, now, afterChange: people.forget };
+  signInRoutes(app, { signIn, passwords, config, refused: createRefusedSignIns({ db, log, now }) });
   userRoutes(app, ofUsers);
   invitationRoutes(app, ofUsers);
-  environmentRoutes(app, { db, vault, now, afterChange: people.forget });
+  environmentRoutes(app, {
+    ...{ db, vault, now, requireOwner: rights.requireOwner },
+    afterChange: () => {
+      people.forget();
+      keys.forgetAll();
+    },
+  });
   variableRoutes(app, { db, vault });
-  keyRoutes(app, { db, now, afterChange: keys.forget });
+  keyRoutes(app, { db, now, requireRole: rights.requireRole, afterChange: keys.forget });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
   integrationRoutes(app, {
     ...{ db, reading, baseUrl, now },
@@ -183,14 +242,27 @@ export async function createApp({
       return ({ id }) => ({ connections: counts.get(id) ?? noConnections(), quota: quotas.get(id) ?? [] });
     },
   });
-  connectionRoutes(app, { db, reading, reader, credentials, fetchFor, log, now });
+  connectionRoutes(app, { db, reading, reader, credentials, hooks, fetchFor, log, now });
   const revocations = { db, reading, log, now, fetchFor: outbound.fetchFor };
   disconnectRoutes(app, {
     ...revocations,
-    reader,
+    ...{ reader, hooks },
     afterDelete: afterConnectionDeleted,
   });
-  await connectRoutes(app, { db, reading, reader, fetchFor, brand, baseUrl, log, activity, now });
+  await connectRoutes(app, {
+    db,
+    reading,
+    reader,
+    hooks,
+    fetchFor,
+    brand,
+    baseUrl,
+    log,
+    activity,
+    now,
+    guard,
+    trustedProxies: config.trustedProxies,
+  });
   ticketRoutes(app, { db, vault, connections: reader, now });
   recordRoutes(app, { db, brand, connections: reader, activity });
   const deliverer = createDeliverer({
@@ -218,6 +290,33 @@ export async function createApp({
       }),
   });
   auditRoutes(app, { db });
+  const deploys = { db, runtime, now, afterDeploy: startNewSyncs };
+  const open = async () => {
+    if (!config.functions.isOn) throw new AppError('functions_off');
+  };
+  functionRoutes(app, { db, now, open });
+  configRoutes(app, { db, open });
+  deployRoutes(app, { ...deploys, open });
+  syncRoutes(app, { db, reader, now, poke: runner.poke, open });
+  runRoutes(app, { db, now, poke: runner.poke, open });
+  actionRoutes(app, { actions, connections: reader, open });
+  mcpRoutes(app, {
+    ...{ actions, connections: reader, open },
+    authenticate: { key: keys.key, ticket: keys.ticket },
+    origins: [new URL(baseUrl).origin, ...config.functions.mcpOrigins],
+  });
+  if (config.functions.isOn) {
+    app.addHook('onListen', async () => runner.start());
+    const folder = createFunctionsFolder({
+      ...deploys,
+      log,
+      directory: config.functions.directory,
+      environment: 'dev',
+      isWatched: !config.isProduction,
+    });
+    app.addHook('onListen', async () => folder.start());
+    app.addHook('preClose', () => folder.stop());
+  }
   for (const job of recordJobs(db, activity)) await everyMinute?.(job);
   await everyMinute?.(revocationJob(revocations));
   await everyMinute?.(sweepJob({ db, vault, log, activity, now }));
@@ -225,17 +324,20 @@ export async function createApp({
   await everyMinute?.(tokenSlotsJob({ db, log }));
   await everyMinute?.(signInSweepJob({ db, now }));
   await everyMinute?.(retryJob({ db, reader, credentials, log, now }));
+  await everyMinute?.(bundleSweepJob({ db, now }));
   await everyMinute?.(quotaSweepJob(db));
   await everyMinute?.(deliverySweepJob({ db, now, keptDays: config.deliveryDays }));
   await everyMinute?.(eventRetentionJob(db, { keptDays: config.eventDays, now }));
   const { keptDays } = config.activity;
   await everyMinute?.({ name: 'activity.days', run: () => keepDays(db, { now: now(), keptDays }) });
+  await everyMinute?.(runSweepJob({ db, now, keptDays }));
   const isSandboxOn = testClient !== undefined;
   await everyMinute?.(probeJob({ db, reader, credentials, isSandboxOn, log, now }));
   await everyMinute?.(keepaliveJob({ db, catalog, reader, credentials, isSandboxOn, log, now }));
   await webhookRoutes(app, {
     ...{ db, reading, reader, credentials, log, now },
     fetchFor: outbound.fetchFor,
+    receiving: { db, connections: reader, poke: runner.poke, log, now, isOn: config.functions.isOn },
   });
   return app;
 }

@@ -52,6 +52,21 @@ test('all faults are told in one message', () => {
   }
 });
 
+test('the owner of the settings is somebody who can sign in, and an issuer is not believed over the wire', () => {
+  const admin = (email: string) =>
+    faultsOf({ TRELLIS_ADMIN_EMAIL: email, TRELLIS_ADMIN_PASSWORD: 'correct horse battery' });
+  assert.deepEqual(admin('ada@example.com'), []);
+  for (const email of ['admin@localhost', 'ada', 'a b@example.com'])
+    assert.match(admin(email)[0] ?? '', /TRELLIS_ADMIN_EMAIL must be an e-mail address/, email);
+  const issuer = (url: string) =>
+    faultsOf({
+      ...{ TRELLIS_OIDC_ISSUER: url, TRELLIS_OIDC_CLIENT_ID: 'a', TRELLIS_OIDC_CLIENT_SECRET: 'b' },
+    });
+  for (const url of ['https://login.example.com', 'http://127.0.0.1:5556/dex', 'http://localhost:5556'])
+    assert.deepEqual(issuer(url), [], url);
+  assert.match(issuer('http://login.internal')[0] ?? '', /TRELLIS_OIDC_ISSUER must be an https/);
+});
+
 test('a faulty encryption key is refused without repeating it', () => {
   const short = randomBytes(31).toString('base64');
   const faults = faultsOf({ TRELLIS_ENCRYPTION_KEYS: `a:${short},${key('b')},${key('b')},bad` });

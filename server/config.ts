@@ -2,6 +2,8 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { BlockList, isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { type Brand, brandNames } from './brand.ts';
+import { emailAddress } from './email-address.ts';
+import { oneOf, readOrigins, readPort, readRanges, readUrl } from './setting-values.ts';
 
 /**
  * The one place that reads the environment. Every fault is found before anything starts, and all of them are
@@ -38,12 +40,20 @@ export type Config = {
   smtp: { url: string; from: string } | undefined;
   /** Origins of pages that may show the connect page in a frame, beside our own. */
   connectFrameAncestors: string[];
+  functions: FunctionsConfig;
   isProduction: boolean;
 };
 
 export type MasterKey = { id: string; key: KeyObject };
 /** `sampleRate`: how many of the proxied calls that succeeded are logged, 0 to 1. */
 export type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
+/** `directory`: of functions that this service deploys by itself; absolute, and it may not exist. */
+export type FunctionsConfig = {
+  isOn: boolean;
+  directory: string;
+  /** Of pages that may call /mcp, beside our own. */
+  mcpOrigins: string[];
+};
 export type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
 
 export type SignInConfig = {
@@ -147,6 +157,12 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   if (!/^[1-9]\d{0,2}$/.test(deliveryDays)) {
     faults.push(`TRELLIS_DELIVERY_DAYS must be a number of days from 1 to 999, it is "${deliveryDays}"`);
   }
+  const functions = oneOf(read('TRELLIS_FUNCTIONS'), {
+    name: 'TRELLIS_FUNCTIONS',
+    allowed: ['on', 'off'] as const,
+    fallback: 'on',
+    faults,
+  });
   const drainSeconds = read('TRELLIS_DRAIN_SECONDS') ?? '10';
   if (!/^\d{1,3}$/.test(drainSeconds)) {
     faults.push(`TRELLIS_DRAIN_SECONDS must be a number of seconds from 0 to 999, it is "${drainSeconds}"`);
@@ -175,6 +191,11 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
       name: 'TRELLIS_CONNECT_FRAME_ANCESTORS',
       faults,
     }),
+    functions: {
+      isOn: functions === 'on',
+      directory: resolve(read('TRELLIS_FUNCTIONS_DIR') ?? './functions'),
+      mcpOrigins: readOrigins(read('TRELLIS_MCP_ORIGINS'), { name: 'TRELLIS_MCP_ORIGINS', faults }),
+    },
     isProduction,
   };
   return { config, faults };
@@ -269,7 +290,7 @@ function readSignIn(from: {
   if ((email === undefined) !== (password === undefined)) {
     faults.push('TRELLIS_ADMIN_EMAIL and TRELLIS_ADMIN_PASSWORD are set together or not at all');
   }
-  if (email !== undefined && !/^[^@\s]+@[^@\s]+$/.test(email)) {
+  if (email !== undefined && !emailAddress.safeParse(email).success) {
     faults.push(`TRELLIS_ADMIN_EMAIL must be an e-mail address, it is "${email}"`);
   }
   if (password !== undefined && (password.length < 12 || password.length > 128)) {
@@ -304,7 +325,10 @@ function readOidc(read: (name: string) => string | undefined, faults: string[]):
     );
     return undefined;
   }
-  readUrl(issuer, { name: 'TRELLIS_OIDC_ISSUER', fallback: '', faults });
+  const url = URL.parse(readUrl(issuer, { name: 'TRELLIS_OIDC_ISSUER', fallback: '', faults }));
+  // What comes straight from the issuer is believed without a signature.
+  if (url?.protocol === 'http:' && !isLoopback(url.hostname))
+    faults.push('TRELLIS_OIDC_ISSUER must be an https:// address; http is for loopback alone');
   // As it is spelled: it is compared with what the provider calls itself.
   return { issuer, clientId, clientSecret, name };
 }
@@ -325,62 +349,4 @@ function readActivity(read: (name: string) => string | undefined, faults: string
     faults.push(`TRELLIS_ACTIVITY_DAYS must be a number of days from 1 to 999, it is "${days}"`);
   }
   return { isOn: isOn === 'on', sampleRate: Number(sample), keptDays: Number(days) };
-}
-
-type Rule = { name: string; faults: string[] };
-
-function readPort(text: string | undefined, { name, fallback, faults }: Rule & { fallback: number }): number {
-  if (text === undefined) return fallback;
-  const port = Number(text);
-  if (/^\d{1,5}$/.test(text) && port <= 65535) return port;
-  faults.push(`${name} must be a port from 0 to 65535, it is "${text}"`);
-  return fallback;
-}
-
-function readUrl(text: string | undefined, { name, fallback, faults }: Rule & { fallback: string }): string {
-  if (text === undefined) return fallback;
-  const url = URL.parse(text);
-  if (url === null || !['http:', 'https:'].includes(url.protocol))
-    faults.push(`${name} must be an http or https address`);
-  else if (url.username || url.password || url.search || url.hash) {
-    faults.push(`${name} must hold no user, query or fragment`);
-  } else return text.replace(/\/+$/, '');
-  return fallback;
-}
-
-/** Origins as a Content-Security-Policy names them; `https://*.example.com` stands for every host below it. */
-function readOrigins(text: string | undefined, { name, faults }: Rule): string[] {
-  const origins = text?.split(/[\s,]+/).filter((part) => part !== '') ?? [];
-  for (const origin of origins) {
-    if (!/^https?:\/\/(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:\d{1,5})?$/.test(origin))
-      faults.push(`${name}: "${origin}" is not an origin such as https://app.example.com`);
-  }
-  return origins;
-}
-
-function oneOf<const T extends string>(
-  text: string | undefined,
-  { name, allowed, fallback, faults }: Rule & { allowed: readonly T[]; fallback: T },
-): T {
-  if (text === undefined) return fallback;
-  const found = allowed.find((word) => word === text);
-  if (found === undefined) faults.push(`${name} must be one of ${allowed.join(', ')}, it is "${text}"`);
-  return found ?? fallback;
-}
-
-function readRanges(text: string | undefined, name: string, faults: string[]): string[] {
-  const ranges: string[] = [];
-  for (const part of text?.split(',') ?? []) {
-    const range = part.trim();
-    const [address = '', bits = '', rest] = range.split('/');
-    const version = isIP(address);
-    const isRange =
-      version !== 0 &&
-      rest === undefined &&
-      /^\d{1,3}$/.test(bits) &&
-      Number(bits) <= (version === 4 ? 32 : 128);
-    if (isRange) ranges.push(range);
-    else faults.push(`${name}: "${range}" is not a CIDR range such as 10.0.0.0/8 or fd00::/8`);
-  }
-  return ranges;
 }

@@ -52,6 +52,10 @@ export const errorCatalogue = {
     status: 401,
     message: 'The connect session is unknown, used or expired. Create another.',
   },
+  session_in_other_browser: {
+    status: 400,
+    message: 'The connect session is in use in another browser, and works in that one alone.',
+  },
   invalid_ticket: {
     status: 401,
     message: 'The ticket is altered, expired, or its key is no longer good. Ask for another.',
@@ -61,6 +65,10 @@ export const errorCatalogue = {
   cross_site_request: { status: 403, message: 'A cookie counts only for pages of this service.' },
   invalid_invitation: { status: 404, message: 'The link is unknown, used or expired. Ask for another.' },
   user_exists: { status: 409, message: 'Somebody signs in with this e-mail address already.' },
+  user_without_password: {
+    status: 409,
+    message: 'This user signs in at the OpenID provider and has no password that could be reset.',
+  },
   last_owner: { status: 409, message: 'This is the last owner. Make somebody else an owner first.' },
   environment_exists: { status: 409, message: 'An environment of this name exists already.' },
   environment_in_use: { status: 409, message: 'The environment has connections: delete these first.' },
@@ -132,6 +140,56 @@ export const errorCatalogue = {
       'So many records would be deleted that nothing was. See `payload`; send `override` if it is right.',
   },
 
+  // Functions
+  functions_off: {
+    status: 403,
+    message: 'Functions are turned off: the service runs with TRELLIS_FUNCTIONS=off.',
+  },
+  invalid_function: {
+    status: 400,
+    message: 'A function cannot be deployed. See `errors`. Nothing was deployed.',
+  },
+  ambiguous_function: {
+    status: 409,
+    message: 'Functions of several kinds have this name: say which with `type`.',
+  },
+  disabled_resource: { status: 404, message: 'The function is switched off.' },
+  invalid_action_input: { status: 400, message: 'The input does not fit the action. See `errors`.' },
+  invalid_action_output: {
+    status: 500,
+    message: "The action's output does not fit what it declares. See `errors`.",
+  },
+  action_script_runtime_error: { status: 500, message: 'The action failed on purpose: see `payload`.' },
+  script_internal_error: { status: 500, message: 'The code of the function failed: see `payload`.' },
+  script_http_error: { status: 424, message: 'The provider refused a call of the function: see `upstream`.' },
+  script_network_error: { status: 500, message: 'A call of the function got no answer.' },
+  script_timeout: { status: 504, message: 'The function took longer than it may, and was stopped.' },
+  script_cancelled: { status: 409, message: 'The run was cancelled.' },
+  run_lost: {
+    status: 409,
+    message:
+      'The run is no longer this one: it was ended, or another node has taken it over. Nothing was written.',
+  },
+  checkpoint_conflict: {
+    status: 409,
+    message: 'Another run has changed the checkpoint since this one read it. Nothing was written.',
+  },
+  missing_scopes: {
+    status: 424,
+    message: 'The connection lacks scopes that the function needs: its user needs to connect again.',
+  },
+  missing_provider_config_key: { status: 400, message: 'Name the integration as `provider_config_key`.' },
+  no_syncs_found: { status: 400, message: 'The integration has no sync of this name.' },
+  unknown_sync: { status: 400, message: 'The connection has no sync of this name and variant.' },
+  invalid_variant: { status: 400, message: '`base` is the variant that every sync has.' },
+  sync_variant_already_exists: { status: 400, message: 'The sync has this variant already.' },
+  resource_capped: { status: 400, message: 'A sync has 100 variants for a connection at most.' },
+
+  webhook_refused: {
+    status: 401,
+    message: 'The webhook is not proved to be of the provider: see the message for why.',
+  },
+
   // Events
   too_many_endpoints: { status: 400, message: 'The environment has 50 endpoints: delete one first.' },
   endpoint_of_setting: {
@@ -189,6 +247,8 @@ type Details = {
   errors?: FieldError[];
   /** Facts for the caller's program. Never a secret. */
   payload?: unknown;
+  /** What a provider answered, where that is the error. */
+  upstream?: unknown;
   /** Sent as Retry-After. */
   retryAfterS?: number;
   cause?: unknown;
@@ -200,6 +260,7 @@ export class AppError extends Error {
   readonly status: number;
   readonly errors: FieldError[] | undefined;
   readonly payload: unknown;
+  readonly upstream: unknown;
   readonly retryAfterS: number | undefined;
 
   /** `message` replaces the catalogue's sentence where the place knows more. It never holds a secret. */
@@ -211,6 +272,7 @@ export class AppError extends Error {
     this.status = details.status ?? entry.status;
     this.errors = details.errors;
     this.payload = details.payload;
+    this.upstream = details.upstream;
     this.retryAfterS = details.retryAfterS;
     if (this.status !== entry.status && !entry.also?.includes(this.status)) {
       throw new RangeError(`${code} does not stand with status ${this.status}`);

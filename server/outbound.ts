@@ -51,6 +51,10 @@ type FetchAnswer = {
   readonly headers: { get(name: string): string | null };
   readonly body: AsyncIterable<Uint8Array> | null;
 };
+/** `entries` in lower case, each name once. */
+type WholeAnswer = FetchAnswer & {
+  readonly headers: { get(name: string): string | null; entries(): [name: string, value: string][] };
+};
 
 export type Outbound = {
   /**
@@ -64,6 +68,8 @@ export type Outbound = {
    * ends it, the caller limits what it reads. Throws `address_not_allowed` as an AppError.
    */
   fetchFor(caller: { isTest: boolean }): (url: string, init: FetchInit) => Promise<FetchAnswer>;
+  /** As `fetchFor` without test credentials, for who passes the whole answer on. */
+  fetchWhole(url: string, init: FetchInit): Promise<WholeAnswer>;
   /**
    * Throws `address_not_allowed` where an address that is going to be called later can be judged now: it stands in the
    * URL, or is a name of this machine. Any other name is judged at each connection, as every address is.
@@ -117,6 +123,36 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
     return isTest && origin === sandbox?.origin ? toSandbox : guarded;
   }
 
+  async function fetchBy(
+    url: string,
+    { method, headers, body, signal, isTest }: FetchInit & { isTest: boolean },
+  ): Promise<WholeAnswer> {
+    const { origin, pathname, search } = new URL(url);
+    const path = pathname + search;
+    let connecting: Connecting | undefined;
+    const giveUp = () => connecting?.giveUp();
+    const options = {
+      origin,
+      path,
+      method,
+      headers,
+      body: body ?? null,
+      signal,
+      waiting: {
+        onConnecting(given: Connecting) {
+          connecting = given;
+        },
+      },
+    };
+    signal.addEventListener('abort', giveUp);
+    try {
+      const answer = await agentFor({ origin, path, isTest }).request(options);
+      return { status: answer.statusCode, headers: namedHeaders(answer.headers), body: answer.body };
+    } finally {
+      signal.removeEventListener('abort', giveUp);
+    }
+  }
+
   return {
     dispatch(call, handler) {
       try {
@@ -137,32 +173,9 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
     },
     fetchFor:
       ({ isTest }) =>
-      async (url, { method, headers, body, signal }) => {
-        const { origin, pathname, search } = new URL(url);
-        const path = pathname + search;
-        let connecting: Connecting | undefined;
-        const giveUp = () => connecting?.giveUp();
-        const options = {
-          origin,
-          path,
-          method,
-          headers,
-          body: body ?? null,
-          signal,
-          waiting: {
-            onConnecting(given: Connecting) {
-              connecting = given;
-            },
-          },
-        };
-        signal.addEventListener('abort', giveUp);
-        try {
-          const answer = await agentFor({ origin, path, isTest }).request(options);
-          return { status: answer.statusCode, headers: namedHeaders(answer.headers), body: answer.body };
-        } finally {
-          signal.removeEventListener('abort', giveUp);
-        }
-      },
+      (url, init) =>
+        fetchBy(url, { ...init, isTest }),
+    fetchWhole: (url, init) => fetchBy(url, { ...init, isTest: false }),
     requireReachable({ protocol, hostname }) {
       const host = hostname.replace(/^\[|\]$/g, '');
       const address = loopbackNames.has(hostname) && isIP(host) === 0 ? '127.0.0.1' : host;
@@ -277,11 +290,16 @@ function isControlPath(path: string): boolean {
   return false;
 }
 
-function namedHeaders(headers: Record<string, string | string[] | undefined>): FetchAnswer['headers'] {
+function namedHeaders(headers: Record<string, string | string[] | undefined>): WholeAnswer['headers'] {
+  const joined = (value: string | string[]) => (Array.isArray(value) ? value.join(', ') : value);
   return {
     get(name) {
       const value = headers[name.toLowerCase()];
-      return Array.isArray(value) ? value.join(', ') : (value ?? null);
+      return value === undefined ? null : joined(value);
     },
+    entries: () =>
+      Object.entries(headers).flatMap(([name, value]) =>
+        value === undefined ? [] : [[name.toLowerCase(), joined(value)]],
+      ),
   };
 }

@@ -26,7 +26,15 @@ export async function listAudit(
   let rows = tables
     .selectFrom('audit')
     .select(['position', 'created_at', 'actor', 'action', 'target', 'details'])
-    .where('environment_id', environmentId === undefined ? 'is' : '=', environmentId ?? null)
+    .where((either) =>
+      environmentId === undefined
+        ? // What was done in an environment that was deleted since belongs to none.
+          either.or([
+            either('environment_id', 'is', null),
+            either('environment_id', 'not in', tables.selectFrom('environment').select('id')),
+          ])
+        : either('environment_id', '=', environmentId),
+    )
     .where('position', 'is not', null)
     .orderBy('position', 'desc')
     .limit(limit);

@@ -26,7 +26,7 @@ export function auditRoutes(app: App, { db }: { db: Db }): void {
       schema: {
         summary: 'Who changed what, newest first',
         description:
-          '`scope=installation` lists what belongs to no environment: users, sign-ins, invitations, environments. It is for ' +
+          '`scope=installation` lists what belongs to no environment, or to one that was deleted: users, sign-ins, invitations, environments. It is for ' +
           'owners who are signed in; a key belongs to one environment.',
         querystring: z.strictObject({
           scope: z.enum(['environment', 'installation']).default('environment'),

@@ -7,6 +7,7 @@ import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { type FiledKey, type KeyOf, restoreFiledKeys } from '../environments/filed-keys.ts';
 import { noteKey } from '../environments/keys.ts';
 import { listKeyless } from '../environments/store.ts';
+import { endSignIns } from '../users/users.ts';
 import type { Vault } from '../vault.ts';
 import type { KeyFile } from './key-file.ts';
 
@@ -32,7 +33,8 @@ export type Restored = {
  * Gives a restored database the data keys of a file, and no others: a connection without one was deleted after the
  * backup, and is deleted again. All keys are wrapped by the first master key afterwards, the others are retired. API keys
  * that were revoked or narrowed after the backup are so again, unless the data are younger than the file; none comes to
- * more than the data give it. In one transaction, with an audit entry for each.
+ * more than the data give it. In one transaction, with an audit entry for each. All people sign in anew, as sessions that
+ * were ended after the backup would be back.
  *
  * Refuses, with nothing changed, where a master key is missing, where the file has none of an environment, and, unless
  * `dropsNewer`, where a connection was made after the file was written: its key is in a newer file.
@@ -82,6 +84,7 @@ async function restoreAll(tx: Tx, { vault, keyFile, dropsNewer, at }: Given): Pr
     await noteKey(tx, { action: 'key.revoked', actor, environmentId, key });
   for (const { key, environmentId } of keys.changed)
     await noteKey(tx, { action: 'key.changed', actor, environmentId, key });
+  await endSignIns(tx);
   await noteKeyFile(tx, madeAt);
   await writeAudit(tx, {
     environmentId: undefined,

@@ -22,6 +22,9 @@ const usage = `Usage: trellis <command>
   keys restore FILE [--dry-run] [--drop-newer] [--back]
                                take the data keys of a restored database from there, and
                                end API keys that were revoked since
+  deploy [FOLDER] [--dry-run] [--remove]
+                               check, bundle and deploy functions (./functions) in the
+                               service at TRELLIS_URL, with the key TRELLIS_SECRET_KEY
   user list                    show the people who sign in to the dashboard
   user invite --role owner|developer|viewer [--environment dev]... [--email ADDRESS]
                                print a link that makes one user
@@ -49,6 +52,7 @@ async function main(args: string[]): Promise<number> {
   if (command === 'key' && rest[0] === 'revoke') {
     return (await import('./key.ts')).revokeKeyCommand(rest.slice(1));
   }
+  if (command === 'deploy') return (await import('../../sdk/cli/deploy.ts')).deployCommand(rest);
   if (command === 'user') return (await import('./user.ts')).userCommand(rest);
   if (command === 'audit') return (await import('./audit.ts')).auditCommand(rest);
   if (command === 'keys') return (await import('./keys.ts')).keysCommand(rest);

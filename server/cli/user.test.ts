@@ -42,7 +42,8 @@ test('an invitation is printed as a link that is good, and nothing else', async 
   for (const [args, words] of [
     [['invite', '--role', 'owner', '--environment', 'dev'], /--environment is for/],
     [['invite', '--role', 'viewer', '--environment', 'none'], /no environment "none"/],
-    [['invite', '--role', 'owner', '--email', 'bob'], /no address/],
+    [['invite', '--role', 'owner', '--email', 'bob@localhost'], /no address/],
+    [['invite', '--role', 'owner', '--email', email], /signs in with this e-mail address already/],
   ] as const) {
     const refused = await trellis([...args]);
     assert.equal(refused.code, 1);

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
 import { type Config, loadConfigWithoutKeys } from '../config.ts';
 import type { Db, Tx } from '../db/pool.ts';
+import { emailAddress } from '../email-address.ts';
 import { isRole, roles } from '../http/roles.ts';
 import { createInvitation } from '../users/invitations.ts';
 import { environmentIdsOf, type Grant } from '../users/members.ts';
@@ -53,7 +54,7 @@ async function inviteCommand({ baseUrl }: Config, args: string[]): Promise<numbe
   if (!isRole(role)) throw new Error(`--role must be one of ${roles.join(', ')}.`);
   if ((role === 'owner') !== (environments.length === 0))
     throw new Error('--environment is for developers and viewers, and they need one at least.');
-  if (email !== undefined && !/^[^@\s]+@[^@\s]+$/.test(email))
+  if (email !== undefined && !emailAddress.safeParse(email).success)
     throw new Error(`--email "${email}" is no address.`);
   const at = new Date();
   const link = await withDatabase(loadConfigWithoutKeys(), (db) =>
@@ -76,7 +77,8 @@ async function resetCommand(config: Config, email: string): Promise<number> {
     db.transaction(async (tx) => {
       const { id } = await userOf(tx, email);
       await note(tx, { action: 'user.password_reset_made', target: id });
-      return (await makeReset(tx, { userId: id, baseUrl: config.baseUrl, at: new Date() })).link;
+      const made = { userId: id, by: undefined, baseUrl: config.baseUrl, at: new Date() };
+      return (await makeReset(tx, made)).link;
     }),
   );
   console.log(link);

@@ -88,7 +88,9 @@ export async function takeAttempt(
   db: Queryable,
   { state, secrets, vault, now }: { state: string; secrets: readonly string[]; vault: Vault; now: Date },
 ): Promise<
-  { kind: 'taken'; attempt: Attempt; browser: string } | { kind: 'unknown' } | { kind: 'another browser' }
+  | { kind: 'taken'; attempt: Attempt; browser: string }
+  | { kind: 'unknown' }
+  | ({ kind: 'another browser' } & Pick<Attempt, 'waiter' | 'integrationKey'>)
 > {
   const row = first(
     await db.run(
@@ -113,10 +115,11 @@ export async function takeAttempt(
     ),
   );
   if (row === undefined) return { kind: 'unknown' };
-  const browser = findSecret(secrets, row.browser_hash);
-  if (browser === undefined) return { kind: 'another browser' };
   const key = await environmentKey(db, { environmentId: row.environment_id, vault });
   const sealed = key.openJson(row.secrets, 'auth attempt') as Sealed;
+  const browser = findSecret(secrets, row.browser_hash);
+  if (browser === undefined)
+    return { kind: 'another browser', waiter: sealed.waiter, integrationKey: sealed.integration };
   return {
     kind: 'taken',
     browser,
@@ -171,14 +174,20 @@ export async function endAttempt(tx: Queryable, state: string): Promise<EndedAtt
   return { ...ended, integration: { key, providerName, isTest } };
 }
 
-/** Whether somebody of the session is on the way to the provider, or has not come back. */
+/** Whether a trip of the session may still end: somebody may come back, or has, and the provider is being asked. */
 export async function hasAttempt(
   db: Queryable,
-  { sessionId, environmentId }: { sessionId: number; environmentId: number },
+  { sessionId, environmentId, now }: { sessionId: number; environmentId: number; now: Date },
 ): Promise<boolean> {
   const found = await db.query(
-    'select from auth_attempt where session_id = $1 and environment_id = $2 and taken_at is null limit 1',
-    [sessionId, environmentId],
+    `select
+     from auth_attempt
+     where session_id = $1
+       and environment_id = $2
+       and expires_at > $3
+       and (taken_at is null or taken_at > $4)
+     limit 1`,
+    [sessionId, environmentId, now, new Date(now.getTime() - settlingMs)],
   );
   return found.length > 0;
 }

@@ -4,7 +4,6 @@ import { AppError, fieldError } from '../errors.ts';
 import { clientOf } from '../integrations/store.ts';
 import { storeAttempt } from './attempts.ts';
 import { findSecret, newBrowserSecret } from './browser-cookies.ts';
-import { ConnectFault } from './fault.ts';
 import { readWishes, type Wishes } from './query.ts';
 import { allowsOtherAccount, planScopes, type ScopePlan } from './scopes.ts';
 import { paramFault } from './session-input.ts';
@@ -98,7 +97,8 @@ async function startTrip(deps: ConnectDeps, trip: Start): Promise<string> {
       extraParams,
     });
     await db.transaction(async (tx) => {
-      if (!(await bindSession(tx, { id: session.id, browserHash: hashOf(browser) }))) throw otherBrowser();
+      if (!(await bindSession(tx, { id: session.id, browserHash: hashOf(browser) })))
+        throw new AppError('session_in_other_browser');
       await storeAttempt(tx, {
         vault: reading.vault,
         state,
@@ -138,14 +138,4 @@ function paramsOf(target: Target, wishes: Wishes): Record<string, string> {
     ...wishes.authorizationParams,
     ...settings.integrations_config_defaults?.[integration.key]?.authorization_params,
   };
-}
-
-function otherBrowser(): ConnectFault {
-  return new ConnectFault({
-    type: 'session_in_other_browser',
-    title: 'This link is in use in another browser',
-    message: 'Connecting was begun with it in another browser, and it works in that one alone.',
-    nextStep: 'Go on there, or ask the application for a new link.',
-    cause: new AppError('unknown_connect_session_token'),
-  });
 }

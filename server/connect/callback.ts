@@ -60,10 +60,8 @@ export async function finish(
     return finished;
   } catch (error) {
     await tellFailure(deps, { state, error });
-    if (taken.kind === 'taken') {
-      const { waiter, integrationKey } = taken.attempt;
-      await tellWaiter(deps, { waiter, message: errorMessage(error, integrationKey) });
-    }
+    const { waiter, integrationKey } = taken.kind === 'taken' ? taken.attempt : taken;
+    await tellWaiter(deps, { waiter, message: errorMessage(error, integrationKey) });
     throw asAppError(error);
   }
 }

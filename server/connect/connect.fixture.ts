@@ -110,6 +110,7 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   await connectRoutes(app, {
     ...{ db, reading, reader, fetchFor, brand, baseUrl, log, now },
     activity: noActivity,
+    trustedProxies: [],
   });
   await app.listen({ host: 'localhost', port });
 

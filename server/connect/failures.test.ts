@@ -239,4 +239,46 @@ describe('a trip that never comes back', () => {
     await browser.visit(await bench.consent(url, { deny: true }));
     assert.equal(await underWay(), false);
   });
+
+  test('hides no failure of a later trip, where its own window was closed', async () => {
+    const browser = bench.browser();
+    const token = await bench.session({ ...user, allowed_integrations: ['sheets'] });
+    await browser.begin(token);
+    await browser.visit(await bench.consent(await browser.begin(token), { deny: true }));
+    const refused = await bench.progress(token);
+    assert.deepEqual([refused.under_way, refused.failure?.cause], [false, 'access_denied']);
+    await browser.begin(token);
+    const again = await bench.progress(token);
+    assert.deepEqual([again.under_way, again.failure], [true, null]);
+  });
+
+  test('is under way when its session has ended, until it comes back or cannot any more', async () => {
+    const late = async () => {
+      const token = await bench.session({ ...user, allowed_integrations: ['sheets'] });
+      const browser = bench.browser();
+      await bench.advance(20 * 60);
+      const url = await browser.begin(token);
+      await bench.advance(11 * 60);
+      const { state, under_way } = await bench.progress(token);
+      assert.deepEqual([state, under_way], ['expired', true]);
+      return { token, browser, url };
+    };
+    const back = await late();
+    assert.equal((await back.browser.visit(await bench.consent(back.url))).status, 200);
+    const made = await bench.progress(back.token);
+    assert.deepEqual([made.state, made.under_way], ['connected', false]);
+    const gone = await late();
+    await bench.advance(20 * 60);
+    const { state, under_way } = await bench.progress(gone.token);
+    assert.deepEqual([state, under_way], ['expired', false]);
+  });
+
+  test('is under way while the provider is asked for its tokens', async () => {
+    const token = await bench.session({ ...user, allowed_integrations: ['sheets'] });
+    await bench.browser().begin(token);
+    await bench.db.query('update auth_attempt set taken_at = $1', [bench.now()]);
+    assert.equal((await bench.progress(token)).under_way, true);
+    await bench.advance(6 * 60);
+    assert.equal((await bench.progress(token)).under_way, false, 'it was cut off');
+  });
 });

@@ -71,7 +71,11 @@ export function failureOf(error: unknown): ConnectFailure {
   }
   if (!(error instanceof AppError)) return { cause: 'not_completed', evidence: {} };
   if (error.code === 'another_account') return { cause: 'another_account', evidence: {} };
-  if (error.code === 'connection_validation_failed') return { cause: 'account_unknown', evidence: {} };
+  if (error.code === 'connection_validation_failed') {
+    // By the application's own code, which says so, or because the account cannot be told.
+    if (error.payload !== undefined) return { cause: 'not_completed', evidence: { error: error.code } };
+    return { cause: 'account_unknown', evidence: {} };
+  }
   if (error.code === 'connection_test_failed') {
     const { status } = error.payload as { status: number };
     return { cause: 'credentials_refused', evidence: { http_status: status } };

@@ -142,6 +142,11 @@ const wordsFor: Partial<Record<ErrorCode, Words>> = {
     message: 'A link is good for 30 minutes and for one connection.',
     nextStep: 'Go back to the application and ask for a new one.',
   },
+  session_in_other_browser: {
+    title: 'This link is in use in another browser',
+    message: 'Connecting was begun with it in another browser, and it works in that one alone.',
+    nextStep: 'Go on there, or ask the application for a new link.',
+  },
   invalid_connect_session_token_format: {
     title: 'This link is not complete',
     message: 'A part of it is missing. It may have been cut off when it was copied.',

@@ -24,6 +24,13 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
   const cookies = createBrowserCookies({ brand, baseUrl });
   const errorHandler = (error: Error, request: FastifyRequest, reply: FastifyReply) =>
     sendPage(reply, pageOf(error, { request, deps }));
+  /** Also of a token that is used up or cut off, which is refused before the route is reached. */
+  const tellAndShow = async (error: Error, request: FastifyRequest, reply: FastifyReply) => {
+    const waiter = queryOf(request.originalUrl).get('ws_client_id') ?? undefined;
+    const { key = '' } = request.params as { key?: string };
+    await tellWaiter(deps, { waiter, message: errorMessage(error, key) });
+    return errorHandler(error, request, reply);
+  };
 
   app.get(
     '/oauth/connect/:key',
@@ -31,18 +38,14 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       // A HEAD would bind the session, and below take the attempt, for whoever only checks links.
       exposeHeadRoute: false,
       config: { access: { by: 'session in query' } },
-      errorHandler,
+      errorHandler: tellAndShow,
       schema: { hide: true, params: z.object({ key: text({ min: 1, max: 255 }) }) },
     },
     async (request, reply) => {
       if (request.caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
       const { key } = request.params;
       const trip = { session: request.caller, key, url: request.originalUrl, secrets: cookies.read(request) };
-      const { location, browser } = await begin(deps, trip).catch(async (error) => {
-        const waiter = queryOf(request.originalUrl).get('ws_client_id') ?? undefined;
-        await tellWaiter(deps, { waiter, message: errorMessage(error, key) });
-        throw error;
-      });
+      const { location, browser } = await begin(deps, trip);
       cookies.set(reply, browser);
       return reply.headers(privateHeaders).redirect(location, 302);
     },

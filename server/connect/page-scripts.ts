@@ -5,8 +5,9 @@
  * It tells whoever opened it how it went, over `window.opener` and, for browsers in which the
  * provider's pages have cut that tie, over a BroadcastChannel. The message holds no secret, so any origin may get it.
  * What goes over the channel names no trip, so a fault is not closed by it: whoever answers may have meant another.
- * A connect page that went to the provider in its own tab has left a word in the tab's storage: it is led back to, and
- * finds there how it went.
+ * A connect page that went to the provider in its own tab has left the search of its address in the tab's storage: it is
+ * led back to, as its link had it, and finds there how it went. The token, the code and the state leave the address, so
+ * that no history keeps them.
  */
 export const callbackScript = `
 const { channel, ack, message, closesItself, connectPath, returnKey } = JSON.parse(document.body.dataset.result);
@@ -18,14 +19,16 @@ const { opener } = window;
 if (opener) opener.postMessage(message, '*');
 broadcast.postMessage(message);
 if (opener && closesItself) setTimeout(() => window.close(), 500);
-const isLedBack = () => {
+history.replaceState(null, '', location.pathname);
+const wayBack = () => {
   try {
-    if (sessionStorage.getItem(returnKey) === null) return false;
-    sessionStorage.setItem(returnKey, JSON.stringify(message));
-    return true;
+    const { search } = JSON.parse(sessionStorage.getItem(returnKey));
+    sessionStorage.setItem(returnKey, JSON.stringify({ search, told: message }));
+    return connectPath + search;
   } catch {
-    return false;
+    // Nobody waits in this tab, or it keeps nothing.
   }
 };
-if (isLedBack()) location.replace(connectPath);
+const back = wayBack();
+if (back) location.replace(back);
 `;

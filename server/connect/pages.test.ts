@@ -129,6 +129,14 @@ test('how far a session is, is told of one that is open, used or over, and of no
   }
 });
 
+test('how the page looks comes with the answer that asks for it, and with no other', async () => {
+  const token = await bench.session();
+  const look = await ask('GET /connect/session/progress?settings=true', token);
+  assert.equal(look.body.data.settings.theme, 'system');
+  const { settings: _, ...rest } = look.body.data;
+  assert.deepEqual((await ask('GET /connect/session/progress', token)).body.data, rest);
+});
+
 test('a trip that failed says why, once, until another one begins', async () => {
   await person.clear();
   const token = await bench.session({ tags: {}, allowed_integrations: ['sheets'] });

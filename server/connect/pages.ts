@@ -100,7 +100,7 @@ ${
   !isWhole &&
   html`<p>${boxes} on the provider's page, so the application may not do everything it is meant to:</p>
 <ul class="scopes unticked">${list}</ul>
-<p>To allow it, connect again from the application and tick every box.</p>`
+<p>To allow it, close this window, ask for it where you came from, and tick every box.</p>`
 }
 <p class="soft">You can close this window and go back to the application. Each link is good for one connection.</p>`;
   return { title, main: notice(isWhole ? 'success' : 'warning', { title, body }) };

@@ -6,7 +6,7 @@ import { connectToWire, connectWire, readConnectSettings } from '../environments
 import { AppError } from '../errors.ts';
 import { findIntegration } from '../integrations/store.ts';
 import { hasAttempt } from './attempts.ts';
-import { reopenSession, type Session } from './sessions.ts';
+import { getSession, reopenSession, type Session } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
 
 /**
@@ -16,7 +16,7 @@ import type { ConnectDeps } from './target.ts';
 export const progressWire = z.object({
   state: z.enum(['open', 'connected', 'expired']),
   expires_at: z.string(),
-  /** Whether somebody went to the provider and has not come back. */
+  /** Whether somebody went to the provider and may still come back, also after the session has expired. */
   under_way: z.boolean(),
   /** Why the last trip made no connection. */
   failure: z
@@ -37,25 +37,41 @@ export const progressWire = z.object({
       missing_scopes: z.array(z.object({ scope: z.string(), description: z.string().nullable() })),
     })
     .nullable(),
-  /** How the page looks. */
-  settings: connectWire,
+  /** How the page looks, where it was asked for: a logo is too large to come with every answer. */
+  settings: connectWire.optional(),
 });
 
-/** Of a used or expired session, too. */
+/**
+ * Of a used or expired session, too. One that has expired with nothing under way makes no connection any more.
+ *
+ * After a failure nothing is under way: beginning a trip forgets the failure, and a trip from before it whose window
+ * was closed would hide it for as long as an attempt lasts.
+ */
 export async function readProgress(
   { db, reading, now }: Pick<ConnectDeps, 'db' | 'reading' | 'now'>,
-  session: Session,
+  { id, environmentId }: Pick<Session, 'id' | 'environmentId'>,
 ): Promise<z.input<typeof progressWire>> {
-  const { id: sessionId, environmentId, usedAt, expiresAt, failure } = session;
-  const isExpired = expiresAt <= now();
+  const at = now();
+  const hasTrip = await hasAttempt(db, { sessionId: id, environmentId, now: at });
+  // Read after its trips, so that what a trip that ended between the two has made is seen.
+  const session = await getSession(db, { id, environmentId, vault: reading.vault });
+  const { usedAt, expiresAt, failure } = session;
+  const isExpired = expiresAt <= at;
   return {
     state: usedAt !== undefined ? 'connected' : isExpired ? 'expired' : 'open',
     expires_at: expiresAt.toISOString(),
-    under_way: usedAt === undefined && (await hasAttempt(db, { sessionId, environmentId })),
+    under_way: usedAt === undefined && failure === undefined && hasTrip,
     failure: failure ?? null,
     connection: await madeBy(session, { db, reading }),
-    settings: connectToWire(await readConnectSettings(db, environmentId)),
   };
+}
+
+/** What the page looks like. */
+export async function readLook(
+  { db }: Pick<ConnectDeps, 'db'>,
+  { environmentId }: Pick<Session, 'environmentId'>,
+): Promise<z.input<typeof connectWire>> {
+  return connectToWire(await readConnectSettings(db, environmentId));
 }
 
 async function madeBy(

@@ -9,6 +9,7 @@ import { privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
+import { createBrowserCookies } from './browser-cookies.ts';
 import { pageRoutes } from './page-routes.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
 import { connectSessionRoutes } from './session-routes.ts';
@@ -195,6 +196,7 @@ function formRoute(
   app: App,
   { deps, path, mode, body }: { deps: ConnectDeps; path: string; mode: FormMode; body: z.ZodType },
 ): void {
+  const cookies = createBrowserCookies(deps);
   app.post(
     path,
     {
@@ -226,6 +228,7 @@ function formRoute(
             key,
             mode,
             url: request.originalUrl,
+            secrets: cookies.read(request),
             body: (request.body ?? {}) as Record<string, unknown>,
           }),
       );

@@ -5,6 +5,7 @@ import { connectionEvent } from '../connections/event.ts';
 import { warnOfExpiry } from '../connections/expiry.ts';
 import { noteIssuedToken } from '../connections/grants.ts';
 import { missingScopesOf } from '../connections/health.ts';
+import { noHooks } from '../connections/hooks.ts';
 import { placeOf } from '../connections/reader.ts';
 import { type GrantFacts, insertConnection, replaceCredentials } from '../connections/save.ts';
 import type { Connection } from '../connections/store.ts';
@@ -43,14 +44,26 @@ export type Saved = {
  *
  * `tried` is the integration that the credentials were got from, or tried with. Throws `unknown_provider_config` where
  * it is not that any more, `another_account` (nothing is changed), `connection_validation_failed` where the account
- * cannot be told, and `unknown_connect_session_token` where the session is used up.
+ * cannot be told or the application's own code refuses it, and `unknown_connect_session_token` where the session is used
+ * up.
  */
 export async function saveConnection(
   deps: ConnectDeps,
   { session, tried, gain }: { session: Session; tried: Integration; gain: Gain },
 ): Promise<Saved> {
-  const { db, reading, reader, now } = deps;
+  const { db, reading, reader, hooks = noHooks, now } = deps;
   const { vault } = reading;
+  const { settings } = session;
+  const connectionId = crypto.randomUUID();
+  await hooks.validate({
+    integration: tried,
+    connectionId,
+    credentials: gain.credentials(undefined),
+    connectionConfig: gain.connectionConfig,
+    ...{ account: asAccount(gain.grant.account), scopesGranted: gain.grant.scopesGranted },
+    ...{ accessExpiresAt: gain.grant.accessExpiresAt, metadata: {} },
+    ...{ tags: settings.tags ?? {}, endUser: settings.end_user },
+  });
   const at = now();
   const saved = await db.transaction(async (tx) => {
     const integration = await getAllowed(tx, { reading, session, key: tried.key });
@@ -63,7 +76,6 @@ export async function saveConnection(
     // Read under its lock: a refresh may have stored the successor of the token that is kept.
     const current = await lockRenewed(tx, { session, reading });
     checkAccount({ session, integration, current }, gain);
-    const { settings } = session;
     const given = {
       vault,
       // A token of one account must not come to stand for another, nor for one that may be another.
@@ -79,7 +91,8 @@ export async function saveConnection(
     };
     const connection = current
       ? await replaceCredentials(tx, { ...given, current })
-      : await insertConnection(tx, { ...given, integration });
+      : await insertConnection(tx, { ...given, integration, connectionId });
+    if (current === undefined) await hooks.afterCreate(tx, { connection, at });
     const outcome = {
       integration: integration.key,
       connection: connection.connectionId,
@@ -99,7 +112,12 @@ export async function saveConnection(
     return { connection, missingScopes: missing, isOtherAccount };
   });
   reader.forget(placeOf(saved.connection));
+  hooks.created();
   return saved;
+}
+
+function asAccount(account: GrantFacts['account']): { id: string; email: string | undefined } | undefined {
+  return account && { id: account.id, email: account.email };
 }
 
 async function note(

@@ -5,7 +5,7 @@ import type { Access } from '../http/caller.ts';
 import { privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
 import { choicesWire, readChoices } from './choices.ts';
-import { askForTheRest, progressWire, readProgress } from './progress.ts';
+import { askForTheRest, progressWire, readLook, readProgress } from './progress.ts';
 import { findSession, getSession, type Session } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
 
@@ -53,13 +53,17 @@ export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
         summary: 'How far the session is',
         description:
           'With the token of a session as Bearer, also of one that is used or has expired. The answer is the same on ' +
-          'every node, whichever one the browser came back to.',
+          'every node, whichever one the browser came back to. With `settings=true` it says how the page looks.',
+        querystring: z.strictObject({ settings: z.enum(['true', 'false']).default('false') }),
         response: { 200: z.object({ data: progressWire }) },
       },
     },
     async (request, reply) => {
       reply.headers(privateHeaders);
-      return { data: await readProgress(deps, await sessionOf(request)) };
+      const session = await sessionOf(request);
+      const progress = await readProgress(deps, session);
+      if (request.query.settings === 'false') return { data: progress };
+      return { data: { ...progress, settings: await readLook(deps, session) } };
     },
   );
 

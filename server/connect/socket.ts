@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { createNetworkReader } from '../http/address.ts';
 import type { App } from '../http/server.ts';
 import { type Notice, takeNotices } from './notices.ts';
 import { hashOf } from './sessions.ts';
@@ -14,7 +15,14 @@ import type { ConnectDeps } from './target.ts';
  * under it (`notices.ts`), and the node that holds the socket asks for notices while somebody waits. Nothing that a
  * client says is listened to, so a socket carries no right and no credential.
  */
-type Waiter = { hash: Buffer; socket: WebSocket };
+type Waiter = {
+  hash: Buffer;
+  socket: WebSocket;
+  /** Of whoever opened it. */
+  network: string;
+  /** Whether the last ping was answered. */
+  isAlive: boolean;
+};
 
 /** How soon a waiting client knows. */
 const askEveryMs = 500;
@@ -22,14 +30,24 @@ const askEveryMs = 500;
 const longestMs = 35 * 60_000;
 /** Sockets of one node; one more is refused. */
 const mostWaiters = 2_000;
+/** Of these those of one network; one more ends its oldest, so that nobody can hold the places of everybody. */
+const mostOfNetwork = 100;
 
-export function connectSocket(app: App, deps: Pick<ConnectDeps, 'db' | 'log'>): void {
+/** Clients that do not answer a ping until the next one, such as phones that went out of reach, are let go. */
+export function connectSocket(
+  app: App,
+  deps: Pick<ConnectDeps, 'db' | 'log' | 'guard' | 'trustedProxies'>,
+  { pingEveryMs = 30_000 }: { pingEveryMs?: number } = {},
+): void {
+  const networkOf = createNetworkReader(deps.trustedProxies);
   const waiters = new Map<string, Waiter>();
   let asking: ReturnType<typeof setInterval> | undefined;
+  let pinging: ReturnType<typeof setInterval> | undefined;
   let isStopping = false;
   const server: Server & { shouldUpgradeCallback?: (request: IncomingMessage) => boolean } = app.server;
-  // Whatever else asks for an upgrade, as clients of the proxy may, is answered as if it had not.
-  server.shouldUpgradeCallback = isForUs;
+  // Whatever else asks for an upgrade, as clients of the proxy may, is answered as if it had not; so is what is refused
+  // before anything else.
+  server.shouldUpgradeCallback = (request) => isForUs(request) && deps.guard?.(request) === undefined;
   // A client has nothing to say that is longer than a control frame.
   const upgrades = new WebSocketServer({
     ...{ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload: 125 },
@@ -39,15 +57,19 @@ export function connectSocket(app: App, deps: Pick<ConnectDeps, 'db' | 'log'>): 
       socket.end('HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
       return;
     }
-    upgrades.handleUpgrade(request, socket, head, wait);
+    const network = networkOf(request);
+    const [oldest, ...others] = [...waiters.values()].filter((waiter) => waiter.network === network);
+    if (oldest !== undefined && others.length + 1 >= mostOfNetwork) drop(oldest);
+    upgrades.handleUpgrade(request, socket, head, (accepted) => wait(accepted, network));
   });
   app.addHook('preClose', async () => {
     isStopping = true;
     clearInterval(asking);
+    clearInterval(pinging);
     for (const { socket } of waiters.values()) socket.terminate();
   });
 
-  function wait(socket: WebSocket): void {
+  function wait(socket: WebSocket, network: string): void {
     const id = randomBytes(24).toString('base64url');
     const hash = hashOf(id);
     const tooLong = setTimeout(() => socket.close(), longestMs);
@@ -59,11 +81,35 @@ export function connectSocket(app: App, deps: Pick<ConnectDeps, 'db' | 'log'>): 
       waiters.delete(hash.toString('hex'));
       if (waiters.size > 0) return;
       clearInterval(asking);
+      clearInterval(pinging);
       asking = undefined;
+      pinging = undefined;
     });
-    waiters.set(hash.toString('hex'), { hash, socket });
+    const waiter: Waiter = { hash, socket, network, isAlive: true };
+    socket.on('pong', () => {
+      waiter.isAlive = true;
+    });
+    waiters.set(hash.toString('hex'), waiter);
     socket.send(JSON.stringify({ message_type: 'connection_ack', ws_client_id: id }));
     asking ??= setInterval(ask, askEveryMs);
+    pinging ??= setInterval(ping, pingEveryMs);
+  }
+
+  /** At once: of many that come together each takes the place of another one. */
+  function drop({ hash, socket }: Waiter): void {
+    waiters.delete(hash.toString('hex'));
+    socket.terminate();
+  }
+
+  function ping(): void {
+    for (const waiter of waiters.values()) {
+      if (!waiter.isAlive) {
+        drop(waiter);
+        continue;
+      }
+      waiter.isAlive = false;
+      waiter.socket.ping();
+    }
   }
 
   let isAsking = false;

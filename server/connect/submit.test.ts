@@ -45,6 +45,21 @@ test('a provider that does not answer proves nothing', async () => {
   assert.match(body.error.message, /did not answer/);
 });
 
+test('once a browser has begun at a provider, a form is taken from that browser alone', async () => {
+  const token = await bench.session();
+  const browser = bench.browser();
+  await browser.begin(token);
+  const route = `POST /api-auth/api-key/private?connect_session_token=${token}`;
+  const stranger = await bench.call(route, { apiKey: 'right' });
+  assert.deepEqual([stranger.status, stranger.body.error.code], [400, 'session_in_other_browser']);
+  const other = bench.browser();
+  await other.begin(await bench.session());
+  const withCookies = (cookie: string) => bench.call(route, { apiKey: 'right' }, { cookie });
+  assert.equal((await withCookies(other.jar.headerFor(bench.baseUrl))).status, 400);
+  assert.deepEqual(await bench.connections(), []);
+  assert.equal((await withCookies(browser.jar.headerFor(bench.baseUrl))).status, 200);
+});
+
 test('a session makes one connection, also with twenty calls at once', async () => {
   const token = await bench.session();
   const answers = await Promise.all(

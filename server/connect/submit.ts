@@ -5,6 +5,7 @@ import { type Tried, testFailed, verify } from '../connections/verify.ts';
 import { AppError, type FieldError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import { readFields } from '../providers/fields.ts';
+import { findSecret } from './browser-cookies.ts';
 import { readWishes, sentenceOf } from './query.ts';
 import { type Gain, type Saved, saveConnection } from './save.ts';
 import { getSession } from './sessions.ts';
@@ -17,8 +18,11 @@ export type FormMode = 'API_KEY' | 'BASIC' | 'OAUTH2_CC' | 'NONE';
  * Connects with what was filled in: the credentials are tried where the definition says how, a client by asking for its
  * token, then saved.
  *
- * `url` is the request's own, with `params[x]` in its query. Throws `invalid_body` and `invalid_query_params` naming
- * the fields, `connection_test_failed` where the provider refuses the credentials or does not answer,
+ * A form binds the session to no browser, but keeps to the one that has begun at a provider: who merely holds the link
+ * cannot put an account of his own in place of the one that is on its way.
+ *
+ * `url` is the request's own, with `params[x]` in its query, `secrets` what the browser's cookies hold. Throws
+ * `session_in_other_browser`, `invalid_body` and `invalid_query_params` naming the fields, `connection_test_failed` where the provider refuses the credentials or does not answer,
  * `integration_misconfigured` where it refuses the integration's client, and what `saveConnection` throws.
  */
 export async function submit(
@@ -28,12 +32,15 @@ export async function submit(
     key: string;
     mode: FormMode;
     url: string;
+    secrets: readonly string[];
     body: Record<string, unknown>;
   },
 ): Promise<Saved> {
   const { db, reading } = deps;
   const { sessionId: id, environmentId } = request.session;
   const session = await getSession(db, { id, environmentId, vault: reading.vault });
+  if (session.browserHash !== undefined && findSecret(request.secrets, session.browserHash) === undefined)
+    throw new AppError('session_in_other_browser');
   const target = await getTarget(db, { reading, session, key: request.key, mode: request.mode });
   const { integration } = target;
   const connectionConfig = readConfig(target, readWishes(request.url).config);

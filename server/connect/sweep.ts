@@ -22,6 +22,8 @@ type Attempt = { begunAt: Date; isTaken: boolean; key: string; providerName: str
 
 const sweepJobName = 'connect.sweep';
 const mostAtOnce = 200;
+/** Anybody can leave a notice, by asking for a page that refuses him. */
+const noticeLifeMs = 2 * 60_000;
 
 /**
  * Raises `connection.connect_abandoned` for sessions that have expired unused with a trip that did not come back, and
@@ -67,9 +69,9 @@ export async function sweepConnect(
        and not exists (select from auth_attempt where session_id = connect_session.id)`,
     [new Date(at.getTime() - sessionLifeMs)],
   );
-  // Of clients that were gone before they were told.
+  // Of clients that were gone before they were told: one that waits asks twice a second.
   await db.query('delete from connect_notice where created_at <= $1', [
-    new Date(at.getTime() - sessionLifeMs),
+    new Date(at.getTime() - noticeLifeMs),
   ]);
 }
 

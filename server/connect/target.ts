@@ -1,6 +1,8 @@
+import type { IncomingMessage } from 'node:http';
 import type { Activity } from '../activity/writer.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Brand } from '../brand.ts';
+import type { ConnectionHooks } from '../connections/hooks.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import { type Connection, findConnection, findConnectionForUpdate } from '../connections/store.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
@@ -19,6 +21,8 @@ export type ConnectDeps = {
   db: Db;
   reading: IntegrationReading;
   reader: ConnectionReader;
+  /** What the application's own code does when a connection is made. */
+  hooks?: ConnectionHooks;
   /** The guarded way to the network; test integrations alone may reach the sandbox. */
   fetchFor: (integration: Integration) => Fetch;
   brand: Brand;
@@ -26,6 +30,10 @@ export type ConnectDeps = {
   log: Logger;
   activity: Activity;
   now: () => Date;
+  /** Ranges, as in the settings. */
+  trustedProxies: readonly string[];
+  /** Why a request is refused before anything else; undefined: it is not. */
+  guard?: ((request: IncomingMessage) => AppError | undefined) | undefined;
 };
 
 /** What a session makes a connection to, and which connection it renews. */

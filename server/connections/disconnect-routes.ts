@@ -2,12 +2,15 @@ import { z } from 'zod';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { disconnect, revokeChoices } from './disconnect.ts';
+import type { ConnectionHooks } from './hooks.ts';
 import type { ConnectionReader } from './reader.ts';
 import type { RevocationDeps } from './revocations.ts';
 import { connectionId } from './wire.ts';
 
 type Deps = RevocationDeps & {
   reader: ConnectionReader;
+  /** What the application's own code does before it. */
+  hooks?: ConnectionHooks;
   /** What must happen once a connection is gone. Never awaited. */
   afterDelete: () => void;
 };

@@ -6,6 +6,7 @@ import { queueEvent } from '../events/outbox.ts';
 import type { Caller } from '../http/caller.ts';
 import { findIntegration, type Integration } from '../integrations/store.ts';
 import { connectionEvent } from './event.ts';
+import { type ConnectionHooks, noHooks } from './hooks.ts';
 import { isLeased } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { queueRevocation } from './revocation-notes.ts';
@@ -49,7 +50,7 @@ const pollMs = 50;
  * forced revocation would end a number of other connections that is not the confirmed one.
  */
 export async function disconnect(
-  deps: RevocationDeps & { reader: ConnectionReader },
+  deps: RevocationDeps & { reader: ConnectionReader; hooks?: ConnectionHooks },
   {
     at,
     caller,
@@ -62,13 +63,15 @@ export async function disconnect(
     confirmedOthers: number;
   },
 ): Promise<Disconnected> {
-  const { db, reading, reader } = deps;
+  const { db, reading, reader, hooks = noHooks } = deps;
   const integration = await findIntegration(db, {
     ...reading,
     environmentId: at.environmentId,
     key: at.integrationKey,
   });
   if (integration === undefined) throw new AppError('unknown_connection', unknownMessage(at));
+  // Before anything is locked: it takes as long as the application's own code.
+  await hooks.beforeDelete(await liveOf(deps, { at, integration }));
   const { plan, ended, connection } = await db.transaction((tx) =>
     destroy(tx, { ...deps, at, integration, caller, revoke, confirmedOthers }),
   );
@@ -77,6 +80,14 @@ export async function disconnect(
   if (typeof plan === 'string') return { revocation: plan };
   const id = plan.revocationId;
   return { revocation: await attempt(deps, { id, connection: { ...connection, integration } }) };
+}
+
+/** Also of an integration whose calls are refused at the moment. Throws `unknown_connection`. */
+async function liveOf(
+  { db, reading: { vault } }: RevocationDeps,
+  { at, integration }: { at: Parameters<typeof disconnect>[1]['at']; integration: Integration },
+): Promise<LiveConnection> {
+  return { ...(await getConnection(db, { ...at, vault })), integration };
 }
 
 type Plan = 'none' | 'shared' | { revocationId: number };

@@ -10,6 +10,7 @@ import { auditConnection } from './audit.ts';
 import { isKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
 import { firstToken, isJudged, missingClient, noFirstToken, type Trial } from './first-token.ts';
+import { type ConnectionHooks, noHooks } from './hooks.ts';
 import { isExpired } from './refresh-due.ts';
 import { type GrantFacts, insertConnection, type NewConnection, replaceCredentials } from './save.ts';
 import { type Connection, findConnectionForUpdate } from './store.ts';
@@ -32,12 +33,14 @@ export async function importConnection(
     id,
     given,
     reading,
+    hooks = noHooks,
   }: {
     caller: Caller;
     integration: Integration;
     id: string | undefined;
     given: Omit<NewConnection, 'integration' | 'connectionId'>;
     reading: IntegrationReading;
+    hooks?: Pick<ConnectionHooks, 'afterCreate'>;
   },
 ): Promise<Connection> {
   const { vault } = reading;
@@ -58,6 +61,7 @@ export async function importConnection(
   const connection = current
     ? await replaceCredentials(tx, { vault, current, ...content })
     : await insertConnection(tx, { vault, integration, connectionId: id, ...content });
+  if (current === undefined) await hooks.afterCreate(tx, { connection, at: given.at });
   await requireAsTried(tx, { tried: integration, reading });
   await queueEvent(tx, {
     environmentId: caller.environmentId,

@@ -81,7 +81,7 @@ export function createConnectionReader({
 }
 
 /** Where a connection is found. */
-export function placeOf(connection: Connection): Place {
+export function placeOf(connection: Place): Place {
   const { environmentId, integrationKey, connectionId } = connection;
   return { environmentId, integrationKey, connectionId };
 }

@@ -12,6 +12,7 @@ import { auditConnection } from './audit.ts';
 import { noteClientVerdict } from './client-verdict.ts';
 import type { CredentialSource } from './credentials.ts';
 import { healthToWire, isRefusal } from './health.ts';
+import { type ConnectionHooks, noHooks } from './hooks.ts';
 import { importConnection, readImported, tryImported } from './import.ts';
 import { countConnections, listConnections, sorts } from './list.ts';
 import { metadataRoutes } from './metadata-routes.ts';
@@ -40,6 +41,8 @@ type Deps = {
   reading: IntegrationReading;
   reader: ConnectionReader;
   credentials: CredentialSource;
+  /** What the application's own code does when a connection is made. */
+  hooks?: ConnectionHooks;
   /** The guarded way to the network; test integrations alone may reach the sandbox. */
   fetchFor: (integration: Integration) => Fetch;
   log: Logger;
@@ -67,7 +70,7 @@ const settings = {
 
 /** Connections, but for their end (`disconnect-routes.ts`): list, read, change, import of tokens, metadata, health. */
 export function connectionRoutes(app: App, deps: Deps): void {
-  const { db, reading, reader, credentials: source, fetchFor, now } = deps;
+  const { db, reading, reader, credentials: source, hooks = noHooks, fetchFor, now } = deps;
   const { vault, catalog } = reading;
   metadataRoutes(app, { db, vault, reader });
   const at = (caller: Caller, id: string, key: string) => ({
@@ -174,10 +177,17 @@ export function connectionRoutes(app: App, deps: Deps): void {
         webhookUrlOverride: body.webhook_url_override,
         at: now(),
       };
+      await hooks.validate({
+        ...{ integration, connectionConfig, credentials: tried.credentials },
+        connectionId: await freeId(db, { caller, key: integration.key, wanted: body.connection_id }),
+        ...{ account: undefined, scopesGranted: tried.grant.scopesGranted },
+        ...{ accessExpiresAt: tried.grant.accessExpiresAt, metadata: given.metadata },
+        ...{ tags: given.tags ?? {}, endUser: body.end_user },
+      });
       const save = () =>
         retryOnViolation('connection_id_unique', () =>
           db.transaction((tx) =>
-            importConnection(tx, { caller, integration, id: body.connection_id, given, reading }),
+            importConnection(tx, { caller, integration, id: body.connection_id, given, reading, hooks }),
           ),
         );
       // Where the connection was deleted while its credentials were replaced, it is made anew.
@@ -186,6 +196,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
         throw error;
       });
       reader.forget(placeOf(saved));
+      hooks.created();
       reply.code(201);
       // What was fetched, or stands in place of what was sent, is for those who may read it.
       const shown = hasScope(caller, 'connections:credentials') ? saved : { credentials };
@@ -321,6 +332,24 @@ export function connectionRoutes(app: App, deps: Deps): void {
       });
     }
   }
+}
+
+/** The ID that a connection is to get; another where one has it already, since that one goes on meanwhile. */
+async function freeId(
+  db: Db,
+  { caller, key, wanted = crypto.randomUUID() }: { caller: Caller; key: string; wanted?: string | undefined },
+): Promise<string> {
+  const taken = await db.query(
+    `select
+     from connection
+     join integration on integration.id = connection.integration_id
+     where integration.environment_id = $1
+       and integration.key = $2
+       and connection.connection_id = $3
+       and connection.deleted_at is null`,
+    [caller.environmentId, key, wanted],
+  );
+  return taken.length === 0 ? wanted : crypto.randomUUID();
 }
 
 /** On this route an unknown connection is 404, as official clients expect. */

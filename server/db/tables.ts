@@ -355,6 +355,7 @@ export interface Invitation {
   id: Generated<number>;
   is_set_up: Generated<boolean>;
   role: string;
+  tries: Generated<number>;
 }
 
 export interface IssuedToken {
@@ -562,6 +563,12 @@ export interface SignInAccount {
   user_id: string;
 }
 
+export interface SignInCode {
+  code: string;
+  used_at: Timestamp;
+  user_id: string;
+}
+
 export interface SignInFailure {
   told_at: Timestamp;
   user_id: string;
@@ -614,6 +621,7 @@ export interface SignInUser {
   email_verified: Generated<boolean>;
   id: string;
   image: string | null;
+  last_signed_in_at: Timestamp | null;
   name: string;
   two_factor_enabled: Generated<boolean>;
   updated_at: Generated<Timestamp>;
@@ -624,6 +632,8 @@ export interface SignInVerification {
   expires_at: Timestamp;
   id: string;
   identifier: string;
+  made_by: string | null;
+  reset_of: string | null;
   updated_at: Generated<Timestamp>;
   value: string;
 }
@@ -695,6 +705,7 @@ export interface DB {
   security_event: SecurityEvent;
   sequencer: Sequencer;
   sign_in_account: SignInAccount;
+  sign_in_code: SignInCode;
   sign_in_failure: SignInFailure;
   sign_in_key: SignInKey;
   sign_in_rate: SignInRate;

@@ -32,6 +32,19 @@ const writers: Record<CompatType, (facts: Facts) => Body> = {
     ...auth(facts, { operation: 'refresh', success: false }),
     error: errorOf(facts),
   }),
+  'sync.changed': (facts) => synced(facts),
+  'sync.unchanged': (facts) => synced(facts),
+  'action.succeeded': (facts) => actionOver(facts),
+  'action.failed': (facts) => actionOver(facts),
+  'sync.failed': (facts) => {
+    const { code, message } = facts.data.error as { code: string; message: string };
+    return {
+      ...sync(facts, { success: false }),
+      error: { type: code, description: message },
+      startedAt: facts.data.started_at,
+      failedAt: facts.data.failed_at,
+    };
+  },
 };
 
 /** The body as it is signed and sent: JSON with sorted keys, at every depth. */
@@ -64,6 +77,41 @@ function auth(
         tags,
       },
     }),
+  };
+}
+
+function sync({ brandWord, data }: Facts, outcome: { success: boolean }): Body {
+  return {
+    from: brandWord,
+    type: 'sync',
+    connectionId: data.connection_id,
+    providerConfigKey: data.provider_config_key,
+    syncName: data.function,
+    syncVariant: data.variant,
+    syncType: data.sync_type,
+    ...outcome,
+  };
+}
+
+function synced(facts: Facts): Body {
+  const { model, started_at: startedAt, added = 0, updated = 0, deleted = 0 } = facts.data;
+  return {
+    ...sync(facts, { success: true }),
+    model,
+    modifiedAfter: startedAt,
+    queryTimeStamp: startedAt,
+    responseResults: { added, updated, deleted },
+  };
+}
+
+/** Whether it failed is told by who is asked for the outcome. */
+function actionOver({ brandWord, data }: Facts): Body {
+  return {
+    from: brandWord,
+    type: 'async_action',
+    connectionId: data.connection_id,
+    providerConfigKey: data.provider_config_key,
+    payload: { id: data.run, statusUrl: `/action/${data.run}` },
   };
 }
 

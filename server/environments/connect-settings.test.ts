@@ -99,6 +99,7 @@ test('what does not fit is 400 with its place, and changes nothing', async () =>
     [{ colors: { light: {} } }, 'colors', 'light', 'primary'],
     [{ logo: 'https://example.com/logo.png' }, 'logo'],
     [{ logo: 'data:text/html;base64,PGI+' }, 'logo'],
+    [{ logo: 'data:constructor;base64,AAAA' }, 'logo'],
     [{ logo: `data:image/png;base64,${base64(Buffer.from('<svg>'))}` }, 'logo'],
     [{ logo: png(64 * 1024 + 1) }, 'logo'],
     [{ more: 1 }],

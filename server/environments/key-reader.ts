@@ -19,6 +19,8 @@ export type KeyReader = AuthenticateCall & {
   reread(secret: string): Promise<KeyCaller>;
   /** To be called when a key was changed or revoked here: this node goes by it at once. */
   forget(keyId: number): void;
+  /** To be called when an environment went or got another name here. */
+  forgetAll(): void;
   /** Resolves when no last use is being noted any more. */
   settled(): Promise<void>;
 };
@@ -127,6 +129,10 @@ export function createKeyReader({
     forget(keyId) {
       callers.forgetWhere((caller) => caller.keyId === keyId);
       makers.forgetWhere(({ key }) => key.keyId === keyId);
+    },
+    forgetAll() {
+      callers.forgetWhere(() => true);
+      makers.forgetWhere(() => true);
     },
     async settled() {
       await Promise.all(noting);

@@ -12,6 +12,8 @@ import { createKey, findKeyForUpdate, type Key, listKeys, noteKey, revokeKey, up
 type Deps = {
   db: Db;
   now: () => Date;
+  /** Throws `forbidden` unless the user has this role there still, in the transaction that makes a key. */
+  requireRole: (tx: Tx, user: UserCaller) => Promise<void>;
   /** Told of a key that was changed or revoked, so that nothing remembered of it is used. */
   afterChange: (keyId: number) => void;
 };
@@ -29,7 +31,7 @@ const keyWire = z.object({
 const params = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
 
 /** Keys of the caller's environment; what changes is in the audit log. */
-export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
+export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps): void {
   const config = { access: { by: 'key', scope: 'keys' } } as const;
 
   app.get(
@@ -67,6 +69,7 @@ export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
       };
       requireWithin(wanted, maker);
       const { key, secret } = await db.transaction(async (tx) => {
+        if (caller.kind === 'user') await requireRole(tx, caller);
         const created = await createKey(tx, {
           environment: { id: caller.environmentId, name: caller.environment },
           name: body.name,
@@ -102,6 +105,7 @@ export function keyRoutes(app: App, { db, now, afterChange }: Deps): void {
     async ({ params: { id }, body, caller }) => {
       const { environmentId } = caller;
       const changed = await db.transaction(async (tx) => {
+        if (caller.kind === 'user') await requireRole(tx, caller);
         const before = await findKeyForUpdate(tx, { id, environmentId });
         if (before === undefined) throw unknown(id);
         if (before.isSetting) throw ofSetting();

@@ -17,7 +17,7 @@ export const logo = z
   .max(Math.ceil(mostBytes / 3) * 4 + 64, 'must be an image of at most 64 KB')
   .superRefine((address, context) => {
     const [, kind = '', base64 = ''] = /^data:([a-z+/]+);base64,([A-Za-z0-9+/]+={0,2})$/.exec(address) ?? [];
-    const isKind = kinds[kind];
+    const isKind = Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
     const bytes = Buffer.from(base64, 'base64');
     if (isKind === undefined) {
       const message = `must be data:...;base64,... of ${Object.keys(kinds).join(', ')}`;

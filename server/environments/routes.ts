@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { userActor, writeAudit } from '../activity/audit.ts';
-import type { Db } from '../db/pool.ts';
+import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import type { Vault } from '../vault.ts';
@@ -24,11 +24,14 @@ export function environmentRoutes(
     db,
     vault,
     now,
+    requireOwner,
     afterChange,
   }: {
     db: Db;
     vault: Vault;
     now: () => Date;
+    /** Throws `forbidden` unless the person is an owner still, in the transaction that changes something. */
+    requireOwner: (tx: Tx, person: { userId: string }) => Promise<void>;
     /** Told when the list or a name changed, so that nothing remembered of it is used. */
     afterChange: () => void;
   },
@@ -62,6 +65,7 @@ export function environmentRoutes(
     },
     async ({ body: { name }, person }, reply) => {
       await db.transaction(async (tx) => {
+        await requireOwner(tx, person);
         const { created } = await ensureEnvironment(tx, { name, vault });
         if (!created) throw new AppError('environment_exists');
         await writeAudit(tx, {
@@ -95,6 +99,7 @@ export function environmentRoutes(
     async ({ params: { name }, body, person }) => {
       requirePassing(name);
       const renamed = await db.transaction(async (tx) => {
+        await requireOwner(tx, person);
         const environment = await renameEnvironment(tx, { from: name, to: body.name });
         const details = { name: body.name };
         await writeAudit(tx, {
@@ -120,8 +125,8 @@ export function environmentRoutes(
       schema: {
         summary: 'Delete an environment',
         description:
-          'With its keys, integrations, settings and logs. Its connections must be deleted before, so that their grants are ' +
-          'revoked. `dev` and `prod` stay.',
+          'With its keys, integrations and settings. Its connections must be deleted before and their grants revoked. The ' +
+          'activity log keeps its operations for their days, and the audit log its entries. `dev` and `prod` stay.',
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
       },
@@ -129,6 +134,7 @@ export function environmentRoutes(
     async ({ params: { name }, person }) => {
       requirePassing(name);
       await db.transaction(async (tx) => {
+        await requireOwner(tx, person);
         await deleteEnvironment(tx, name);
         await writeAudit(tx, {
           ...{

@@ -59,7 +59,7 @@ export async function renameEnvironment(
   throw new AppError('not_found', `There is no environment "${from}".`);
 }
 
-/** With all it owns. Throws `not_found`, or `environment_in_use` while it has connections. */
+/** With all it owns. Throws `not_found`, or `environment_in_use` while it has connections, or grants to be revoked yet. */
 export async function deleteEnvironment(tx: Queryable, name: string): Promise<void> {
   // Nobody connects meanwhile: a connection holds its environment's row.
   const found = first(
@@ -71,6 +71,13 @@ export async function deleteEnvironment(tx: Queryable, name: string): Promise<vo
     [found.id],
   );
   if (connected.length > 0) throw new AppError('environment_in_use');
+  const waiting = await tx.query('select from revocation where environment_id = $1 limit 1', [found.id]);
+  if (waiting.length > 0) {
+    throw new AppError(
+      'environment_in_use',
+      'Grants of deleted connections wait to be revoked at their provider. Try again when they are, or were given up.',
+    );
+  }
   await tx.query('delete from environment where id = $1', [found.id]);
 }
 

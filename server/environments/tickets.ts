@@ -61,6 +61,7 @@ type Claims = {
   m: readonly string[];
   p: readonly string[];
   b?: number;
+  a?: readonly string[];
   /** Milliseconds since 1970. */
   x: number;
 };
@@ -77,6 +78,7 @@ export function makeTicket(
     m: grant.methods,
     p: grant.paths,
     ...(grant.mostBytes !== undefined && { b: grant.mostBytes }),
+    ...(grant.actions !== undefined && { a: grant.actions }),
     x: expiresAt.getTime(),
   };
   const signed = `${ticketPrefix}${keyId}_${Buffer.from(JSON.stringify(claims)).toString('base64url')}`;
@@ -114,6 +116,7 @@ export function openTicket(
     connectionMadeAt,
     rules: claims.p.map((path) => ({ effect: 'allow' as const, methods: [...claims.m], path })),
     mostBytes: claims.b,
+    actions: claims.a,
   };
   return { caller: { ...key, kind: 'ticket', ticket }, expiresAt: claims.x };
 }

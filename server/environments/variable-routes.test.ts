@@ -110,3 +110,50 @@ test('a key needs the scope', async () => {
   const other = await trellis.keyWith('connections:read');
   assert.equal((await trellis.call('GET', path, { key: other })).status, 403);
 });
+
+const patch = (body: unknown, key?: string) => trellis.call('PATCH', path, { body, ...(key && { key }) });
+
+test('twenty who add one variable each at the same time, from what they saw before, lose none', async () => {
+  await put([{ name: 'FIRST', value: '1' }]);
+  const names = Array.from({ length: 20 }, (_, index) => `OF_${index}`);
+  const answers = await Promise.all(names.map((name) => patch({ set: [{ name, value: `of ${name}` }] })));
+  assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
+  assert.deepEqual(
+    (await read()).map(({ name }: { name: string }) => name).toSorted(),
+    ['FIRST', ...names].toSorted(),
+  );
+});
+
+test('a change touches what it names alone, in its own environment', async () => {
+  await put([
+    { name: 'KEPT', value: 'as it was' },
+    { name: 'GONE', value: 'x' },
+    { name: 'OTHER', value: 'former' },
+  ]);
+  await put([{ name: 'GONE', value: 'of prod' }], trellis.keys.prod);
+  const answer = await patch({ set: [{ name: 'OTHER', value: 'new' }], remove: ['GONE', 'NEVER_THERE'] });
+  assert.equal(answer.status, 200, answer.text);
+  const expected = [
+    { name: 'KEPT', value: 'as it was' },
+    { name: 'OTHER', value: 'new' },
+  ];
+  assert.deepEqual(JSON.parse(answer.text), expected);
+  assert.deepEqual(await read(), expected);
+  assert.deepEqual(await read(trellis.keys.prod), [{ name: 'GONE', value: 'of prod' }]);
+  const [entry] = await trellis.db.query<{ details: object }>(
+    `select details from audit where action = 'variables.changed' order by id desc limit 1`,
+  );
+  assert.deepEqual(entry?.details, { set: 'OTHER', removed: 'GONE' });
+});
+
+test('a change that contradicts itself, or makes too many, changes nothing', async () => {
+  await put(Array.from({ length: 499 }, (_, index) => ({ name: `N${index}`, value: '' })));
+  const one = { name: 'MORE', value: '' };
+  assert.equal((await patch({ set: [one], remove: ['MORE'] })).status, 400);
+  assert.equal((await patch({ set: [one, one] })).status, 400);
+  assert.equal((await patch({ set: [one, { name: 'YET_MORE', value: '' }] })).status, 400);
+  assert.equal((await read()).length, 499);
+  assert.equal((await patch({ set: [one, { name: 'YET_MORE', value: '' }], remove: ['N0'] })).status, 200);
+  assert.equal((await read()).length, 500);
+  await put([]);
+});

@@ -1,34 +1,48 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db } from '../db/pool.ts';
-import type { Caller } from '../http/caller.ts';
+import { type Caller, hasScope } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import type { Vault } from '../vault.ts';
-import { listNames, listVariables, replaceVariables } from './variables.ts';
+import { changeVariables, listNames, listVariables, replaceVariables } from './variables.ts';
 
 const mostVariables = 500;
 const name = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,254}$/, 'must be up to 255 of A-Z a-z 0-9 _, and begin with no digit');
 const wire = z.array(z.object({ name: z.string(), value: z.string().nullable() }));
+const value = text({ max: 65_536 });
 const variables = z
-  .array(z.strictObject({ name, value: text({ max: 65_536 }).nullish() }))
+  .array(z.strictObject({ name, value: value.nullish() }))
   .max(mostVariables)
-  .superRefine((variables, context) => {
-    const seen = new Set<string>();
-    for (const [index, { name }] of variables.entries()) {
-      if (seen.has(name))
-        context.addIssue({ code: 'custom', message: 'stands twice', path: [index, 'name'] });
-      seen.add(name);
+  .superRefine(refuseTwice);
+const changes = z
+  .strictObject({
+    set: z.array(z.strictObject({ name, value })).max(mostVariables).default([]).superRefine(refuseTwice),
+    remove: z.array(name).max(mostVariables).default([]),
+  })
+  .superRefine(({ set, remove }, context) => {
+    for (const [index, { name }] of set.entries()) {
+      if (remove.includes(name))
+        context.addIssue({ code: 'custom', message: 'is removed, too', path: ['set', index, 'name'] });
     }
   });
 
+function refuseTwice(variables: { name: string }[], context: z.RefinementCtx): void {
+  const seen = new Set<string>();
+  for (const [index, { name }] of variables.entries()) {
+    if (seen.has(name)) context.addIssue({ code: 'custom', message: 'stands twice', path: [index, 'name'] });
+    seen.add(name);
+  }
+}
+
 /** Variables of an environment. What is answered is a bare list, as official clients read it. */
 export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }): void {
-  /** A page that is taken over must not carry them off: people set values, and keys read them. */
-  async function shownTo({ kind, environmentId }: Caller): Promise<z.input<typeof wire>> {
-    if (kind === 'key') return listVariables(db, { environmentId, vault });
+  /** People set values, and keys read them: no role has the scope. */
+  async function shownTo(caller: Caller): Promise<z.input<typeof wire>> {
+    const { environmentId } = caller;
+    if (hasScope(caller, 'environment:secrets')) return listVariables(db, { environmentId, vault });
     return (await listNames(db, environmentId)).map((name) => ({ name, value: null }));
   }
 
@@ -38,7 +52,7 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
       config: { access: { by: 'key', scope: 'environment:read' } },
       schema: {
         summary: 'Variables of the environment',
-        description: 'Values are told to keys alone: with a cookie each is null.',
+        description: 'Values are told to keys with `environment:secrets`: for others each is null.',
         response: { 200: wire },
       },
     },
@@ -66,6 +80,40 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
           action: 'variables.changed',
           target: caller.environment,
           details: { set: set.join(','), removed: removed.join(',') },
+        });
+      });
+      return shownTo(caller);
+    },
+  );
+
+  app.patch(
+    '/environment-variables',
+    {
+      config: { access: { by: 'key', scope: 'environment:write' } },
+      schema: {
+        summary: 'Set and remove single variables of the environment',
+        description:
+          'Those that are not named stay as they are, so that two callers who change different ones keep both.',
+        body: changes,
+        response: { 200: wire },
+      },
+    },
+    async ({ body: { set, remove }, caller }) => {
+      const { environmentId } = caller;
+      await db.transaction(async (tx) => {
+        const { removed } = await changeVariables(tx, {
+          environmentId,
+          vault,
+          set,
+          remove,
+          most: mostVariables,
+        });
+        await writeAudit(tx, {
+          environmentId,
+          actor: actorOf(caller),
+          action: 'variables.changed',
+          target: caller.environment,
+          details: { set: set.map(({ name }) => name).join(','), removed: removed.join(',') },
         });
       });
       return shownTo(caller);

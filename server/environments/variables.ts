@@ -38,6 +38,34 @@ export async function listVariables(
 }
 
 /**
+ * Sets and removes these and leaves all others as they are, so that two who change different ones keep both. A name
+ * that is not stored is removed already. Throws `invalid_body` where there would be more than `most`. Answers which
+ * names were there to be removed.
+ */
+export async function changeVariables(
+  tx: Tx,
+  given: {
+    environmentId: number;
+    vault: Vault;
+    set: readonly Variable[];
+    remove: readonly string[];
+    most: number;
+  },
+): Promise<{ removed: string[] }> {
+  const { environmentId, remove, most } = given;
+  await lockVariables(tx, environmentId);
+  const known = await listNames(tx, environmentId);
+  const kept = known.filter((name) => !remove.includes(name));
+  if (new Set([...kept, ...given.set.map(({ name }) => name)]).size > most) {
+    throw fieldError('invalid_body', ['set'], `would make more than ${most} variables`);
+  }
+  const removed = known.filter((name) => remove.includes(name));
+  await removeVariables(tx, environmentId, removed);
+  await setVariables(tx, given);
+  return { removed };
+}
+
+/**
  * Puts these in the place of all there were. Of many at once each is whole, and the last one stays. Throws `invalid_body`
  * where one without a value has none stored either. Answers what became of which names.
  */
@@ -45,8 +73,7 @@ export async function replaceVariables(
   tx: Tx,
   { environmentId, vault, given }: { environmentId: number; vault: Vault; given: readonly GivenVariable[] },
 ): Promise<{ set: string[]; removed: string[] }> {
-  // Its row orders them; nobody deletes it meanwhile.
-  await tx.query('select from environment where id = $1 for no key update', [environmentId]);
+  await lockVariables(tx, environmentId);
   const known = await listNames(tx, environmentId);
   const without = given.findIndex(({ name, value }) => typeof value !== 'string' && !known.includes(name));
   if (without >= 0) {
@@ -57,11 +84,28 @@ export async function replaceVariables(
     );
   }
   const removed = known.filter((name) => !given.some((variable) => variable.name === name));
+  await removeVariables(tx, environmentId, removed);
+  const set = given.filter((variable): variable is Variable => typeof variable.value === 'string');
+  await setVariables(tx, { environmentId, vault, set });
+  return { set: set.map(({ name }) => name), removed };
+}
+
+/** The environment's row orders those who change its variables; nobody deletes it meanwhile. */
+async function lockVariables(tx: Tx, environmentId: number): Promise<void> {
+  await tx.query('select from environment where id = $1 for no key update', [environmentId]);
+}
+
+async function removeVariables(tx: Tx, environmentId: number, names: string[]): Promise<void> {
   await tx.query('delete from environment_variable where environment_id = $1 and name = any($2)', [
     environmentId,
-    removed,
+    names,
   ]);
-  const set = given.filter((variable): variable is Variable => typeof variable.value === 'string');
+}
+
+async function setVariables(
+  tx: Tx,
+  { environmentId, vault, set }: { environmentId: number; vault: Vault; set: readonly Variable[] },
+): Promise<void> {
   const key = await environmentKey(tx, { environmentId, vault });
   await tx.query(
     `insert into environment_variable (environment_id, name, value)
@@ -74,5 +118,4 @@ export async function replaceVariables(
       key.sealMany(set.map(({ value }) => ({ plain: value, context }))),
     ],
   );
-  return { set: set.map(({ name }) => name), removed };
 }

@@ -1,15 +1,24 @@
 import { z } from 'zod';
+import { actionTypes } from './action-types.ts';
 import { connectionTypes } from './connection-types.ts';
 import type { DescribedType } from './event-type.ts';
 import { grantTypes } from './grant-types.ts';
 import { installationTypes } from './installation-types.ts';
 import { recordTypes } from './record-types.ts';
+import { syncTypes } from './sync-types.ts';
 
 /**
  * Every type of event there is: what it means, what it carries, what it looks like. docs/events.md is made from it. A
  * schema lets nothing pass that it does not name, so that nothing is told by accident.
  */
-export const eventCatalogue = { ...connectionTypes, ...grantTypes, ...installationTypes, ...recordTypes };
+export const eventCatalogue = {
+  ...connectionTypes,
+  ...grantTypes,
+  ...installationTypes,
+  ...recordTypes,
+  ...syncTypes,
+  ...actionTypes,
+};
 
 export type EventType = keyof typeof eventCatalogue;
 /** What an event of each type carries. */

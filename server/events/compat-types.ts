@@ -12,6 +12,12 @@ export const compatTypes = {
   'connection.connect_failed': { switch: 'on_auth_creation' },
   'connection.needs_reauth': { switch: 'on_auth_refresh_error' },
   'connection.blocked': { switch: 'on_auth_refresh_error' },
+  // Changes are told whatever the switch says.
+  'sync.changed': { switch: undefined },
+  'sync.unchanged': { switch: 'on_sync_completion_always' },
+  'sync.failed': { switch: 'on_sync_error' },
+  'action.succeeded': { switch: 'on_async_action_completion' },
+  'action.failed': { switch: 'on_async_action_completion' },
 } as const satisfies Partial<Record<EventType, { switch: EventSwitch | undefined }>>;
 
 export type CompatType = keyof typeof compatTypes;

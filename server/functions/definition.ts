@@ -21,7 +21,11 @@ const jsonSchema = z.record(z.string(), z.unknown());
 export type JsonSchema = z.infer<typeof jsonSchema>;
 
 /** When an event function runs. */
-export const occasions = ['post-connection-creation', 'pre-connection-deletion', 'validate-connection'] as const;
+export const occasions = [
+  'post-connection-creation',
+  'pre-connection-deletion',
+  'validate-connection',
+] as const;
 
 /** As it stands in `function_version.definition`. Fields that its kind has not are null, false or empty. */
 export const definition = z.object({
@@ -70,10 +74,16 @@ const described = z.discriminatedUnion(
       autoStart: z.boolean().optional(),
       trackDeletes: z.boolean().optional(),
       syncType: z.enum(['full', 'incremental']).optional(),
-      webhookSubscriptions: z.array(text({ min: 1, max: 1024 })).max(1000).optional(),
+      webhookSubscriptions: z
+        .array(text({ min: 1, max: 1024 }))
+        .max(1000)
+        .optional(),
       hasWebhook: z.boolean(),
       models: z
-        .record(z.string().regex(modelName, 'may hold A-Z a-z 0-9 _ -, and begins with no _ or -'), jsonSchema)
+        .record(
+          z.string().regex(modelName, 'may hold A-Z a-z 0-9 _ -, and begins with no _ or -'),
+          jsonSchema,
+        )
         .refine((models) => Object.keys(models).length > 0, 'names no model')
         .refine((models) => Object.keys(models).length <= 100, 'names more than 100 models'),
       input: jsonSchema.nullish(),

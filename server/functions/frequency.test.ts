@@ -1,36 +1,56 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readFrequency } from './frequency.ts';
+import { readFrequency, spellFrequency } from './frequency.ts';
 
-test('a frequency is read as people write it', () => {
-  const written: Record<string, number> = {
-    'every 30s': 30,
-    'every 5 minutes': 300,
-    'Every 5m': 300,
-    '15m': 900,
-    'every hour': 3600,
-    'every 1h': 3600,
-    'every 2 hours': 7200,
-    'every half hour': 1800,
-    'every quarter hour': 900,
-    'every half day': 43_200,
-    'every day': 86_400,
-    '1d': 86_400,
-    'every week': 604_800,
-    'every month': 2_592_000,
-  };
-  for (const [text, seconds] of Object.entries(written)) {
-    assert.deepEqual(readFrequency(text), { seconds }, text);
-  }
+const secondsOf = (text: string) => {
+  const read = readFrequency(text);
+  return 'fault' in read ? undefined : read.seconds;
+};
+
+test('a frequency is a number and a unit, or one of a few names, with every in front or not', () => {
+  const known: [string, number][] = [
+    ['every hour', 3_600],
+    ['every 1h', 3_600],
+    ['every 5 minutes', 300],
+    ['every 5m', 300],
+    ['EVERY  half hour', 1_800],
+    ['every quarter hour', 900],
+    ['every half day', 43_200],
+    ['every day', 86_400],
+    ['every week', 604_800],
+    ['every month', 2_592_000],
+    ['30s', 30],
+    ['every 1.5 hours', 5_400],
+    ['2 weeks', 1_209_600],
+  ];
+  assert.deepEqual(
+    known.map(([text]) => [text, secondsOf(text)]),
+    known,
+  );
 });
 
-test('what is no frequency, or too often, is refused with the reason', () => {
-  for (const text of ['', 'every', '*/5 * * * *', 'every constructor', '5', 'every -5m', '1e9h', 'every 5 m m']) {
-    const read = readFrequency(text);
-    assert.ok('fault' in read && /no frequency/.test(read.fault), text);
-  }
-  const often = readFrequency('every 29s');
-  assert.ok('fault' in often && /more often/.test(often.fault));
-  const rare = readFrequency('9999999999d');
-  assert.ok('fault' in rare && /longer/.test(rare.fault));
+test('what is no frequency, too often or too seldom is refused with a reason', () => {
+  for (const text of [
+    '',
+    'every',
+    '* * * * *',
+    'every 29s',
+    'every 0 hours',
+    'hourly',
+    '-5m',
+    'every 400 days',
+    '5 fortnights',
+  ])
+    assert.ok('fault' in readFrequency(text), text);
+});
+
+test('the text without every is what is answered, names as numbers', () => {
+  const answered = ['every 2 hours', '15m', 'every month', 'every half day'].map((text) =>
+    readFrequency(text),
+  );
+  assert.deepEqual(
+    answered.map((read) => 'text' in read && read.text),
+    ['2 hours', '15m', '30d', '12h'],
+  );
+  assert.deepEqual([90, 900, 7_200, 604_800].map(spellFrequency), ['90s', '15m', '2h', '7d']);
 });

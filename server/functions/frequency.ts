@@ -1,45 +1,56 @@
-const second = 1;
-const minute = 60;
-const hour = 60 * minute;
-const day = 24 * hour;
+/** How often a sync runs, as its author writes it: `every hour`, `every 5m`, `every half hour`, `30s`. */
 
-const units: Record<string, number> = {
-  ...{ s: second, sec: second, secs: second, second, seconds: second },
-  ...{ m: minute, min: minute, mins: minute, minute, minutes: minute },
-  ...{ h: hour, hr: hour, hrs: hour, hour, hours: hour },
-  ...{ d: day, day, days: day, w: 7 * day, week: 7 * day, weeks: 7 * day, month: 30 * day, months: 30 * day },
-};
-const named: Record<string, number> = {
-  'quarter hour': hour / 4,
-  'half hour': hour / 2,
-  'half day': day / 2,
-};
-
-/** Seconds; a sync runs no more often. */
+/** Seconds. */
 export const leastFrequencyS = 30;
-/** Of the database's column; 68 years. */
-const mostFrequencyS = 2_147_483_647;
+const mostFrequencyS = 366 * 86_400;
 
-/**
- * Seconds of `every 30s`, `every 5 minutes`, `1h`, `every half hour`, `every day`, `every week`, `every month` (30 days);
- * or why it is none, to be read behind the text. Cron expressions are none.
- */
-export function readFrequency(text: string): { seconds: number } | { fault: string } {
+const named: Record<string, string> = {
+  'half day': '12h',
+  'half hour': '30m',
+  'quarter hour': '15m',
+  month: '30d',
+  week: '7d',
+};
+const unitsS: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 };
+const units: Record<string, string> = {
+  ...{ s: 's', sec: 's', secs: 's', second: 's', seconds: 's' },
+  ...{ m: 'm', min: 'm', mins: 'm', minute: 'm', minutes: 'm' },
+  ...{ h: 'h', hr: 'h', hrs: 'h', hour: 'h', hours: 'h' },
+  ...{ d: 'd', day: 'd', days: 'd' },
+  ...{ w: 'w', week: 'w', weeks: 'w' },
+};
+
+export type Frequency = {
+  seconds: number;
+  /** Without `every`, and with a number: what routes answer. */
+  text: string;
+};
+
+/** Reads a frequency; the fault reads on from the text. */
+export function readFrequency(text: string): Frequency | { fault: string } {
   const words = text
     .trim()
     .toLowerCase()
-    .replace(/^every\s+/, '')
-    .replace(/^an?\s+/, '')
-    .replace(/\s+/g, ' ');
-  const [, count = '1', unit = ''] = /^(\d{1,10}(?:\.\d{1,3})?)?\s?([a-z]+)$/.exec(words) ?? [];
-  const ofUnit = Object.hasOwn(units, unit) ? units[unit] : undefined;
-  const seconds = Object.hasOwn(named, words)
-    ? named[words]
-    : ofUnit && Math.round(Number(count) * ofUnit);
-  if (seconds === undefined) {
-    return { fault: 'is no frequency such as "every 5 minutes", "every half hour" or "every day"' };
+    .replace(/\s+/g, ' ')
+    .replace(/^every /, '');
+  const spelled = named[words] ?? words;
+  const [, number, unit] = /^(\d{1,9}(?:\.\d{1,3})?)? ?([a-z]+)$/.exec(spelled) ?? [];
+  const secondsOfUnit = unitsS[units[unit ?? ''] ?? ''];
+  if (secondsOfUnit === undefined) {
+    return { fault: 'is no frequency, such as "every 5 minutes", "every half hour" or "every day"' };
   }
-  if (seconds < leastFrequencyS) return { fault: `is more often than every ${leastFrequencyS} seconds` };
-  if (seconds > mostFrequencyS) return { fault: 'is longer than a sync can wait' };
-  return { seconds };
+  const seconds = Math.round(Number(number ?? 1) * secondsOfUnit);
+  if (seconds < leastFrequencyS)
+    return { fault: `is too often: a sync runs every ${leastFrequencyS} seconds at most` };
+  if (seconds > mostFrequencyS) return { fault: 'is too seldom: a sync runs once a year at least' };
+  return { seconds, text: spelled };
+}
+
+/** The shortest spelling of a number of seconds: `90s`, `15m`, `2h`, `30d`. */
+export function spellFrequency(seconds: number): string {
+  for (const unit of ['d', 'h', 'm'] as const) {
+    const ofUnit = unitsS[unit] as number;
+    if (seconds % ofUnit === 0) return `${seconds / ofUnit}${unit}`;
+  }
+  return `${seconds}s`;
 }

@@ -149,13 +149,20 @@ export type Runtime = {
   close(): Promise<void>;
 };
 
-/** No process is started before the first run. */
-export function createRuntime(parts: RuntimeParts = {}, settings: Partial<RuntimeSettings> = {}): Runtime {
+/** No process is started before the first run, and `parts` are not asked for. */
+export function createRuntime(
+  parts: RuntimeParts | (() => Promise<RuntimeParts>) = {},
+  settings: Partial<RuntimeSettings> = {},
+): Runtime {
   const all = { ...defaultSettings, ...settings };
-  let ready: Promise<{ program: ChildProgram; confinement: Confinement }> | undefined;
+  let ready: Promise<{ program: ChildProgram; given: RuntimeParts; confinement: Confinement }> | undefined;
   const prepare = () => {
-    ready ??= Promise.all([childProgram(), confinementOf(all.confinement)]).then(
-      ([program, confinement]) => ({ program, confinement }),
+    ready ??= Promise.all([
+      childProgram(),
+      typeof parts === 'function' ? parts() : parts,
+      confinementOf(all.confinement),
+    ]).then(
+      ([program, given, confinement]) => ({ program, given, confinement }),
       (error) => {
         ready = undefined;
         throw error;
@@ -164,13 +171,13 @@ export function createRuntime(parts: RuntimeParts = {}, settings: Partial<Runtim
     return ready;
   };
   const pool = new Pool(all, async (environmentId) => {
-    const { program, confinement } = await prepare();
+    const { program, given, confinement } = await prepare();
     return CustomerProcess.start({
       environmentId,
       memoryMb: all.memoryMb,
       confinement,
       script: program.script,
-      boot: { modules: { ...program.modules, ...parts.modules }, harness: parts.harness ?? plainHarness },
+      boot: { modules: { ...program.modules, ...given.modules }, harness: given.harness ?? plainHarness },
     });
   });
   return {

@@ -25,6 +25,7 @@ export const scopes = [
   'events:write',
   'environment:read',
   'environment:write',
+  'environment:secrets',
   'activity:read',
   'activity:write',
   'metrics:read',
@@ -64,6 +65,8 @@ export type TicketRights = {
   rules: readonly ProxyRule[];
   /** Of a call's body, and again of its answer's; undefined: no limit. */
   mostBytes: number | undefined;
+  /** Which actions it calls as tools, `*` for all; absent: none. */
+  actions?: readonly string[] | undefined;
 };
 
 /**

@@ -50,6 +50,7 @@ export function errorBody(error: AppError, requestId: string): Record<string, un
     ...(error.errors && { errors: error.errors }),
     // The authentication answers have always carried an empty payload; clients read it.
     ...(error.payload !== undefined ? { payload: error.payload } : error.status === 401 && { payload: {} }),
+    ...(error.upstream !== undefined && { upstream: error.upstream }),
   };
 }
 

@@ -127,7 +127,7 @@ function serverOf(
 ): Server {
   const listener = inTurn((request, response) => {
     const { url = '' } = request;
-    if (url.charCodeAt(0) !== slash) request.url = pathOf(url);
+    if (url.charCodeAt(0) !== slash) readAbsolute(request);
     const fault = faultOf(request);
     if (fault !== undefined) {
       refuse(request.socket, new AppError('malformed_request', fault));
@@ -188,11 +188,12 @@ function faultOf({ headers, httpVersion, rawHeaders }: IncomingMessage): string 
   return hosts === 0 && httpVersion === '1.1' ? 'The header Host is missing.' : undefined;
 }
 
-/** Of an absolute-form target, which names a host too (RFC 9112 §3.2.2); another form stays. */
-function pathOf(target: string): string {
-  const [, path] = /^https?:\/\/[^/?#]*(.*)$/is.exec(target) ?? [];
-  if (path === undefined) return target;
-  return path.startsWith('/') ? path : `/${path}`;
+/** An absolute-form target names a host too, which counts in the place of Host (RFC 9112 §3.2.2); another form stays. */
+function readAbsolute(request: IncomingMessage): void {
+  const [, host, path] = /^https?:\/\/([^/?#]*)(.*)$/is.exec(request.url ?? '') ?? [];
+  if (host === undefined || path === undefined) return;
+  request.url = path.startsWith('/') ? path : `/${path}`;
+  request.headers.host = host;
 }
 
 /** JSON and nothing else; an empty body under that type is an empty object. */

@@ -24,6 +24,7 @@ export type Web = {
 };
 export type Building =
   | { is: 'running' }
+  /** For the log: a page is for anyone, and this names paths of the machine. */
   | { is: 'failed'; why: string }
   /** Nobody builds: a service that was started some other way than by its command. */
   | { is: 'none' };
@@ -53,6 +54,8 @@ export async function staticRoutes(
     preCompressed: true,
   });
   app.get<{ Params: { file: string } }>('/assets/:file', { config, schema }, (request, reply) => {
+    // No part of a path, and nothing that a file system reads in a way of its own.
+    if (!/^[\w-][\w.-]*$/.test(request.params.file)) return reply.callNotFound();
     // A file's name changes with its content.
     reply.header('x-content-type-options', 'nosniff');
     return reply.sendFile(request.params.file, { immutable: true, maxAge: '365d', dotfiles: 'ignore' });
@@ -135,8 +138,8 @@ function sendProgress(reply: FastifyReply, building: Building): FastifyReply {
     running: html`<h1>The dashboard is being built</h1>
 <p class="soft">This happens once and takes less than a minute. The page turns into the dashboard by itself.</p>`,
     failed: html`<h1>The dashboard could not be built</h1>
-<p class="soft">The service itself runs. Stop it, run <code>npm run build</code>, and start it again.</p>
-<pre>${building.is === 'failed' && building.why}</pre>`,
+<p class="soft">The service itself runs. Stop it, run <code>npm run build</code>, and start it again. What the build said is in
+the log.</p>`,
     none: html`<h1>Trellis is running</h1>
 <p class="soft">Its dashboard has not been built: run <code>npm run build</code>.</p>`,
   }[building.is];

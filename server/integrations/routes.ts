@@ -206,7 +206,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
         summary: 'Change an integration',
         description:
           'Where its secrets are sent only keys change that may read them: see "Keys and tickets". Without ' +
-          '`credentials.client_secret` the stored secret stays.',
+          '`credentials.client_secret` the stored secret stays. An empty value in `integration_config` removes that setting.',
         params,
         body: z.strictObject({
           unique_key: integrationKey.optional(),

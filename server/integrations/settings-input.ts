@@ -10,6 +10,7 @@ import { type changedCredentials, readScopes } from './wire.ts';
 type Settings = {
   display_name?: string | undefined;
   forward_webhooks?: boolean | undefined;
+  webhook_secret?: string | undefined;
   integration_config?: Record<string, string> | undefined;
   custom?: Record<string, string> | undefined;
   proxy_rules?: ProxyRule[] | undefined;
@@ -46,6 +47,7 @@ export function readSettings(
   return {
     ...(body.display_name !== undefined && { displayName: body.display_name }),
     ...(body.forward_webhooks !== undefined && { forwardWebhooks: body.forward_webhooks }),
+    ...(body.webhook_secret !== undefined && { webhookSecret: body.webhook_secret }),
     ...(body.custom && { custom: body.custom }),
     ...(body.proxy_rules && { proxyRules: body.proxy_rules }),
     integrationConfig: readIntegrationConfig(provider, {
@@ -73,7 +75,7 @@ function clientOf(
   return { clientId: given.client_id, clientSecret };
 }
 
-/** The definition's own fields, and `allowed_base_urls` and `quota`, which every provider has. */
+/** The definition's own fields, and `allowed_base_urls` and `quota`, which every provider has. An empty one is none. */
 function readIntegrationConfig(
   provider: ProviderDefinition,
   given: Record<string, string>,
@@ -97,13 +99,13 @@ function readIntegrationConfig(
     }
   }
   try {
-    quotaWith(provider.api.quota, { setting: quota, isTest: false });
+    quotaWith(provider.api.quota, { setting: quota || undefined, isTest: false });
   } catch (error) {
     throw fieldError('invalid_body', ['integration_config', 'quota'], (error as RangeError).message);
   }
   return {
     ...read.values,
-    ...(allowed !== undefined && { allowed_base_urls: allowed }),
-    ...(quota !== undefined && { quota }),
+    ...(allowed && { allowed_base_urls: allowed }),
+    ...(quota && { quota }),
   };
 }

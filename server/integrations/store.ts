@@ -242,7 +242,7 @@ export async function updateIntegration(
     client_id: client?.clientId ?? null,
     secrets: sealSecrets(key, { ...(client && { client }), ...(webhookSecret && { webhookSecret }) }),
     scopes: change.scopes ?? current.scopes ?? null,
-    integration_config: JSON.stringify({ ...current.integrationConfig, ...change.integrationConfig }),
+    integration_config: JSON.stringify(change.integrationConfig ?? current.integrationConfig),
     custom: change.custom
       ? JSON.stringify(change.custom)
       : current.custom

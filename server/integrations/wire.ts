@@ -36,6 +36,8 @@ const configValue = text({ max: 8192 });
 export const integrationSettings = {
   display_name: text({ min: 1, max: 255 }).optional(),
   forward_webhooks: z.boolean().optional(),
+  /** What the provider signs its webhooks with; empty: none. */
+  webhook_secret: text({ max: 1024 }).optional(),
   integration_config: z.record(text({ max: 255 }), configValue).optional(),
   custom: z.record(text({ max: 255 }), configValue).optional(),
   /** Takes the place of all that there were. */

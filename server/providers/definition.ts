@@ -2,12 +2,13 @@
  * The schema of a provider definition: what one YAML file of `providers/` may say. A definition is data, never code,
  * and keeps the snake_case of its file, which is also what `GET /providers` shows.
  *
- * Neighbours: `definition-token.ts` and `definition-api.ts` hold the two large sections, `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` owns the rules
+ * Neighbours: `definition-token.ts`, `definition-api.ts` and `definition-webhook.ts` hold large sections, `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` owns the rules
  * for placeholders, `auth-modes/` and the proxy obey what is written here.
  */
 import { z } from 'zod';
 import { apiSchema, patternSchema as pattern, type quotaSchema } from './definition-api.ts';
 import { type FAULT_KINDS, tokenSchema } from './definition-token.ts';
+import { webhookSchema } from './definition-webhook.ts';
 import { addressFaults, textFaults } from './template-faults.ts';
 import type { TemplateFields } from './template-grammar.ts';
 
@@ -164,6 +165,8 @@ const fields = z.strictObject({
       types: z.record(z.string(), z.enum(SECURITY_EFFECTS)),
     })
     .optional(),
+  /** What else it sends to an integration's webhook, such as changes of data: for functions that subscribe to it. */
+  webhook: webhookSchema.optional(),
   userinfo: z
     .strictObject({
       url: z.string(),

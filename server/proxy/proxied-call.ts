@@ -17,7 +17,7 @@ import { type Quota, usualWaitMs } from './quota/quota.ts';
 import type { Head } from './relay.ts';
 import { isIdempotent, type RetryRules } from './retry.ts';
 import { Sample } from './sample.ts';
-import { shieldedHeaders } from './ticket-limits.ts';
+import { headersForPage, shieldedHeaders } from './ticket-limits.ts';
 import type { Waits } from './waits.ts';
 import { Watch } from './watch.ts';
 
@@ -99,7 +99,8 @@ export class ProxiedCall implements Exchange {
   answerHeaders(rawHeaders: readonly string[], from: Attempt): string[] {
     const { room, ticket, isOfPage } = this.#given;
     const headers = room.answers.headers(rawHeaders, from);
-    return ticket === undefined && !isOfPage ? headers : shieldedHeaders(headers);
+    if (isOfPage) return headersForPage(headers, this.#ask.brand);
+    return ticket === undefined ? headers : shieldedHeaders(headers);
   }
 
   answerTrailers(rawTrailers: readonly string[]): [string, string][] {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { requireSameConnection, shieldedHeaders } from './ticket-limits.ts';
+import { brandNames } from '../brand.ts';
+import { headersForPage, requireSameConnection, shieldedHeaders } from './ticket-limits.ts';
 
 test('nothing in the answer to a ticket acts on the address it comes from', () => {
   const acting = [
@@ -15,6 +16,14 @@ test('nothing in the answer to a ticket acts on the address it comes from', () =
   assert.deepEqual(shieldedHeaders(given), [...kept, 'content-security-policy', 'sandbox']);
   const lower = given.map((text) => text.toLowerCase());
   assert.equal(shieldedHeaders(lower).length, kept.length + 2, 'in any case');
+});
+
+test('a page follows no redirect of a provider, and is told where it leads', () => {
+  const given = ['location', 'https://ours.example.com/environments/dev', 'Set-Cookie', 'a=b', 'ETag', '"a"'];
+  assert.deepEqual(headersForPage(given, brandNames('acme')), [
+    ...['x-acme-location', 'https://ours.example.com/environments/dev', 'ETag', '"a"'],
+    ...['content-security-policy', 'sandbox'],
+  ]);
 });
 
 test('a ticket is for the connection it was made for, not for one that is given its ID or its row later', () => {

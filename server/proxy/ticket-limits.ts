@@ -1,4 +1,5 @@
 /** What a ticket asks of a call beyond its rules. Pure. */
+import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import type { TicketRights } from '../http/caller.ts';
 import type { Call } from './call.ts';
@@ -55,7 +56,7 @@ const actsOnOrigin = new Set([
 const familiesOnOrigin =
   /^(?:attribution-reporting-.*|ad-auction-.*|.*-session-registration|.*-session-challenge)$/;
 
-/** The headers of a provider's answer for a page: nothing of it can act on our address, or run there. */
+/** The headers of a provider's answer to a ticket: nothing of it can act on our address, or run there. */
 export function shieldedHeaders(headers: readonly string[]): string[] {
   const kept: string[] = [];
   for (let at = 0; at + 1 < headers.length; at += 2) {
@@ -65,4 +66,15 @@ export function shieldedHeaders(headers: readonly string[]): string[] {
   }
   kept.push('content-security-policy', 'sandbox');
   return kept;
+}
+
+/**
+ * As `shieldedHeaders`, for a page of ours. A redirect is told as X-<Brand>-Location: the browser would follow a Location to
+ * our own address with the method, the body and the cookie of the call, and with all by which a page of ours is known.
+ */
+export function headersForPage(headers: readonly string[], brand: Brand): string[] {
+  const shielded = shieldedHeaders(headers);
+  return shielded.map((text, at) =>
+    at % 2 === 0 && text.toLowerCase() === 'location' ? brand.header('Location').toLowerCase() : text,
+  );
 }

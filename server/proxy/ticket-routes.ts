@@ -22,6 +22,7 @@ type Deps = {
 const longestS = 3_600;
 /** Of all headers together Node takes 16 KB. */
 const mostCharacters = 4_096;
+const action = z.string().regex(/^([A-Za-z0-9_-]{1,255}|\*)$/, 'must be the name of an action, or * for all');
 const method = z.enum(methods, 'must be a method in capitals, such as GET');
 
 /** Makes tickets: see `environments/tickets.ts` for what they are. */
@@ -34,13 +35,15 @@ export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): v
         summary: 'Make a ticket for some calls of one connection through the proxy',
         description:
           'Send it as `Authorization: Bearer <ticket>` to /proxy. It ends with the key that makes it, and lets nothing ' +
-          'pass that the key would not. GET stands for HEAD too; other methods than these need the scope proxy:write.',
+          'pass that the key would not. GET stands for HEAD too; other methods than these need the scope proxy:write. With ' +
+          '`actions` it is good at /mcp, too, for the actions that it names (* for all).',
         body: z.strictObject({
           provider_config_key: integrationKey,
           connection_id: connectionId,
           methods: z.array(method).min(1).max(20),
           paths: z.array(proxyRule.shape.path).min(1).max(50),
           max_bytes: z.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
+          actions: z.array(action).min(1).max(50).optional(),
           expires_in: z.number().int().min(1).max(longestS).default(600),
         }),
         response: {
@@ -51,6 +54,7 @@ export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): v
     async ({ body, caller }, reply) => {
       if (caller.kind !== 'key') throw new AppError('forbidden');
       for (const wanted of new Set(body.methods)) requireScope(caller, proxyScopeOf(wanted));
+      if (body.actions) requireScope(caller, 'functions:read');
       const { environmentId, keyId } = caller;
       const at = {
         environmentId,
@@ -73,6 +77,7 @@ export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): v
           methods: [...new Set(body.methods)],
           paths: [...new Set(body.paths)],
           mostBytes: body.max_bytes,
+          actions: body.actions && [...new Set(body.actions)],
         },
         expiresAt,
       });
@@ -88,6 +93,7 @@ export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): v
           methods: body.methods.join(','),
           paths: body.paths.join(' '),
           ...(body.max_bytes !== undefined && { max_bytes: body.max_bytes }),
+          ...(body.actions && { actions: body.actions.join(',') }),
           expires_at: expiresAt.toISOString(),
         },
       });

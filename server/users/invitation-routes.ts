@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import { emailAddress } from '../email-address.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { roles } from '../http/roles.ts';
 import type { App } from '../http/server.ts';
-import { text } from '../http/text.ts';
 import {
   acceptInvitation,
   createInvitation,
@@ -10,8 +10,10 @@ import {
   getInvitation,
   type Invitation,
   listInvitations,
+  noteTry,
 } from './invitations.ts';
 import { invitationMail } from './mail.ts';
+import { personName } from './person-name.ts';
 import { grantInput, grantOf, note, type UserDeps } from './routes.ts';
 import { invitationLink } from './set-up.ts';
 import { longestPassword, shortestPassword } from './sign-in.ts';
@@ -19,18 +21,19 @@ import { longestPassword, shortestPassword } from './sign-in.ts';
 const ofOwners = { access: { by: 'person', only: 'owner' } } as const;
 const anyone = { access: { by: 'anyone' } } as const;
 const token = z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'is not what stands in a link');
-const email = z.email().max(254);
 const invitationWire = z.object({
   id: z.number().int(),
   email: z.string().nullable(),
   role: z.enum(roles),
   environments: z.array(z.string()),
+  /** Null: the command line. */
+  created_by: z.string().nullable(),
   created_at: z.string(),
   expires_at: z.string(),
 });
 
 /** Invitations: made and taken back by owners, accepted by whoever has the link. */
-export function invitationRoutes(app: App, { config, db, signIn, mailer, now }: UserDeps): void {
+export function invitationRoutes(app: App, { config, db, signIn, mailer, rights, now }: UserDeps): void {
   app.get(
     '/users/invitations',
     {
@@ -53,7 +56,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, now }: 
           'The link is told this once. It is good for seven days and for one user. With an `email` it makes the user of that ' +
           'address, who may also come through the OpenID provider; without, whoever has the link names theirs. Where mails are ' +
           'sent, that address gets the link, too.',
-        body: z.strictObject({ ...grantInput, email: email.optional() }),
+        body: z.strictObject({ ...grantInput, email: emailAddress.optional() }),
         response: {
           201: z.object({ data: invitationWire.extend({ link: z.string(), mailed: z.boolean() }) }),
         },
@@ -64,6 +67,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, now }: 
       const grant = await grantOf(db, body);
       const at = now();
       const made = await db.transaction(async (tx) => {
+        await rights.requireOwner(tx, person);
         const created = await createInvitation(tx, { email: body.email, grant, by: person.userId, at });
         const details = { role: grant.role, environments: (body.environments ?? []).join(',') };
         await note(tx, { person, action: 'invitation.created', target: String(created.id), details });
@@ -83,6 +87,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, now }: 
           email: to ?? null,
           role: grant.role,
           environments: body.environments ?? [],
+          created_by: person.userId,
           created_at: at.toISOString(),
           expires_at: made.expiresAt.toISOString(),
           ...{ link, mailed },
@@ -154,8 +159,8 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, now }: 
         description: `The link is used up. The password has ${shortestPassword} to ${longestPassword} characters.`,
         body: z.strictObject({
           token,
-          name: text({ min: 1, max: 100 }),
-          email,
+          name: personName,
+          email: emailAddress,
           password: z.string().min(shortestPassword).max(longestPassword),
         }),
         response: { 201: z.object({ data: z.object({ id: z.string(), email: z.string() }) }) },
@@ -167,6 +172,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, now }: 
       const invitation = await getInvitation(db, { token: body.token, at });
       if (invitation.email !== undefined && invitation.email !== body.email.toLowerCase())
         throw fieldError('invalid_body', ['email'], 'is not the address that was invited');
+      await noteTry(db, { token: body.token, at });
       // It takes a while, so before the transaction, and only for who has a link.
       const { password } = await signIn.$context;
       const passwordHash = await password.hash(body.password);
@@ -188,6 +194,7 @@ function toWire(invitation: Invitation): z.input<typeof invitationWire> {
     email: invitation.email ?? null,
     role: invitation.role,
     environments: invitation.environments,
+    created_by: invitation.createdBy ?? null,
     created_at: invitation.createdAt.toISOString(),
     expires_at: invitation.expiresAt.toISOString(),
   };

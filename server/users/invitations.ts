@@ -5,7 +5,7 @@
  * (`sign-in.ts`).
  */
 import { writeAudit } from '../activity/audit.ts';
-import { first, isViolationOf, type Queryable, type Tx } from '../db/pool.ts';
+import { type Db, first, isViolationOf, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Role } from '../http/roles.ts';
 import { type Grant, hasOwner, lockOwners, putGrant } from './members.ts';
@@ -17,18 +17,27 @@ export type Invitation = {
   email: string | undefined;
   role: Role;
   environments: string[];
+  /** The user who made it; undefined: the command line. */
+  createdBy: string | undefined;
   createdAt: Date;
   expiresAt: Date;
 };
 
 const invitationMs = 7 * 86_400_000;
 const setUpMs = 86_400_000;
+/** Of one link. Each may tell whether an address is somebody's, and takes a hash of a password. */
+const mostTries = 20;
 
-/** Makes an invitation; its token is told this once. `by` is the user who made it; undefined: the command line. */
+/**
+ * Makes an invitation; its token is told this once. `by` is the user who made it; undefined: the command line. Throws
+ * `user_exists` where somebody has the address already: the link would be good for nobody.
+ */
 export async function createInvitation(
   tx: Queryable,
   { email, grant, by, at }: { email: string | undefined; grant: Grant; by: string | undefined; at: Date },
 ): Promise<{ id: number; token: string; expiresAt: Date }> {
+  const known = await tx.query('select from sign_in_user where email = $1', [email?.toLowerCase() ?? null]);
+  if (known.length > 0) throw new AppError('user_exists');
   return insert(tx, {
     email,
     grant,
@@ -79,12 +88,17 @@ async function insert(
 }
 
 const selectInvitations = `
-  select invitation.id, is_set_up as "isSetUp", email, role, created_at as "createdAt", expires_at as "expiresAt",
+  select invitation.id, is_set_up as "isSetUp", email, role, created_by as "createdBy", created_at as "createdAt",
+    expires_at as "expiresAt",
     array(select name from environment where id = any(environment_ids) order by id) as environments
   from invitation`;
 
-type Row = Omit<Invitation, 'email'> & { email: string | null };
-const asInvitation = (row: Row): Invitation => ({ ...row, email: row.email ?? undefined });
+type Row = Omit<Invitation, 'email' | 'createdBy'> & { email: string | null; createdBy: string | null };
+const asInvitation = (row: Row): Invitation => ({
+  ...row,
+  email: row.email ?? undefined,
+  createdBy: row.createdBy ?? undefined,
+});
 
 /** Those that wait to be accepted, without that of the set-up. */
 export async function listInvitations(db: Queryable, at: Date): Promise<Invitation[]> {
@@ -114,6 +128,23 @@ export async function deleteInvitation(tx: Queryable, id: number): Promise<{ rol
       id,
     ]),
   );
+}
+
+/** Ends those that this user made. */
+export async function endInvitationsBy(tx: Tx, userId: string): Promise<void> {
+  await tx.query('delete from invitation where created_by = $1', [userId]);
+}
+
+/** Counts a try to accept a link; throws `invalid_invitation` where there is none, or there were too many. */
+export async function noteTry(db: Queryable, { token, at }: { token: string; at: Date }): Promise<void> {
+  const counted = await db.query(
+    `update invitation
+     set tries = tries + 1
+     where hash = $1 and expires_at > $2 and tries < $3
+     returning id`,
+    [hashOfToken(token), at, mostTries],
+  );
+  if (counted.length === 0) throw new AppError('invalid_invitation');
 }
 
 /** Whether somebody of this address is awaited. */
@@ -173,16 +204,31 @@ export async function createFirstOwner(tx: Tx, { user, at }: { user: NewUser; at
   return true;
 }
 
-/** Uses up the invitation of somebody whom the OpenID provider has made known, and gives them what it grants. */
-export async function acceptByEmail(
-  tx: Tx,
-  { userId, email, at }: { userId: string; email: string; at: Date },
-): Promise<void> {
+/**
+ * Uses up the invitation of somebody who has no rights, by an address that was vouched for, and gives them what it grants;
+ * nothing where none waits. So it is whenever they sign in: whoever the OpenID provider makes known is a user before.
+ */
+export async function acceptByEmail(db: Db, { userId, at }: { userId: string; at: Date }): Promise<void> {
+  const awaited = await db.query(
+    `select from invitation
+     join sign_in_user u on u.email = invitation.email
+     where u.id = $1 and u.email_verified and not exists (select from member where user_id = u.id)
+     limit 1`,
+    [userId],
+  );
+  if (awaited.length > 0) await db.transaction((tx) => takeByEmail(tx, { userId, at }));
+}
+
+async function takeByEmail(tx: Tx, { userId, at }: { userId: string; at: Date }): Promise<void> {
+  // First, as where a link is accepted: the two would wait for each other.
+  await lockOwners(tx);
   const taken = await tx.query<Taken>(
     `delete from invitation
-     where email = $1 and expires_at > $2
-     returning id, is_set_up, email, role, environment_ids`,
-    [email.toLowerCase(), at],
+     using sign_in_user u
+     where u.id = $1 and u.email = invitation.email and invitation.expires_at > $2
+       and not exists (select from member where user_id = u.id)
+     returning invitation.id, is_set_up, invitation.email, role, environment_ids`,
+    [userId, at],
   );
   const [newest] = taken.sort((one, other) => other.id - one.id);
   if (newest === undefined) return;

@@ -55,6 +55,38 @@ export async function requireOtherOwner(tx: Tx, userId: string): Promise<void> {
   if (!(await hasOwner(tx, userId))) throw new AppError('last_owner');
 }
 
+/**
+ * Asked in the transaction that gives somebody something lasting: who is calling is believed for a second, in which a right
+ * that was just taken would otherwise be used to take it back. Nobody takes it until the transaction ends.
+ */
+export type Rights = {
+  /** Throws `forbidden` unless the person is an owner still. */
+  requireOwner(tx: Tx, person: { userId: string }): Promise<void>;
+  /** Throws `forbidden` unless the user has this role there still. */
+  requireRole(tx: Tx, user: { userId: string; environmentId: number; role: Role }): Promise<void>;
+};
+
+export const storedRights: Rights = {
+  async requireOwner(tx, { userId }) {
+    const found = await tx.query(`select from member where user_id = $1 and role = 'owner' for share`, [
+      userId,
+    ]);
+    if (found.length === 0) throw new AppError('forbidden', 'You are no owner any more.');
+  },
+  async requireRole(tx, { userId, environmentId, role }) {
+    const found = await tx.query(
+      `select from member
+       where user_id = $1 and role = $3 and (environment_id = $2 or environment_id is null)
+       for share`,
+      [userId, environmentId, role],
+    );
+    if (found.length === 0) throw new AppError('forbidden', 'Your role in this environment has changed.');
+  },
+};
+
+/** With the sign-in switched off nobody can take a right from anybody. */
+export const everybodysRights: Rights = { requireOwner: async () => {}, requireRole: async () => {} };
+
 /** The environments of these names; throws `not_found` naming the first that there is not. */
 export async function environmentIdsOf(db: Queryable, names: readonly string[]): Promise<number[]> {
   const rows = await db.query<{ id: number; name: string }>(

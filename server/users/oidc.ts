@@ -8,6 +8,7 @@ import type { OAuthProvider } from 'better-auth/oauth2';
 import * as oauth from 'oauth4webapi';
 import type { OidcConfig } from '../config.ts';
 import type { Logger } from '../log.ts';
+import { asPersonName } from './person-name.ts';
 
 export type Fetch = (
   url: string,
@@ -61,7 +62,11 @@ export function createOidcProvider({
     name: oidc.name,
     issuer: oidc.issuer,
     requiresIdTokenNonce: true,
-    accountSubject: ({ profile }) => String((profile as { sub?: unknown }).sub ?? ''),
+    // Only both together are one account: `sub` is unique within its issuer (OpenID Connect Core §2, §5.7).
+    accountSubject: ({ profile }) => {
+      const { sub } = profile as { sub?: unknown };
+      return typeof sub === 'string' && sub !== '' ? `${oidc.issuer} ${sub}` : '';
+    },
     async createAuthorizationURL({ state, codeVerifier, redirectURI, idTokenNonce }) {
       const { authorization_endpoint: endpoint } = await discover();
       if (endpoint === undefined) throw new Error('The OpenID provider names no authorization_endpoint.');
@@ -128,7 +133,7 @@ export function createOidcProvider({
     const email = typeof told.email === 'string' ? told.email : undefined;
     // An address that the provider does not vouch for is nobody's.
     if (email === undefined || told.email_verified !== true) return null;
-    const name = typeof told.name === 'string' ? told.name : email;
+    const name = asPersonName(typeof told.name === 'string' && told.name !== '' ? told.name : email);
     return { user: { email, name, emailVerified: true }, data: { ...told, sub: claims.sub } };
   }
 

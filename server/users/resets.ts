@@ -9,35 +9,61 @@ import { newToken, newUserId } from './tokens.ts';
  */
 export async function makeReset(
   tx: Tx,
-  { userId, baseUrl, at }: { userId: string; baseUrl: string; at: Date },
+  {
+    userId,
+    by,
+    baseUrl,
+    at,
+  }: {
+    userId: string;
+    /** The user who makes it, with whose owner's rights it ends; undefined: the command line. */
+    by: string | undefined;
+    baseUrl: string;
+    at: Date;
+  },
 ): Promise<{ link: string; expiresAt: Date }> {
   const token = newToken();
   const expiresAt = new Date(at.getTime() + resetMs);
   await tx.query(
-    `insert into sign_in_verification (id, identifier, value, expires_at, created_at, updated_at)
-     values ($1, $2, $3, $4, $5, $5)`,
-    [
-      newUserId(),
-      createHash('sha256').update(`reset-password:${token}`).digest('base64url'),
-      userId,
-      expiresAt,
-      at,
-    ],
+    `insert into sign_in_verification
+       (id, identifier, value, reset_of, made_by, expires_at, created_at, updated_at)
+     values ($1, $2, $3, $3, $4, $5, $6, $6)`,
+    [newUserId(), identifierOf(token), userId, by ?? null, expiresAt, at],
   );
   return { link: resetLink(baseUrl, token), expiresAt };
 }
 
+/** Ends the links that this user made for others. */
+export async function endResetsBy(tx: Tx, userId: string): Promise<void> {
+  await tx.query('delete from sign_in_verification where made_by = $1', [userId]);
+}
+
+const identifierOf = (token: string) =>
+  createHash('sha256').update(`reset-password:${token}`).digest('base64url');
+
 /** Links of one user that are good at the same time: who asks for more is sent none, so that nobody's box is filled. */
 const mostResets = 5;
 
-/** Whether a link that was just made for this user may be mailed. */
+/**
+ * Whether a link that better-auth has just made may be mailed: not beyond so many, nor to who has no password, as their way
+ * in is the OpenID provider's to open and to close. It is marked as what it is.
+ */
 export async function mayMailReset(
   db: Queryable,
-  { userId, at }: { userId: string; at: Date },
+  { userId, token, at }: { userId: string; token: string; at: Date },
 ): Promise<boolean> {
-  const live = await db.query('select from sign_in_verification where value = $1 and expires_at > $2', [
+  await db.query('update sign_in_verification set reset_of = $2 where identifier = $1', [
+    identifierOf(token),
     userId,
-    at,
   ]);
-  return live.length <= mostResets;
+  const [{ live = 0, has_password: hasPassword = false } = {}] = await db.query<{
+    live: number;
+    has_password: boolean;
+  }>(
+    `select
+       (select count(*) from sign_in_verification where reset_of = $1 and expires_at > $2) as live,
+       exists (select from sign_in_account where user_id = $1 and password is not null) as has_password`,
+    [userId, at],
+  );
+  return hasPassword && live <= mostResets;
 }

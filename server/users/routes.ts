@@ -7,17 +7,27 @@ import type { Person } from '../http/person-door.ts';
 import { roles, scopesOfRole } from '../http/roles.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
+import { endInvitationsBy } from './invitations.ts';
 import { type Mailer, resetMail } from './mail.ts';
-import { environmentIdsOf, type Grant, lockOwners, putGrant, requireOtherOwner } from './members.ts';
-import { makeReset } from './resets.ts';
+import {
+  environmentIdsOf,
+  type Grant,
+  lockOwners,
+  putGrant,
+  type Rights,
+  requireOtherOwner,
+} from './members.ts';
+import { personName } from './person-name.ts';
+import { endResetsBy, makeReset } from './resets.ts';
 import type { SignIn } from './sign-in.ts';
-import { deleteUser, findUser, listUsers, type User } from './users.ts';
+import { deleteUser, findUser, listUsers, renameUser, type User } from './users.ts';
 
 export type UserDeps = {
   config: Pick<Config, 'baseUrl' | 'brand' | 'signIn'>;
   db: Db;
   signIn: SignIn;
   mailer: Mailer | undefined;
+  rights: Rights;
   now: () => Date;
   /** Told when rights or sessions changed, so that nothing remembered of them is used. */
   afterChange: () => void;
@@ -48,7 +58,7 @@ export const grantInput = {
 };
 
 /** Who is signed in, and everybody else for owners. */
-export function userRoutes(app: App, { config, db, mailer, now, afterChange }: UserDeps): void {
+export function userRoutes(app: App, { config, db, mailer, rights, now, afterChange }: UserDeps): void {
   const { baseUrl, brand } = config;
   const { isOff, oidc } = config.signIn;
 
@@ -103,6 +113,28 @@ export function userRoutes(app: App, { config, db, mailer, now, afterChange }: U
     async ({ person }) => ({ data: meToWire(person) }),
   );
 
+  app.patch(
+    '/users/me',
+    {
+      config: ofPeople,
+      schema: {
+        summary: 'Change your own name',
+        body: z.strictObject({ name: personName }),
+        response: { 200: z.object({ data: userWire }) },
+      },
+    },
+    async ({ body: { name }, person }) => {
+      const { userId } = person;
+      const changed = await db.transaction(async (tx) => {
+        await renameUser(tx, { id: userId, name, at: now() });
+        await note(tx, { person, action: 'user.renamed', target: userId });
+        return getUser(tx, userId);
+      });
+      afterChange();
+      return { data: toWire(changed) };
+    },
+  );
+
   app.get(
     '/users',
     {
@@ -118,7 +150,9 @@ export function userRoutes(app: App, { config, db, mailer, now, afterChange }: U
       config: ofOwners,
       schema: {
         summary: 'Change what a user may do',
-        description: 'What is given takes the place of what was. All nodes follow within a second.',
+        description:
+          'What is given takes the place of what was. All nodes follow within a second. Of one who ceases to be an owner the ' +
+          'invitations and reset links that they made end.',
         params,
         body: z.strictObject(grantInput),
         response: { 200: z.object({ data: userWire }) },
@@ -128,8 +162,13 @@ export function userRoutes(app: App, { config, db, mailer, now, afterChange }: U
       const grant = await grantOf(db, body);
       const changed = await db.transaction(async (tx) => {
         await lockOwners(tx);
+        await rights.requireOwner(tx, person);
         await getUser(tx, id);
-        if (grant.role !== 'owner') await requireOtherOwner(tx, id);
+        if (grant.role !== 'owner') {
+          await requireOtherOwner(tx, id);
+          await endInvitationsBy(tx, id);
+          await endResetsBy(tx, id);
+        }
         await putGrant(tx, { userId: id, grant, at: now() });
         const details = { role: grant.role, environments: (body.environments ?? []).join(',') };
         await note(tx, { person, action: 'user.changed', target: id, details });
@@ -146,7 +185,8 @@ export function userRoutes(app: App, { config, db, mailer, now, afterChange }: U
       config: ofOwners,
       schema: {
         summary: 'Remove a user',
-        description: 'With their sessions and the invitations they made. Keys they made stay.',
+        description:
+          'With their sessions, and the invitations and reset links they made. Keys they made stay.',
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
       },
@@ -154,6 +194,7 @@ export function userRoutes(app: App, { config, db, mailer, now, afterChange }: U
     async ({ params: { id }, person }) => {
       await db.transaction(async (tx) => {
         await lockOwners(tx);
+        await rights.requireOwner(tx, person);
         const { email } = await getUser(tx, id);
         await requireOtherOwner(tx, id);
         await deleteUser(tx, id);
@@ -172,7 +213,7 @@ export function userRoutes(app: App, { config, db, mailer, now, afterChange }: U
         summary: 'Make a link with which a user sets a new password',
         description:
           'It is told this once, good for an hour and for one use, which ends their sessions. Where mails are sent the user ' +
-          'gets it, too.',
+          'gets it, too. Not for who signs in at the OpenID provider alone.',
         params,
         response: {
           201: z.object({
@@ -183,9 +224,12 @@ export function userRoutes(app: App, { config, db, mailer, now, afterChange }: U
     },
     async ({ params: { id }, person }, reply) => {
       const { email, link, expiresAt } = await db.transaction(async (tx) => {
+        await rights.requireOwner(tx, person);
         const user = await getUser(tx, id);
+        if (!user.hasPassword) throw new AppError('user_without_password');
         await note(tx, { person, action: 'user.password_reset_made', target: user.id });
-        return { ...user, ...(await makeReset(tx, { userId: user.id, baseUrl, at: now() })) };
+        const made = await makeReset(tx, { userId: user.id, by: person.userId, baseUrl, at: now() });
+        return { ...user, ...made };
       });
       const mailed = (await mailer?.send(resetMail({ to: email, link, brand: brand.word }))) ?? false;
       reply.code(201);

@@ -3,8 +3,9 @@ import type { Config } from '../config.ts';
 import { AppError } from '../errors.ts';
 import { answerOwnOrigin } from '../http/cors.ts';
 import type { App } from '../http/server.ts';
+import type { Passwords } from './passwords.ts';
 import type { RefusedSignIns } from './refused-sign-ins.ts';
-import { addressHeader, openPaths, openPathsWithMail, type SignIn } from './sign-in.ts';
+import { addressHeader, openPaths, openPathsWithMail, ownFields, type SignIn } from './sign-in.ts';
 
 const prefix = '/api/auth';
 
@@ -16,25 +17,48 @@ export function signInRoutes(
   app: App,
   {
     signIn,
+    passwords,
     config,
     refused,
-  }: { signIn: SignIn; config: Pick<Config, 'baseUrl' | 'signIn' | 'smtp'>; refused: RefusedSignIns },
+  }: {
+    signIn: SignIn;
+    passwords: Passwords;
+    config: Pick<Config, 'baseUrl' | 'signIn' | 'smtp' | 'trustedProxies'>;
+    refused: RefusedSignIns;
+  },
 ): void {
   const { origin, pathname } = new URL(config.baseUrl);
   const base = pathname.replace(/\/$/, '');
+  const open = new Map([...openPaths, ...(config.smtp === undefined ? [] : openPathsWithMail)]);
+  let isProxyTold = false;
+
+  /** Behind a proxy that is not trusted everybody comes from one address, and shares its tries. */
+  function tellOfProxy({ headers, log }: FastifyRequest): void {
+    if (isProxyTold || config.trustedProxies.length > 0 || headers['x-forwarded-for'] === undefined) return;
+    isProxyTold = true;
+    log.warn(
+      'a sign-in came with X-Forwarded-For, which is not believed: behind a proxy set TRELLIS_TRUSTED_PROXIES, or all people share the tries of one address',
+    );
+  }
 
   async function serve(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     answerOwnOrigin(reply);
     if (config.signIn.isOff) throw new AppError('not_found', 'The sign-in is off.');
     // A page of another origin sends no JSON without a preflight, which is never answered with credentials.
     requireOwnPage(request, origin);
-    const answer = await signIn.handler(
-      new Request(`${origin}${base}${request.url}`, {
-        method: request.method,
-        headers: headersOf(request),
-        ...(request.method === 'POST' && { body: JSON.stringify(request.body ?? {}) }),
+    tellOfProxy(request);
+    // As it is declared, not as it was spelled: tries are counted by it.
+    const { url: route = '' } = request.routeOptions;
+    const { search } = new URL(request.url, origin);
+    const name = `${request.method} ${route.slice(prefix.length)}`;
+    const asked = new Request(`${origin}${base}${route}${search}`, {
+      method: request.method,
+      headers: headersOf(request),
+      ...(request.method === 'POST' && {
+        body: JSON.stringify({ ...pick(request.body, open.get(name) ?? []), ...ownFields.get(name) }),
       }),
-    );
+    });
+    const answer = await passwords.request(() => signIn.handler(asked));
     reply.code(answer.status);
     for (const [name, value] of answer.headers) if (name !== 'set-cookie') reply.header(name, value);
     const cookies = answer.headers.getSetCookie();
@@ -42,7 +66,7 @@ export function signInRoutes(
     const after = answer.headers.get('x-retry-after');
     if (after !== null) reply.header('retry-after', after);
     reply.header('cache-control', 'no-store');
-    if (answer.status === 401 && request.url.split('?', 1)[0] === `${prefix}/sign-in/email`) {
+    if (answer.status === 401 && name === 'POST /sign-in/email') {
       const { email } = request.body as { email?: unknown };
       if (typeof email === 'string') refused.note({ email, address: request.ip });
     }
@@ -50,11 +74,17 @@ export function signInRoutes(
   }
 
   app.addHook('onClose', () => refused.settled());
-  const open = [...openPaths, ...(config.smtp === undefined ? [] : openPathsWithMail)];
-  for (const [method = '', path = ''] of open.map((route) => route.split(' '))) {
+  for (const [method = '', path = ''] of [...open.keys()].map((route) => route.split(' '))) {
     const options = { config: { access: { by: 'anyone' } }, schema: { hide: true } } as const;
     app.route({ method, url: prefix + path, exposeHeadRoute: false, ...options, handler: serve });
   }
+}
+
+function pick(body: unknown, fields: readonly string[]): object {
+  const given = new Map(Object.entries(body ?? {}));
+  return Object.fromEntries(
+    fields.filter((field) => given.has(field)).map((field) => [field, given.get(field)]),
+  );
 }
 
 function requireOwnPage({ method, headers }: FastifyRequest, ours: string): void {

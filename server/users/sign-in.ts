@@ -5,13 +5,16 @@
  * (`invitations.ts`), what users may do (`members.ts`), whose a cookie is on hot paths (`person-reader.ts`).
  */
 import { betterAuth } from 'better-auth';
+import { APIError } from 'better-auth/api';
 import { twoFactor } from 'better-auth/plugins';
 import type { Config } from '../config.ts';
 import type { Db } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
+import { useCode } from './codes.ts';
 import { acceptByEmail, hasInvitation } from './invitations.ts';
 import { type Mailer, resetMail } from './mail.ts';
 import { createOidcProvider, type Fetch } from './oidc.ts';
+import type { Passwords } from './passwords.ts';
 import { mayMailReset } from './resets.ts';
 import { resetLink, resetMs } from './set-up.ts';
 import { signInDatabase } from './sign-in-database.ts';
@@ -25,30 +28,38 @@ export const longestPassword = 128;
 
 const sessionS = 7 * 86_400;
 
-/** What of better-auth is open; the rest of its routes is 404. */
-export const openPaths: ReadonlySet<string> = new Set([
-  'GET /get-session',
-  'POST /sign-in/email',
-  'POST /sign-in/social',
-  'GET /callback/oidc',
-  'POST /sign-out',
-  'GET /list-sessions',
-  'POST /revoke-session',
-  'POST /revoke-sessions',
-  'POST /revoke-other-sessions',
-  'POST /change-password',
-  'POST /reset-password',
-  'POST /update-user',
-  'POST /two-factor/enable',
-  'POST /two-factor/disable',
-  'POST /two-factor/get-totp-uri',
-  'POST /two-factor/verify-totp',
-  'POST /two-factor/verify-backup-code',
-  'POST /two-factor/generate-backup-codes',
+/** What of better-auth is open, with the fields of a body that reach it; the rest of its routes, and of its fields, is not. */
+export const openPaths: ReadonlyMap<string, readonly string[]> = new Map([
+  ['GET /get-session', []],
+  ['POST /sign-in/email', ['email', 'password']],
+  ['POST /sign-in/social', ['provider', 'callbackURL', 'errorCallbackURL']],
+  ['GET /callback/oidc', []],
+  ['POST /sign-out', []],
+  ['GET /list-sessions', []],
+  ['POST /revoke-session', ['token']],
+  ['POST /revoke-sessions', []],
+  ['POST /revoke-other-sessions', []],
+  ['POST /change-password', ['currentPassword', 'newPassword']],
+  ['POST /reset-password', ['token', 'newPassword']],
+  ['POST /two-factor/enable', ['password']],
+  ['POST /two-factor/disable', ['password']],
+  ['POST /two-factor/get-totp-uri', ['password']],
+  // Without `trustDevice`, by which a browser would pass without a code for a month, and nothing would end it.
+  ['POST /two-factor/verify-totp', ['code']],
+  ['POST /two-factor/verify-backup-code', ['code']],
+  ['POST /two-factor/generate-backup-codes', ['password']],
 ]);
 
 /** What is open besides where mails are sent. */
-export const openPathsWithMail: ReadonlySet<string> = new Set(['POST /request-password-reset']);
+export const openPathsWithMail: typeof openPaths = new Map([['POST /request-password-reset', ['email']]]);
+
+/** What the service says by itself, whoever asks: a new password ends all other sessions. */
+export const ownFields: ReadonlyMap<string, object> = new Map([
+  ['POST /change-password', { revokeOtherSessions: true }],
+]);
+
+/** What a session is asked for with: the path below /api/auth, and the body. */
+type Asked = { path?: string; body?: unknown } | null;
 
 export type SignIn = ReturnType<typeof createSignIn>;
 
@@ -64,6 +75,7 @@ export function createSignIn({
   fetch,
   now,
   mailer,
+  passwords,
   afterChange,
 }: {
   config: Pick<Config, 'baseUrl' | 'brand' | 'signIn'>;
@@ -73,14 +85,47 @@ export function createSignIn({
   fetch: Fetch;
   now: () => Date;
   mailer: Mailer | undefined;
+  passwords: Passwords;
   afterChange: () => void;
 }) {
   const { baseUrl, brand } = config;
   const { oidc } = config.signIn;
   async function mailReset({ id, email }: { id: string; email: string }, token: string): Promise<void> {
-    if (!(await mayMailReset(db, { userId: id, at: now() }))) return;
+    if (!(await mayMailReset(db, { userId: id, token, at: now() }))) return;
     await mailer?.send(resetMail({ to: email, link: resetLink(baseUrl, token), brand: brand.word }));
   }
+  /** Throws where a session must not be: a code is good once. */
+  async function beforeSession(userId: string, asked: Asked): Promise<void> {
+    if (asked?.path === '/two-factor/verify-totp') {
+      const code = String((asked.body as { code?: unknown }).code);
+      if (!(await useCode(db, { userId, code, at: now() })))
+        throw new APIError('UNAUTHORIZED', { code: 'INVALID_CODE', message: 'This code was used already' });
+    }
+    await acceptByEmail(db, { userId, at: now() });
+  }
+
+  /**
+   * Ends the session that was just made by a password that is no longer the one: hashing it took a while. A password that
+   * is set after this look ends sessions after it, and so this one.
+   */
+  async function afterSession(
+    { userId, token }: { userId: string; token: string },
+    asked: Asked,
+  ): Promise<void> {
+    const hash = passwords.verified();
+    if (asked?.path !== '/sign-in/email' || hash === undefined) return;
+    const found = await db.query('select from sign_in_account where user_id = $1 and password = $2', [
+      userId,
+      hash,
+    ]);
+    if (found.length > 0) return;
+    await db.query('delete from sign_in_session where token = $1', [token]);
+    throw new APIError('UNAUTHORIZED', {
+      code: 'INVALID_EMAIL_OR_PASSWORD',
+      message: 'Invalid email or password',
+    });
+  }
+
   return betterAuth({
     appName: brand.word,
     baseURL: `${baseUrl}/api/auth`,
@@ -111,6 +156,7 @@ export function createSignIn({
       disableSignUp: true,
       minPasswordLength: shortestPassword,
       maxPasswordLength: longestPassword,
+      password: { hash: passwords.hash, verify: passwords.verify },
       revokeSessionsOnPasswordReset: true,
       onPasswordReset: async () => afterChange(),
       resetPasswordTokenExpiresIn: resetMs / 1000,
@@ -151,9 +197,6 @@ export function createSignIn({
         create: {
           // Users come by invitation: also those whom the OpenID provider knows.
           before: async ({ email }) => hasInvitation(db, { email, at: now() }),
-          after: async ({ id, email }) => {
-            await db.transaction((tx) => acceptByEmail(tx, { userId: id, email, at: now() }));
-          },
         },
         update: { after: async () => afterChange() },
       },
@@ -166,7 +209,13 @@ export function createSignIn({
         },
       },
       // Sessions, passwords and second factors are in the audit log by triggers (migrations/0023_users.sql).
-      session: { delete: { after: async () => afterChange() } },
+      session: {
+        create: {
+          before: async ({ userId }, context) => beforeSession(userId, context),
+          after: afterSession,
+        },
+        delete: { after: async () => afterChange() },
+      },
     },
     plugins: [
       twoFactor({

@@ -1,5 +1,6 @@
 import type { Db } from '../db/pool.ts';
 import type { Job } from '../jobs/jobs.ts';
+import { codeMs } from './codes.ts';
 
 /** No limit on tries looks back so far. */
 const longestRateWindowMs = 3_600_000;
@@ -12,6 +13,7 @@ export async function sweepSignIn(db: Db, at: Date): Promise<void> {
     ['sign_in_session', 'expires_at <= $1', at],
     ['sign_in_verification', 'expires_at <= $1', at],
     ['invitation', 'expires_at <= $1', at],
+    ['sign_in_code', 'used_at <= $1', new Date(at.getTime() - codeMs)],
     ['sign_in_rate', 'last_request < $1', at.getTime() - longestRateWindowMs],
   ] as const) {
     await db.query(

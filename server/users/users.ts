@@ -7,6 +7,8 @@ export type User = {
   name: string;
   email: string;
   hasTwoFactor: boolean;
+  /** False of who signs in at the OpenID provider alone. */
+  hasPassword: boolean;
   /** Undefined: nothing any more, as when their only environment was deleted. */
   role: Role | undefined;
   /** Of a developer or viewer, with the role in each. */
@@ -26,7 +28,8 @@ const selectUsers = `
       join environment e on e.id = m.environment_id
       where m.user_id = u.id
     ) as places,
-    (select max(created_at) from sign_in_session where user_id = u.id) as "lastSignedInAt"
+    u.last_signed_in_at as "lastSignedInAt",
+    exists (select from sign_in_account where user_id = u.id and password is not null) as "hasPassword"
   from sign_in_user u`;
 
 /** Everybody, oldest first. */
@@ -40,9 +43,24 @@ export async function findUser(db: Queryable, id: string): Promise<User | undefi
   return row && asUser(row);
 }
 
-/** Removes a user with their sessions, rights and invitations. Tells whether there was one. */
+/** Nothing where there is no such user. */
+export async function renameUser(
+  tx: Tx,
+  { id, name, at }: { id: string; name: string; at: Date },
+): Promise<void> {
+  await tx.query('update sign_in_user set name = $2, updated_at = $3 where id = $1', [id, name, at]);
+}
+
+/** Removes a user with their sessions and rights, and the links they made. Tells whether there was one. */
 export async function deleteUser(tx: Tx, id: string): Promise<boolean> {
   return (await tx.query('delete from sign_in_user where id = $1 returning id', [id])).length > 0;
+}
+
+/** Ends all sessions, links and invitations, as after data that are older came back: which of them were ended is not known. */
+export async function endSignIns(tx: Tx): Promise<void> {
+  await tx.query('delete from sign_in_session');
+  await tx.query('delete from sign_in_verification');
+  await tx.query('delete from invitation');
 }
 
 /** Takes a user's second factor away and ends their sessions. Tells whether there was one. */

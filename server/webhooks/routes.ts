@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { getEnvironment } from '../environments/store.ts';
@@ -5,51 +6,65 @@ import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
+import { type ReceiveDeps, receive } from './receive.ts';
 import { actOn, type SecurityEventDeps } from './security-events.ts';
 import { createVerifier } from './verify.ts';
 
 /**
  * What providers send us, at an integration's webhook address.
  *
- * Owns: who may knock and how it is answered. Does not own: whether it is believed (`verify.ts`), what it does
- * (`security-events.ts`).
+ * Owns: who may knock and how it is answered. Of two kinds: signed security events, which `verify.ts` judges and
+ * `security-events.ts` acts upon, and whatever else a provider tells, which `receive.ts` judges and hands to functions.
  */
-const mostBytes = 64 * 1024;
-const mediaType = 'application/secevent+jwt';
+const mostBytes = 4 * 1024 * 1024;
+const mostEventBytes = 64 * 1024;
+const eventType = 'application/secevent+jwt';
 
-/** Security events pushed as RFC 8935 says: 202 with nothing, or 400 with `{err, description}`. */
-export async function webhookRoutes(app: App, deps: SecurityEventDeps): Promise<void> {
+/**
+ * Security events are answered as RFC 8935 says: 202 with nothing, or 400 with `{err, description}`. Other webhooks: 200
+ * once what follows from them is stored.
+ */
+export async function webhookRoutes(
+  app: App,
+  { receiving, ...deps }: SecurityEventDeps & { receiving: ReceiveDeps },
+): Promise<void> {
   const { db, reading, log } = deps;
   const verifier = createVerifier(deps);
   await app.register(async (scope) => {
-    const parse = { parseAs: 'string', bodyLimit: mostBytes } as const;
-    scope.addContentTypeParser(mediaType, parse, (_request, body, done) => done(null, body));
+    // A signature is over the bytes as they came.
+    scope.removeAllContentTypeParsers();
+    const parse = { parseAs: 'buffer', bodyLimit: mostBytes } as const;
+    scope.addContentTypeParser('*', parse, (_request, body, done) => done(null, body));
     scope.withTypeProvider<ZodTypeProvider>().post(
       '/webhook/:environment/:key',
       {
         config: { access: { by: 'anyone' } },
+        bodyLimit: mostBytes,
         schema: {
-          summary: 'Take a security event from a provider',
-          description: `A signed security event token (RFC 8417) as ${mediaType}, pushed as RFC 8935 says.`,
+          summary: 'Take what a provider sends',
+          description:
+            `A webhook in the provider's own form, proved by the provider's signature, or a signed security event token ` +
+            `(RFC 8417) as ${eventType}, pushed as RFC 8935 says.`,
           params: z.object({ environment: z.string().min(1).max(64), key: integrationKey }),
-          consumes: [mediaType],
+          consumes: [eventType, 'application/json', 'application/x-www-form-urlencoded'],
         },
       },
-      async ({ params, body }, reply) => {
-        if (typeof body !== 'string') {
-          throw new AppError(
-            'invalid_content_type',
-            `Send a security event as \`Content-Type: ${mediaType}\`.`,
-          );
-        }
+      async (request, reply) => {
+        const { params, headers } = request;
+        const body = bodyOf(request);
         const environment = await getEnvironment(db, params.environment);
         const integration = await getIntegration(db, {
           ...reading,
           environmentId: environment.id,
           key: params.key,
         });
+        if (headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() !== eventType) {
+          return receive(receiving, { integration, sent: { headers, body } });
+        }
+        if (body.length > mostEventBytes) throw new AppError('body_too_large');
         const { rules, clientId } = receptionOf(integration);
-        const judged = await verifier.verify(body.trim(), { rules, clientId, isTest: integration.isTest });
+        const token = body.toString('utf8').trim();
+        const judged = await verifier.verify(token, { rules, clientId, isTest: integration.isTest });
         if (!judged.ok) {
           const { err, description } = judged;
           log.warn({ integration: integration.key, refused: err }, 'a security event was refused');
@@ -60,6 +75,10 @@ export async function webhookRoutes(app: App, deps: SecurityEventDeps): Promise<
       },
     );
   });
+}
+
+function bodyOf({ body }: FastifyRequest): Buffer {
+  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
 /** Throws `not_found` where the integration's provider sends no security events, or none to us. */

@@ -68,7 +68,8 @@ export async function openWebhookBench() {
     isRootAlias: () => false,
   });
   const deps = { db, reading, reader, credentials, fetchFor, log, now };
-  await webhookRoutes(app, deps);
+  const receiving = { db, connections: reader, poke: () => {}, log, now, isOn: true };
+  await webhookRoutes(app, { ...deps, receiving });
   await app.listen({ host: '127.0.0.1', port: 0 });
   const baseUrl = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
 

@@ -97,6 +97,32 @@ describe('the connect page and an application of another site', { skip: skipBrow
     await page.waitForSelector('#connect-ui', { state: 'detached' });
   });
 
+  test('closing what is connected but not fully tells of the connection first', async () => {
+    const frame = await openFrame((await sheets()).token);
+    await consent(await begin(frame), { untick: true });
+    await frame.getByRole('heading', { name: /but not fully/ }).waitFor();
+    assert.deepEqual(
+      (await heard()).map(({ type }) => type),
+      ['ready'],
+    );
+    await frame.getByRole('button', { name: 'Close' }).click();
+    await page.waitForSelector('#connect-ui', { state: 'detached' });
+    assert.deepEqual(
+      (await heard()).map(({ type }) => type),
+      ['ready', 'connect', 'close'],
+    );
+  });
+
+  test('a new token in the same frame begins from the beginning', async () => {
+    const frame = await openFrame((await sheets()).token);
+    await deny(await begin(frame));
+    await frame.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    const { token } = await pages.link({ end_user: { id: 'bob' }, allowed_integrations: ['key'] });
+    await page.evaluate(`connectUI.setSessionToken(${JSON.stringify(token)})`);
+    await frame.getByRole('heading', { name: 'Connect Private API (API key)' }).waitFor();
+    assert.equal(await frame.getByText(/access was declined/).count(), 0);
+  });
+
   test('where the window is blocked a link opens it', async () => {
     const frame = await openFrame((await sheets()).token);
     await frame.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
@@ -115,16 +141,21 @@ describe('the connect page and an application of another site', { skip: skipBrow
   test('where a window is blocked outside a frame the tab itself goes, and comes back', async () => {
     const { page: tab } = await pages.openAsNobody();
     await tab.addInitScript('window.open = () => null');
-    await tab.goto((await sheets()).url);
-    await tab.getByRole('button', { name: /^Continue to/ }).click();
+    await tab.goto(`${(await pages.link({ end_user: { id: 'ada' } })).url}&theme=dark`);
+    await tab.getByLabel('Language').selectOption('Français');
+    await tab.getByRole('button', { name: 'Google Sheets' }).click();
+    const go = tab.getByRole('button', { name: /^Continuer vers/ });
+    await go.click();
     await deny(tab);
-    await tab.getByRole('heading', { name: 'Access was not given' }).waitFor();
-    assert.equal(tab.url(), `${pages.trellis.baseUrl}/connect/`);
-    await tab.getByRole('button', { name: 'Try again' }).click();
-    await tab.getByRole('button', { name: /^Continue to/ }).click();
+    // As it was left: language, theme and what was chosen.
+    await tab.getByRole('heading', { name: 'L’accès n’a pas été accordé' }).waitFor();
+    const query = 'theme=dark&lang=fr&integration=google-sheet';
+    assert.equal(tab.url(), `${pages.trellis.baseUrl}/connect/?${query}`);
+    assert.equal(await tab.evaluate('document.documentElement.dataset.mantineColorScheme'), 'dark');
+    await tab.getByRole('button', { name: 'Réessayer' }).click();
+    await go.click();
     await consent(tab);
-    await tab.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
-    assert.equal(tab.url(), `${pages.trellis.baseUrl}/connect/`);
+    await tab.getByRole('heading', { name: 'Google Sheets est connecté' }).waitFor();
     await tab.close();
   });
 

@@ -80,6 +80,29 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await picture(page, 'connect-search');
   });
 
+  test('of very many a hundred are shown, and the rest on demand', async () => {
+    const { page: own } = await pages.openAsNobody();
+    // The service's own answer, with its first choice in place of many that would have to be made.
+    await own.route('**/connect/session/choices', async (route) => {
+      const answer = await route.fetch();
+      const { data } = (await answer.json()) as { data: { choices: { unique_key: string }[] } };
+      const choices = Array.from({ length: 150 }, (_, index) => ({
+        ...data.choices[0],
+        unique_key: `many-${index}`,
+        display_name: `Many ${index}`,
+      }));
+      await route.fulfill({ response: answer, json: { data: { ...data, choices } } });
+    });
+    await own.goto((await pages.link()).url);
+    await own.getByRole('button', { name: 'Many 99' }).waitFor();
+    assert.equal(await own.locator('.choice').count(), 100);
+    await picture(own, 'connect-many');
+    await own.getByRole('button', { name: 'Show more' }).click();
+    await own.getByRole('button', { name: 'Many 149' }).waitFor();
+    assert.equal(await own.getByRole('button', { name: 'Show more' }).count(), 0);
+    await own.close();
+  });
+
   test('while the person is away it waits, and after some seconds says what may have gone wrong', async () => {
     await page.clock.install();
     await page.goto((await sheets()).url);
@@ -101,13 +124,45 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await page.clock.fastForward(1_000);
     await page.getByRole('heading', { name: 'The other window is gone' }).waitFor();
     await picture(page, 'connect-window-closed');
+    // The next window is looked after like the first.
+    const second = await popupBy(context, () => page.getByRole('button', { name: 'Try again' }).click());
+    await page.getByRole('heading', { name: 'Go on in the other window' }).waitFor();
+    await second.close();
+    await page.clock.fastForward(1_000);
+    await page.getByRole('heading', { name: 'The other window is gone' }).waitFor();
     const again = await popupBy(context, () => page.getByRole('button', { name: 'Try again' }).click());
     await consent(again);
-    await page.clock.fastForward(3_000);
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
     await picture(page, 'connect-done');
     await page.close();
     page = await context.newPage();
+  });
+
+  test('who is at the provider when the link expires can still finish, and the page waits for it', async () => {
+    await page.goto((await sheets()).url);
+    await page.getByRole('button', { name: /^Continue to/ }).waitFor();
+    await pages.trellis.advance(20 * 60);
+    const popup = await travel();
+    await popup.getByText('ada@example.com').first().waitFor();
+    await pages.trellis.advance(11 * 60);
+    await page.getByText(/can still be finished/).waitFor();
+    assert.equal(await page.getByRole('button').count(), 0);
+    await page.reload();
+    await page.getByText(/can still be finished/).waitFor();
+    await picture(page, 'connect-expired-under-way');
+    await consent(popup);
+    await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+  });
+
+  test('who says no in the second window is told so, though the first one never came back', async () => {
+    await page.goto((await sheets()).url);
+    const first = await travel();
+    await first.getByText('ada@example.com').first().waitFor();
+    const second = await popupBy(context, () =>
+      page.getByRole('button', { name: 'Open the window again' }).click(),
+    );
+    await deny(second);
+    await page.getByRole('heading', { name: 'Access was not given' }).waitFor();
   });
 
   test('who says no is told so, and may try again', async () => {

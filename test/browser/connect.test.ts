@@ -142,9 +142,19 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await forwarded.goto(theirs.url());
     await consent(forwarded);
     await forwarded.getByText(/must be the one that began/).waitFor();
+    assert.equal(forwarded.url(), `${trellis.baseUrl}/oauth/callback`, 'code and state leave the address');
     assert.equal((await connections()).length, before);
     await stranger.close();
     await owner.close();
+  });
+
+  test('a link that cannot begin keeps its token in no address', async () => {
+    const page = await browser.newPage();
+    const { token } = await newSession();
+    await page.goto(`${trellis.baseUrl}/oauth/connect/none?connect_session_token=${token}`);
+    await page.getByRole('heading', { name: 'There is nothing to connect by this name' }).waitFor();
+    assert.equal(page.url(), `${trellis.baseUrl}/oauth/connect/none`);
+    await page.close();
   });
 
   test('an unticked box is named on the page and on the connection', async () => {

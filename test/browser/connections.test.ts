@@ -169,7 +169,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
   test('a deletion says what it destroys, and does it', async () => {
     await open(`/connections/google-sheet/${connectionId}`);
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
-    await page.getByText('2 cached records in one dataset').waitFor();
+    await page.getByText('2 cached records in 1 dataset').waitFor();
     await picture(page, 'connection-delete');
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByText('1 to 50 of 9,999').waitFor();

@@ -31,6 +31,11 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   };
   /** By its text: buttons of a row carry its name, too. */
   const cell = (text: string) => page.getByRole('cell').filter({ hasText: text });
+  /** Returns once the service knows it, which believes for a second what a user may do where. */
+  const rename = async ({ from, to }: { from: string; to: string }) => {
+    await trellis.db.query('update environment set name = $2 where name = $1', [from, to]);
+    while ((await owner.call('GET', '/integrations', { environment: to })).status !== 200);
+  };
   let secret: string;
 
   test('a key is made with chosen scopes, and its secret is shown once', async () => {
@@ -162,7 +167,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     });
     assert.equal(made.status, 200, made.text);
     await choose('qa', 'Delete');
-    await dialog().getByText('one integration').waitFor();
+    await dialog().getByText('1 integration').waitFor();
     await picture(page, 'settings-environment-delete');
     await press('Delete for good');
     await cell('qa').waitFor({ state: 'detached' });
@@ -171,13 +176,13 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
 
   test('an environment with connections says what stands in the way', async () => {
     await connect(trellis);
-    await trellis.db.query(`update environment set name = 'busy' where name = 'dev'`);
+    await rename({ from: 'dev', to: 'busy' });
     await page.goto(`${trellis.baseUrl}/app/busy/settings?tab=environments`);
     await choose('busy', 'Delete');
-    await page.getByText('one connection in the way').waitFor();
+    await page.getByText('1 connection in the way').waitFor();
     assert.ok(await page.getByRole('button', { name: 'Delete for good' }).isDisabled());
     await picture(page, 'settings-environment-in-use');
-    await trellis.db.query(`update environment set name = 'dev' where name = 'busy'`);
+    await rename({ from: 'busy', to: 'dev' });
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=people`);
   });
 

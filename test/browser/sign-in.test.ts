@@ -3,12 +3,14 @@ import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
 import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { type MailServer, openMailServer } from '../support/mail-server.ts';
 import { openPerson, password, totpCode } from '../support/person.ts';
 import type { TestTrellis } from '../support/trellis.ts';
 
 /** One's own account, and the ways in and out of it, in this order. */
 describe('signing in with a browser', { skip: skipBrowser }, () => {
   let dashboard: TestDashboard;
+  let mails: MailServer;
   let trellis: TestTrellis;
   let context: BrowserContext;
   let page: Page;
@@ -17,15 +19,23 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
   const email = 'developer@example.com';
 
   before(async () => {
-    dashboard = await openDashboard();
+    mails = await openMailServer();
+    dashboard = await openDashboard({ SMTP_URL: mails.url, SMTP_FROM: 'trellis@example.com' });
     trellis = dashboard.trellis;
     ({ page, context } = await dashboard.openAs('developer'));
     page.setDefaultTimeout(8_000);
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
   });
-  after(() => dashboard?.close());
+  after(async () => {
+    await dashboard?.close();
+    await mails?.close();
+  });
   const press = (name: string) => page.getByRole('button', { name, exact: true }).click();
-  const code = () => totpCode(secret, new Date());
+  /** Each is good once, and nobody waits here for the next. */
+  const code = async () => {
+    await trellis.db.query('delete from sign_in_code');
+    return totpCode(secret, new Date());
+  };
   let addresses = 0;
   /** Limits go by address: each step has one of its own. */
   const fromElsewhere = () => {
@@ -66,7 +76,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'The six digits' }).fill('000000');
     await press('Switch it on');
     await page.getByText('This code is not good').waitFor();
-    await page.getByRole('textbox', { name: 'The six digits' }).fill(code());
+    await page.getByRole('textbox', { name: 'The six digits' }).fill(await code());
     await press('Switch it on');
     await page.getByText('they are shown once').waitFor();
     const codes = await page.locator('code').allTextContents();
@@ -90,7 +100,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await press('Go on');
     await page.getByText('This code is not good').waitFor();
     await picture(page, 'sign-in-code-refused');
-    await page.getByRole('textbox', { name: 'Code' }).fill(code());
+    await page.getByRole('textbox', { name: 'Code' }).fill(await code());
     await press('Go on');
     await page.waitForURL('**/app/dev/**');
   });
@@ -105,7 +115,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
       if (isGood) await page.waitForURL('**/app/dev/**');
     }
     await page.getByText('This backup code is not good').waitFor();
-    await page.getByRole('textbox', { name: 'Code' }).fill(code());
+    await page.getByRole('textbox', { name: 'Code' }).fill(await code());
     await press('Go on');
     await page.waitForURL('**/app/dev/**');
   });
@@ -114,7 +124,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
     const other = openPerson(trellis);
     await other.signIn(email, password);
-    const verified = await other.auth('POST', '/two-factor/verify-totp', { code: code() });
+    const verified = await other.auth('POST', '/two-factor/verify-totp', { code: await code() });
     assert.equal(verified.status, 200, verified.text);
     await page.reload();
     await page.getByText('this one').waitFor();
@@ -132,7 +142,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor({ timeout: 15_000 });
     await fromElsewhere();
     await fillSignIn(password);
-    await page.getByRole('textbox', { name: 'Code' }).fill(code());
+    await page.getByRole('textbox', { name: 'Code' }).fill(await code());
     await press('Go on');
     await page.getByText('Nothing fits').waitFor();
     assert.equal(new URL(page.url()).search, '?tab=deliveries&status=dead');
@@ -152,6 +162,25 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'New password' }).fill('another good password');
     await press('Set the password');
     await page.getByText('The password is changed.').waitFor();
+  });
+
+  test('who forgot the password gets a link by mail, and is told the same as who has no account', async () => {
+    await fromElsewhere();
+    await signOut();
+    await page.getByRole('textbox', { name: 'E-mail' }).fill(email);
+    await press('Forgot your password?');
+    await picture(page, 'sign-in-forgot');
+    await press('Send me a link');
+    await page.getByText('Look into your mail').waitFor();
+    await picture(page, 'sign-in-forgot-sent');
+    while (mails.mails.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    const text = mails.mails[0]!.text.replace(/=\n/g, '').replace(/=3D/g, '=');
+    await page.goto(/http\S+#\S+/.exec(text)?.[0] ?? '');
+    await page.getByRole('textbox', { name: 'Password' }).fill(password);
+    await press('Set the password');
+    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
+    await fillSignIn(password);
+    await page.waitForURL('**/app/dev/**');
   });
 
   test('too many tries are told with the time to wait', async () => {

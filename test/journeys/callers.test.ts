@@ -141,8 +141,10 @@ test('what is served is documented or open to anyone, so that no route is left o
   assert.deepEqual(
     undocumented.filter((route) => !/^GET \/docs(\/|\*|$)/.test(route)).sort(),
     [
-      ...Array.from(openPaths, (open) => open.replace(' ', ' /api/auth')),
+      ...Array.from(openPaths.keys(), (open) => open.replace(' ', ' /api/auth')),
       ...['GET /', 'GET /connect', 'GET /health', 'GET /oauth/callback', 'GET /oauth/connect/{key}'],
+      // Answered with 405, in the words of their protocol.
+      ...['DELETE /mcp', 'GET /mcp'],
       ...['GET /openapi.json', 'GET /providers/logos/{file}', 'GET /ready'],
       // The dashboard, which asks for everything else as its user.
       ...['GET /app', 'GET /app*', 'GET /assets/{file}', 'GET /invitation', 'GET /reset-password'],

@@ -97,6 +97,35 @@ test('it is told what went wrong, at the provider and before', async () => {
   }
 });
 
+test('it is told where the trip ends without ever having been its own', { timeout: 20_000 }, async () => {
+  const hear = async (act: (id: string) => Promise<void>) => {
+    const waiter = await openWaiter(trellis.baseUrl);
+    await act(waiter.id);
+    const { message_type: message, error_type: type, provider_config_key: key } = await waiter.next();
+    await waiter.close();
+    return [message, type, key];
+  };
+  const ended = await newToken();
+  await trellis.call('DELETE', '/connect/session', { key: ended });
+  for (const [token, code] of [
+    [ended, 'unknown_connect_session_token'],
+    [ended.slice(0, -1), 'invalid_connect_session_token_format'],
+  ] as const) {
+    const query = `connect_session_token=${token}`;
+    const heard = await hear(async (id) => void (await dance(trellis, `${query}&ws_client_id=${id}`)));
+    assert.deepEqual(heard, ['error', code, 'google-sheet']);
+  }
+  // As where cookies are blocked, or the page was opened by another name of the host.
+  const withoutCookie = await hear(async (id) => {
+    const query = `connect_session_token=${await newToken()}&ws_client_id=${id}`;
+    const begun = await visit(trellis, `${trellis.baseUrl}/oauth/connect/google-sheet?${query}`);
+    const url = begun.headers.get('location');
+    const { redirect } = await trellis.control('POST', 'authorize', { url, account: 'ada@example.com' });
+    assert.equal((await visit(trellis, String(redirect))).status, 400);
+  });
+  assert.deepEqual(withoutCookie, ['error', 'state_cookie_err', 'google-sheet']);
+});
+
 test('how far a session is, is the same on every node', async () => {
   const token = await newToken();
   const progress = async () => {

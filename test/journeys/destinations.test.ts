@@ -151,3 +151,29 @@ test("who may not read the secrets of connections' own clients cannot move the a
   const wide = await trellis.keyWith(...reading, 'connections:refresh_tokens');
   assert.equal(await change(wide, 'machine', moved), 'changed');
 });
+
+test('a setting is cleared by an empty value, where it is no address of something secret', async () => {
+  await made('/integrations', {
+    provider: 'private-client-credentials',
+    unique_key: 'clearing',
+    integration_config: {
+      base_url: origin,
+      token_url: `${origin}/token`,
+      scope: 'all of it',
+      allowed_base_urls: origin,
+      quota: 'off',
+    },
+  });
+  const cleared = await trellis.call('PATCH', '/integrations/clearing', {
+    body: { integration_config: { scope: '', allowed_base_urls: '', quota: '' } },
+  });
+  assert.equal(cleared.status, 200, cleared.text);
+  assert.deepEqual((cleared.body.data as { integration_config: object }).integration_config, {
+    base_url: origin,
+    token_url: `${origin}/token`,
+  });
+  const needed = await trellis.call('PATCH', '/integrations/clearing', {
+    body: { integration_config: { base_url: '' } },
+  });
+  assert.equal(needed.status, 400, needed.text);
+});

@@ -107,6 +107,22 @@ test('nobody fills a box: five links of a user live at a time, and an address ma
   assert.equal(server.mails.filter(({ to }) => to === email).length, 5);
 });
 
+test('a second factor that is awaited is no reset, and counts as none', async () => {
+  const [{ id = '' } = {}] = await trellis.db.query<{ id: string }>(
+    'select id from sign_in_user where email = $1',
+    [email],
+  );
+  await trellis.db.query('delete from sign_in_verification');
+  await trellis.db.query(
+    `insert into sign_in_verification (id, identifier, value, expires_at)
+     select 'w' || n, 'w' || n, $1, now() + interval '10 minutes' from generate_series(1, 6) n`,
+    [id],
+  );
+  const { length } = server.mails;
+  assert.equal((await ask(openPerson(trellis), email)).status, 200);
+  assert.equal((await mail(length + 1)).to, email);
+});
+
 test('a setting without the other, or that is no address, is refused, and no password is repeated', () => {
   const faultsOf = (settings: Record<string, string>) => {
     try {

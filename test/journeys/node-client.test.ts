@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Nango } from '@nangohq/node';
+import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 /** Every method of the published node client whose route exists, with the brand it expects. */
@@ -248,4 +250,36 @@ describe('proxy', () => {
 test('waitForConnection finds a connection that is there', async () => {
   const found = await client.waitForConnection(key, 'ada');
   assert.equal((found as { connection_id: string }).connection_id, connectionId);
+});
+
+test('triggerAction, triggerActionAsync, getAsyncActionResult', async () => {
+  const code = actionCode();
+  const fails = actionCode({ more: 'exec: async (nango) => { throw new nango.ActionError({ sku: 7 }); },' });
+  const flows = [flowConfig({ name: 'double', code }), flowConfig({ name: 'fails', code: fails })];
+  const deployed = await trellis.call('POST', '/sync/deploy', { body: deployBody(flows) });
+  assert.equal(deployed.status, 200, deployed.text);
+  assert.deepEqual(await client.triggerAction(key, connectionId, 'double', { n: 21 }), { n: 42 });
+  assert.deepEqual(await failure(client.triggerAction(key, connectionId, 'fails', { n: 1 })), {
+    status: 500,
+    code: 'action_script_runtime_error',
+  });
+  assert.deepEqual(await failure(client.triggerAction(key, connectionId, 'none', {})), {
+    status: 404,
+    code: 'not_found',
+  });
+  const queued = await client.triggerActionAsync(key, connectionId, 'double', { n: 4 });
+  for (let left = 200; ; left--) {
+    const answer = await client
+      .getAsyncActionResult<object>({ statusUrl: queued.statusUrl })
+      .catch((error) => {
+        if (left === 0 || (error as { response: { status: number } }).response.status !== 404) throw error;
+        return undefined;
+      });
+    if (answer !== undefined) {
+      assert.deepEqual(answer, { n: 8 });
+      break;
+    }
+    await pause(50);
+  }
+  assert.deepEqual(await client.getAsyncActionResult<object>({ id: queued.id }), { n: 8 });
 });

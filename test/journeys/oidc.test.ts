@@ -3,7 +3,12 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hashPassword } from 'better-auth/crypto';
-import { createFirstOwner } from '../../server/users/invitations.ts';
+import {
+  acceptByEmail,
+  acceptInvitation,
+  createFirstOwner,
+  createInvitation,
+} from '../../server/users/invitations.ts';
 import { type Claims, type OidcIssuer, startOidcIssuer } from '../support/oidc-issuer.ts';
 import { fromAnywhere, openPerson, password, type TestPerson } from '../support/person.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
@@ -32,9 +37,12 @@ after(async () => {
 });
 
 /** Goes there and back; answers where it ends, and whether somebody is signed in. */
-async function visit(claims: Claims, change = (url: URL) => url): Promise<{ to: string; status: number }> {
+async function visit(
+  claims: Claims,
+  change: (url: URL) => URL | Promise<URL> = (url) => url,
+  person = openPerson(trellis),
+): Promise<{ to: string; status: number }> {
   issuer.next = claims;
-  const person = openPerson(trellis);
   const begun = await person.auth('POST', '/sign-in/social', {
     provider: 'oidc',
     callbackURL: `${trellis.baseUrl}/`,
@@ -42,7 +50,7 @@ async function visit(claims: Claims, change = (url: URL) => url): Promise<{ to: 
   });
   assert.equal(begun.status, 200, begun.text);
   const there = await fetch(String(begun.body.url), { redirect: 'manual' });
-  const back = change(new URL(there.headers.get('location') ?? ''));
+  const back = await change(new URL(there.headers.get('location') ?? ''));
   const landed = await person.call('GET', back.pathname + back.search, {
     environment: undefined,
     headers: { 'sec-fetch-site': 'cross-site' },
@@ -115,15 +123,91 @@ test('an ID token that is not for this sign-in signs nobody in', async () => {
 test('a state of another browser, or none, signs nobody in', async () => {
   const claims = { sub: 's3', email: ownerEmail, email_verified: true };
   const { exchanges } = issuer;
-  const wrong = await visit(claims, (url) => {
-    url.searchParams.set('state', 'a'.repeat(32));
-    return url;
+  let theirs: URL | undefined;
+  const other = await visit(claims, async (url) => {
+    // Another browser has come as far as this one, and is led on with what was meant for this one.
+    theirs = url;
+    return new URL(`${url.origin}${url.pathname}`);
   });
+  assert.equal(other.status, 401);
+  const wrong = await visit(claims, () => theirs as URL);
+  assert.match(wrong.to, /error=/);
   const none = await visit(claims, (url) => {
     url.searchParams.delete('state');
     return url;
   });
   assert.deepEqual([wrong.status, none.status, issuer.exchanges], [401, 401, exchanges]);
+});
+
+test('an account is known by its issuer and its subject together', async () => {
+  const invited = await owner.call('POST', '/users/invitations', {
+    body: { role: 'viewer', environments: ['dev'], email: 'first@example.com' },
+  });
+  assert.equal(invited.status, 201, invited.text);
+  await visit({ sub: '1', email: 'first@example.com', email_verified: true });
+  const accounts = () =>
+    trellis.db.query<{ account_id: string }>(
+      `select account_id from sign_in_account a join sign_in_user u on u.id = user_id
+       where u.email = 'first@example.com'`,
+    );
+  assert.deepEqual(await accounts(), [{ account_id: `${issuer.url} 1` }]);
+  // As after the setting has changed: who has this number at the issuer of now is somebody else.
+  await trellis.db.query(
+    `update sign_in_account set account_id = 'https://former.example.com 1' where account_id = $1`,
+    [`${issuer.url} 1`],
+  );
+  const { to, status } = await visit({ sub: '1', email: 'mallory@example.com', email_verified: true });
+  assert.match(to, /error=/);
+  assert.equal(status, 401);
+});
+
+test('a sign-up that broke off is made good by the next sign-in', async () => {
+  const email = 'broken@example.com';
+  await owner.call('POST', '/users/invitations', { body: { role: 'viewer', environments: ['dev'], email } });
+  const claims = { sub: 'b1', email, email_verified: true };
+  await trellis.db.query('alter table member add constraint none check (false) not valid');
+  await assert.rejects(visit(claims));
+  await trellis.db.query('alter table member drop constraint none');
+  assert.equal(await usersOf(email), 1);
+  const person = openPerson(trellis);
+  assert.equal((await visit(claims, undefined, person)).status, 200);
+  const me = await person.call('GET', '/users/me');
+  assert.equal((me.body.data as { role: string }).role, 'viewer');
+});
+
+test('of twenty who accept one invitation by the provider and by its link, one way makes the user, and nobody waits', async () => {
+  const passwordHash = await hashPassword(password);
+  for (let round = 0; round < 3; round += 1) {
+    const email = `both${round}@example.com`;
+    const { token } = await createInvitation(trellis.db, {
+      ...{ email, grant: { role: 'viewer', environmentIds: [1] }, by: undefined, at: new Date() },
+    });
+    const userId = `both${round}`;
+    await trellis.db.query(
+      'insert into sign_in_user (id, name, email, email_verified) values ($1, $1, $2, true)',
+      [userId, email],
+    );
+    const user = { name: 'Both', email, passwordHash };
+    const answers = await Promise.allSettled(
+      Array.from({ length: 20 }, (_, n) =>
+        n % 2 === 0
+          ? acceptByEmail(trellis.db, { userId, at: new Date() })
+          : trellis.db.transaction((tx) => acceptInvitation(tx, { token, user, at: new Date() })),
+      ),
+    );
+    for (const answer of answers)
+      if (answer.status === 'rejected')
+        assert.match(String(answer.reason.code), /^(invalid_invitation|user_exists)$/);
+    const members = await trellis.db.query('select from member where user_id = $1', [userId]);
+    assert.equal(members.length, 1);
+  }
+});
+
+test('who signs in at the provider alone is given no password by a reset', async () => {
+  const users = (await owner.call('GET', '/users')).body.data as { id: string; email: string }[];
+  const id = users.find(({ email }) => email === 'ida@example.com')?.id;
+  const made = await owner.call('POST', `/users/${id}/password-reset`);
+  assert.deepEqual([made.status, (made.body.error as { code: string }).code], [409, 'user_without_password']);
 });
 
 test('nobody is led to another site', async () => {

@@ -98,13 +98,13 @@ for (const [name, scenario] of Object.entries(scenarios)) {
   });
 }
 
-test('no role is given credentials of a connection, or makes a key that would be', async () => {
+test('no role is given credentials of a connection or values of variables, or makes a key that would be', async () => {
   const path = `/connections/${given.connectionId}?provider_config_key=google-sheet`;
   for (const person of Object.values(people)) {
     const { status, body } = await person.call('GET', path, { environment: 'dev' });
     assert.equal(status, 200);
     assert.ok(!('credentials' in body) || body.credentials === null, JSON.stringify(body));
-    for (const scopes of [['*'], ['connections:credentials']]) {
+    for (const scopes of [['*'], ['connections:credentials'], ['environment:secrets']]) {
       const made = await person.call('POST', '/environment/api-keys', {
         environment: 'dev',
         body: { name: 'more', scopes },
@@ -124,11 +124,26 @@ test('no role is told the values of variables, which a key is', async () => {
     assert.deepEqual(JSON.parse(text), [{ name: 'SECRET', value: null }]);
   }
   assert.deepEqual(JSON.parse((await trellis.call('GET', path)).text), variables);
+  for (const person of [people.owner, people.developer]) {
+    const { body } = await person.call('GET', '/users/me');
+    const { environments } = body.data as { environments: { name: string; scopes: string[] }[] };
+    const scopes = environments.find(({ name }) => name === 'dev')?.scopes;
+    const made = await person.call('POST', '/environment/api-keys', {
+      environment: 'dev',
+      body: { name: 'all of mine', scopes },
+    });
+    assert.equal(made.status, 201, made.text);
+    const { secret: key } = made.body.data as { secret: string };
+    assert.deepEqual(JSON.parse((await trellis.call('GET', path, { key })).text), [
+      { name: 'SECRET', value: null },
+    ]);
+  }
 });
 
 /** The routes of people, by whom each is for. */
 const ofPeople: Record<string, 'everybody' | 'owners'> = {
   'GET /users/me': 'everybody',
+  'PATCH /users/me': 'everybody',
   'GET /users': 'owners',
   'PATCH /users/{id}': 'owners',
   'DELETE /users/{id}': 'owners',
@@ -164,8 +179,9 @@ for (const [name, who] of Object.entries(ofPeople)) {
       .replace('{id}', name.includes('invitations') ? '999' : 'none')
       .replace('{name}', 'none');
     const isRead = method === 'GET';
+    const given = { body: name === 'PATCH /users/me' ? { name: 'Somebody' } : {} };
     const ask = async (person: TestPerson, asked: Parameters<TestPerson['call']>[2] = {}) =>
-      (await person.call(method, path, { ...(!isRead && { body: {} }), ...asked })).status;
+      (await person.call(method, path, { ...(!isRead && given), ...asked })).status;
     for (const person of [people.developer, people.viewer]) {
       const status = await ask(person);
       assert.equal(status, who === 'everybody' ? 200 : 403);
@@ -183,7 +199,7 @@ for (const [name, who] of Object.entries(ofPeople)) {
   });
 }
 
-for (const route of openPaths) {
+for (const route of openPaths.keys()) {
   const [method = '', path = ''] = route.split(' ');
   if (method !== 'POST') continue;
   test(`${path}: another site can do nothing to whoever is signed in`, async () => {
@@ -236,8 +252,9 @@ test('nothing of a proxied answer can act on the address of the dashboard', asyn
 });
 
 for (const [name, scenario] of Object.entries(scenarios)) {
-  test(`${name}: an owner is served, but for tickets, which are a key's`, async () => {
+  test(`${name}: an owner is served, but for tickets and deploys, which are a key's`, async () => {
     const answer = await ask(people.owner, [name, scenario]);
-    assert.equal(answer.status, name.startsWith('POST /tickets') ? 403 : scenario.right, answer.text);
+    const isForKeys = /^POST \/(tickets|sync\/deploy)/.test(name);
+    assert.equal(answer.status, isForKeys ? 403 : scenario.right, answer.text);
   });
 }

@@ -1,4 +1,6 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Scope } from '../../server/http/caller.ts';
+import { actionCode, deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { type CallOptions, connect, type TestTrellis } from '../support/trellis.ts';
 
 /**
@@ -23,6 +25,10 @@ export type Fixture = {
   /** An endpoint that is disabled, and a delivery that it did not take. */
   endpointId: number;
   deliveryId: number;
+  /** Of the sync `things`. */
+  runId: string;
+  /** Of an action that was not waited for, and is over. */
+  actionId: string;
 };
 
 const key = 'google-sheet';
@@ -38,7 +44,19 @@ const ticketFor = (method: string) =>
     ...{ provider_config_key: key, connection_id: connectionId },
     ...{ methods: [method], paths: ['/v4/spreadsheets/**'] },
   }));
+const ofSync = (path: string, body: object) =>
+  ofConnection(path, ({ connectionId }) => ({
+    provider_config_key: key,
+    connection_id: connectionId,
+    ...body,
+  }));
 const inQuery = `provider_config_key=${key}`;
+/** A deploy of actions that double a number, beside what is there. */
+const deployed = (...names: string[]) =>
+  deployBody(
+    names.map((name) => flowConfig({ name, code: actionCode() })),
+    { reconcile: false },
+  );
 
 // In an order in which each request still finds what it names.
 export const scenarios: Record<string, Scenario> = {
@@ -264,6 +282,11 @@ export const scenarios: Record<string, Scenario> = {
     foreign: 200,
   },
   'GET /environment-variables': { request: ofConnection('/environment-variables'), right: 200, foreign: 200 },
+  'PATCH /environment-variables': {
+    request: ofConnection('/environment-variables', () => ({ set: [{ name: 'MODE', value: 'fast' }] })),
+    right: 200,
+    foreign: 200,
+  },
   'PUT /environment-variables': {
     request: ofConnection('/environment-variables', () => ({
       variables: [{ name: 'API_BASE', value: 'https://api.example.com' }],
@@ -294,6 +317,102 @@ export const scenarios: Record<string, Scenario> = {
   },
   'DELETE /environment/api-keys/{id}': {
     request: ({ keyId }) => ({ path: `/environment/api-keys/${keyId}` }),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /sync/deploy/confirmation': {
+    request: ofConnection('/sync/deploy/confirmation', () => deployed('other')),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /sync/deploy': {
+    request: ofConnection('/sync/deploy', () => deployed('other')),
+    right: 200,
+    foreign: 400,
+  },
+  'GET /scripts/config': { request: ofConnection('/scripts/config'), right: 200, foreign: 200 },
+  'GET /integrations/{key}/functions': {
+    request: ofConnection('/integrations/{key}/functions'),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /integrations/{key}/functions/{name}': {
+    request: ofConnection('/integrations/{key}/functions/double'),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /integrations/{key}/functions/{name}/code': {
+    request: ofConnection('/integrations/{key}/functions/double/code'),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /integrations/{key}/functions/{name}/versions': {
+    request: ofConnection('/integrations/{key}/functions/double/versions'),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /integrations/{key}/functions/{name}/rollback': {
+    request: ofConnection('/integrations/{key}/functions/double/rollback', () => ({ version: 1 })),
+    right: 200,
+    foreign: 404,
+  },
+  'PATCH /integrations/{key}/functions/{name}': {
+    request: ofConnection('/integrations/{key}/functions/double', () => ({ enabled: true })),
+    right: 200,
+    foreign: 404,
+  },
+  'DELETE /integrations/{key}/functions/{name}': {
+    request: ofConnection('/integrations/{key}/functions/leaving?type=action'),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /sync/trigger': { request: ofSync('/sync/trigger', { syncs: ['things'] }), right: 200, foreign: 400 },
+  'POST /sync/start': { request: ofSync('/sync/start', { syncs: ['things'] }), right: 200, foreign: 400 },
+  'POST /sync/pause': { request: ofSync('/sync/pause', { syncs: ['things'] }), right: 200, foreign: 400 },
+  'GET /sync/status': {
+    request: ofConnection(`/sync/status?syncs=*&${inQuery}`),
+    right: 200,
+    foreign: 400,
+  },
+  'PUT /sync/update-connection-frequency': {
+    request: ofSync('/sync/update-connection-frequency', { sync_name: 'things', frequency: 'every day' }),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /sync/{name}/variant/{variant}': {
+    request: ofSync('/sync/things/variant/mine', {}),
+    right: 200,
+    foreign: 400,
+  },
+  'DELETE /sync/{name}/variant/{variant}': {
+    request: ofSync('/sync/things/variant/mine', {}),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /action/trigger': {
+    request: ofConnection('/action/trigger', () => ({ action_name: 'double', input: { n: 1 } })),
+    right: 200,
+    foreign: 400,
+    scope: 'functions:write',
+  },
+  'GET /action/{id}': {
+    request: ({ actionId }) => ({ path: `/action/${actionId}` }),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /functions/runs': { request: ofConnection('/functions/runs'), right: 200, foreign: 200 },
+  'GET /functions/runs/{id}': {
+    request: ({ runId }) => ({ path: `/functions/runs/${runId}` }),
+    right: 200,
+    foreign: 404,
+  },
+  'GET /functions/runs/{id}/lines': {
+    request: ({ runId }) => ({ path: `/functions/runs/${runId}/lines` }),
+    right: 200,
+    foreign: 404,
+  },
+  'POST /functions/runs/{id}/cancel': {
+    request: ({ runId }) => ({ path: `/functions/runs/${runId}/cancel` }),
     right: 200,
     foreign: 404,
   },
@@ -332,6 +451,11 @@ export const scenarios: Record<string, Scenario> = {
 /** A connection with a record, and an integration that `dev` alone has: what the requests name. */
 export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const { connectionId, headers } = await connect(trellis);
+  await trellis.call('POST', '/sync/deploy', { body: deployed('double', 'leaving') });
+  const things = { name: 'things', code: syncCode({ more: 'autoStart: false,' }), type: 'sync' as const };
+  await trellis.call('POST', '/sync/deploy', {
+    body: deployBody([flowConfig(things)], { reconcile: false }),
+  });
   const devOnly = { provider: 'google-sheet', unique_key: 'dev-only' };
   await trellis.call('POST', '/integrations/quickstart', { body: devOnly });
   await trellis.call('POST', '/records', { headers, body: { model: 'M', records: [{ id: 'x' }] } });
@@ -350,7 +474,27 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const { id: keyId } = made.data as { id: number };
   const { endpointId, deliveryId } = await prepareDelivery(trellis);
   const cursor = record!._trellis_metadata.cursor;
-  return { connectionId, headers, cursor, operationId, keyId, endpointId, deliveryId };
+  const runId = await prepareRun(trellis, connectionId);
+  const actionId = await prepareAction(trellis, headers);
+  return { connectionId, headers, cursor, operationId, keyId, endpointId, deliveryId, runId, actionId };
+}
+
+async function prepareAction(trellis: TestTrellis, headers: Record<string, string>): Promise<string> {
+  const { body } = await trellis.call('POST', '/action/trigger', {
+    headers: { ...headers, 'x-async': 'true' },
+    body: { action_name: 'double', input: { n: 1 } },
+  });
+  const { id, statusUrl } = body as { id: string; statusUrl: string };
+  while ((await trellis.call('GET', statusUrl)).status === 404) await pause(50);
+  return id;
+}
+
+async function prepareRun(trellis: TestTrellis, connectionId: string): Promise<string> {
+  await trellis.call('POST', '/sync/trigger', {
+    body: { provider_config_key: key, connection_id: connectionId, syncs: ['things'] },
+  });
+  const { body } = await trellis.call('GET', '/functions/runs?function=things');
+  return (body.runs as { id: string }[])[0]!.id;
 }
 
 async function prepareDelivery(trellis: TestTrellis): Promise<{ endpointId: number; deliveryId: number }> {

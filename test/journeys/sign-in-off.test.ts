@@ -1,7 +1,9 @@
 // TRELLIS_SIGN_IN=off: for one machine alone.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { request } from 'node:http';
+import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { ConfigError, loadConfig } from '../../server/config.ts';
 import { openPerson, type TestPerson } from '../support/person.ts';
@@ -81,6 +83,33 @@ test('another name of this machine, and whatever was passed on, is refused, with
   const authorization = `Bearer ${trellis.keys.dev}`;
   assert.equal(await statusOf({ host: 'evil.example.com', authorization }, '/connections'), 403);
   assert.equal(await statusOf({ host, authorization }, '/connections'), 200);
+});
+
+/** The first line of the answer to what is sent as it stands. */
+async function lineOf(target: string, lines: string[]): Promise<string> {
+  const { hostname, port } = new URL(trellis.baseUrl);
+  const socket = connect({ host: hostname, port: Number(port) });
+  socket.write(`GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
+  const [first] = await once(socket, 'data');
+  socket.destroy();
+  return String(first).split('\r\n', 1)[0]!;
+}
+
+test('the socket of the connect page, and a host in the target, are held to the same', async () => {
+  const { host } = new URL(trellis.baseUrl);
+  const upgrade = [
+    ...['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'],
+    'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+  ];
+  assert.match(await lineOf('/', [`Host: ${host}`, ...upgrade]), / 101 /);
+  assert.match(await lineOf('/', ['Host: evil.example.com', ...upgrade]), / 403 /);
+  assert.match(await lineOf('/', [`Host: ${host}`, 'X-Forwarded-For: 1.2.3.4', ...upgrade]), / 403 /);
+  const asked = [`Host: ${host}`, 'X-Trellis-Environment: dev'];
+  assert.match(await lineOf('http://evil.example.com/users/me', asked), / 403 /);
+  assert.match(
+    await lineOf(`http://${host}/users/me`, ['Host: evil.example.com', ...asked.slice(1)]),
+    / 200 /,
+  );
 });
 
 test('a page of another site is refused all the same', async () => {

@@ -1,4 +1,4 @@
-import { TextInput } from '@mantine/core';
+import { Button, TextInput } from '@mantine/core';
 import { IconChevronRight, IconSearch } from '@tabler/icons-react';
 import { useState } from 'react';
 import { Audience } from './Audience.tsx';
@@ -8,10 +8,13 @@ import { useSay } from './texts.ts';
 
 /** So many are looked over at a glance. */
 const fewChoices = 6;
+/** So many are shown at once; a page that holds ten thousand buttons answers no key any more. */
+const atOnce = 100;
 
 export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: (key: string) => void }) {
   const say = useSay();
   const [search, setSearch] = useState('');
+  const [most, setMost] = useState(atOnce);
   const wanted = search.trim().toLowerCase();
   const fitting = choices.choices.filter(({ display_name, provider_display_name }) =>
     `${display_name} ${provider_display_name}`.toLowerCase().includes(wanted),
@@ -28,11 +31,14 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
           placeholder={say('search')}
           leftSection={<IconSearch size={16} aria-hidden />}
           value={search}
-          onChange={({ currentTarget }) => setSearch(currentTarget.value)}
+          onChange={({ currentTarget }) => {
+            setSearch(currentTarget.value);
+            setMost(atOnce);
+          }}
         />
       )}
       <ul className="choices">
-        {fitting.map((choice) => (
+        {fitting.slice(0, most).map((choice) => (
           <li key={choice.unique_key}>
             <button type="button" className="choice" onClick={() => onChoose(choice.unique_key)}>
               <ChoiceLogo choice={choice} />
@@ -43,6 +49,11 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
           </li>
         ))}
       </ul>
+      {fitting.length > most && (
+        <Button variant="default" fullWidth mt="sm" onClick={() => setMost(most + atOnce)}>
+          {say('showMore')}
+        </Button>
+      )}
       {fitting.length === 0 && <p role="status">{say('nothingFits', { search: search.trim() })}</p>}
     </section>
   );

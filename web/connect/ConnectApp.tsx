@@ -1,10 +1,11 @@
 import { MantineProvider } from '@mantine/core';
-import { useEffect, useMemo, useState } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { ConnectPage } from './ConnectPage.tsx';
-import { type Launch, spoken } from './launch.ts';
-import type { Settings } from './queries.ts';
+import { tellHost } from './host.ts';
+import { keepInAddress, type Launch, spoken } from './launch.ts';
+import type { Made, Settings } from './queries.ts';
 import { Shell } from './Shell.tsx';
-import { useSession } from './session.ts';
+import { useSession, useToken } from './session.ts';
 import { type Language, SayContext, sayIn } from './texts.ts';
 import { themeOf, variablesOf } from './theme.ts';
 
@@ -17,11 +18,33 @@ const plain: Settings = {
   language: null,
 };
 
-/** Look and language of the page: what the link says, then the environment, then the browser. */
+/** One session after the other, each from its beginning; the language that was chosen stays. */
 export function ConnectApp({ launch }: { launch: Launch }) {
-  const view = useSession(launch);
-  const settings = view.progress?.settings ?? plain;
+  const token = useToken(launch);
   const [chosen, setChosen] = useState<Language>();
+  const choose = (language: Language) => {
+    setChosen(language);
+    keepInAddress('lang', language);
+  };
+  return <SessionApp key={token} launch={launch} token={token} chosen={chosen} onLanguage={choose} />;
+}
+
+/** Look and language of the page: what the link says, then the environment, then the browser. */
+function SessionApp({
+  launch,
+  token,
+  chosen,
+  onLanguage,
+}: {
+  launch: Launch;
+  token: string | undefined;
+  chosen: Language | undefined;
+  onLanguage: (language: Language) => void;
+}) {
+  const view = useSession(launch, token);
+  const settings = view.settings ?? plain;
+  const made = view.progress?.connection ?? undefined;
+  const tellConnected = useTellConnected();
   const language =
     chosen ?? launch.language ?? settings.language ?? spoken(navigator.languages) ?? ('en' as const);
   const say = useMemo(() => sayIn(language, settings.app_name), [language, settings.app_name]);
@@ -45,12 +68,32 @@ export function ConnectApp({ launch }: { launch: Launch }) {
       getStyleNonce={() => launch.nonce}
     >
       <SayContext.Provider value={say}>
-        <Shell settings={settings} isFramed={launch.isFramed} language={language} onLanguage={setChosen}>
-          <ConnectPage launch={launch} view={view} />
+        <Shell
+          settings={settings}
+          isFramed={launch.isFramed}
+          language={language}
+          onLanguage={onLanguage}
+          onClose={() => {
+            if (made !== undefined) tellConnected(made);
+            tellHost({ type: 'close' });
+          }}
+        >
+          <ConnectPage launch={launch} view={view} onConnected={tellConnected} />
         </Shell>
       </SayContext.Provider>
     </MantineProvider>
   );
+}
+
+/** Tells the page around a frame of the session's connection, once: when nothing is left to decide, or before it closes. */
+function useTellConnected(): (made: Made) => void {
+  const isTold = useRef(false);
+  return useCallback(({ provider_config_key, connection_id }) => {
+    if (isTold.current) return;
+    isTold.current = true;
+    const payload = { providerConfigKey: provider_config_key, connectionId: connection_id };
+    tellHost({ type: 'connect', payload });
+  }, []);
 }
 
 /** The dashboard of the same origin keeps its own. */

@@ -5,19 +5,31 @@ import { ChoiceList } from './ChoiceList.tsx';
 import { Done } from './Done.tsx';
 import { type Failure, failureBy, failureOfSession } from './failure.ts';
 import { tellHost } from './host.ts';
-import type { Launch } from './launch.ts';
+import { keepInAddress, type Launch } from './launch.ts';
 import { Loading, Notice, Said } from './Notice.tsx';
-import { askForTheRest, type Choice, type Progress, tripUrl } from './queries.ts';
+import { askForTheRest, type Choice, type Made, type Progress, tripUrl } from './queries.ts';
 import type { SessionView } from './session.ts';
 import { useSay } from './texts.ts';
-import { useTrip } from './trip.ts';
+import { keepAsking, useTrip } from './trip.ts';
 import { Waiting } from './Waiting.tsx';
 
 /** Which step the person is at, by what the service says of the session and by what was done here. */
-export function ConnectPage({ launch, view }: { launch: Launch; view: SessionView }) {
+export function ConnectPage({
+  launch,
+  view,
+  onConnected,
+}: {
+  launch: Launch;
+  view: SessionView;
+  onConnected: (made: Made) => void;
+}) {
   const say = useSay();
   const { session, progress, choices, fault, load, ask } = view;
   const [key, setKey] = useState(launch.integration);
+  const choose = (chosen: string | undefined) => {
+    setKey(chosen);
+    keepInAddress('integration', chosen);
+  };
   const [failure, setFailure] = useState<Failure>();
   const { trip, begin, openedByLink, giveUp } = useTrip(launch, {
     ask,
@@ -25,6 +37,12 @@ export function ConnectPage({ launch, view }: { launch: Launch; view: SessionVie
   });
 
   useSessionFailure(progress, setFailure);
+  // Somebody went to the provider from a page that has been left or loaded again since.
+  const isAwayFromElsewhere = trip === undefined && progress?.under_way === true;
+  useEffect(
+    () => (isAwayFromElsewhere ? keepAsking(() => ask().catch(() => false)) : undefined),
+    [isAwayFromElsewhere, ask],
+  );
   // How a trip in this very tab ended, where the service cannot know.
   useEffect(() => setFailure(launch.returned?.payload && failureBy(launch.returned.payload)), [launch]);
   useEffect(() => {
@@ -53,15 +71,9 @@ export function ConnectPage({ launch, view }: { launch: Launch; view: SessionVie
   if (fault !== undefined) return <Refused fault={fault} onRetry={load} />;
   if (progress === undefined) return <Loading />;
   if (trip !== undefined) {
-    return (
-      <Waiting
-        trip={trip}
-        provider={provider}
-        onAgain={() => void begin(trip.url)}
-        onOpened={openedByLink}
-        onBack={giveUp}
-      />
-    );
+    const mayBegin = progress.state === 'open';
+    const again = { onAgain: () => void begin(trip.url), onBack: giveUp };
+    return <Waiting trip={trip} provider={provider} onOpened={openedByLink} {...(mayBegin && again)} />;
   }
   const start = (chosen: string, values: Record<string, string> = {}, ready?: Promise<void>) => {
     setFailure(undefined);
@@ -70,7 +82,17 @@ export function ConnectPage({ launch, view }: { launch: Launch; view: SessionVie
   if (made !== undefined && (failure === undefined || progress.state === 'expired')) {
     const mayGoOn = Date.parse(progress.expires_at) > Date.now();
     const rest = () => start(made.provider_config_key, {}, askForTheRest(session)).catch(load);
-    return <Done made={made} isFramed={launch.isFramed} {...(mayGoOn && { onRest: rest })} />;
+    return (
+      <Done
+        made={made}
+        isFramed={launch.isFramed}
+        onConnected={onConnected}
+        {...(mayGoOn && { onRest: rest })}
+      />
+    );
+  }
+  if (progress.state === 'expired' && progress.under_way) {
+    return <Waiting trip={{ is: 'away', isLong: false }} provider={provider} />;
   }
   if (progress.state === 'expired') return <Ended why="expired" />;
   if (failure !== undefined)
@@ -87,7 +109,7 @@ export function ConnectPage({ launch, view }: { launch: Launch; view: SessionVie
   if (choices.choices.length === 0) {
     return <Notice tone="error" title={say('nothingTitle')} text={say('nothingText')} />;
   }
-  if (choice === undefined) return <ChoiceList choices={choices} onChoose={setKey} />;
+  if (choice === undefined) return <ChoiceList choices={choices} onChoose={choose} />;
   return (
     <Begin
       key={choice.unique_key}
@@ -97,7 +119,7 @@ export function ConnectPage({ launch, view }: { launch: Launch; view: SessionVie
       isUnderWay={progress.under_way}
       onTravel={(values) => void start(choice.unique_key, values)}
       onDone={load}
-      onOther={choices.choices.length > 1 ? () => setKey(undefined) : undefined}
+      onOther={choices.choices.length > 1 ? () => choose(undefined) : undefined}
     />
   );
 }

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useEffect, useState } from 'react';
 import { tellHost } from './host.ts';
 import { Notice } from './Notice.tsx';
-import type { Progress } from './queries.ts';
+import type { Made } from './queries.ts';
 import { useSay } from './texts.ts';
 
 /**
@@ -12,22 +12,22 @@ import { useSay } from './texts.ts';
 export function Done({
   made,
   isFramed,
+  onConnected,
   onRest,
 }: {
-  made: NonNullable<Progress['connection']>;
+  made: Made;
   isFramed: boolean;
+  onConnected: (made: Made) => void;
   /** Absent: the session has expired. */
   onRest?: () => Promise<void>;
 }) {
   const say = useSay();
-  const { display_name: name, missing_scopes: missing, provider_config_key, connection_id } = made;
+  const { display_name: name, missing_scopes: missing } = made;
   const [isSettled, setSettled] = useState(missing.length === 0);
   const [isAsking, setAsking] = useState(false);
   useEffect(() => {
-    if (!isSettled && missing.length > 0) return;
-    const payload = { providerConfigKey: provider_config_key, connectionId: connection_id };
-    tellHost({ type: 'connect', payload });
-  }, [isSettled, missing.length, provider_config_key, connection_id]);
+    if (isSettled || missing.length === 0) onConnected(made);
+  }, [isSettled, missing.length, onConnected, made]);
 
   if (isSettled || missing.length === 0) {
     const action = { label: say('finish'), onClick: () => tellHost({ type: 'close' }) };

@@ -90,6 +90,7 @@ export function readRefusal(
     integration_misconfigured: say('misconfiguredText', { provider: choice.provider_display_name }),
     unreachable: say('unreachableText'),
     unknown_connect_session_token: say('unknownText'),
+    session_in_other_browser: say('otherBrowserText'),
   }[code];
   return { wrong, refusal: refusal ?? `${say('failedText')} ${message}` };
 }

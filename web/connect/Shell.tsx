@@ -1,6 +1,5 @@
 import { CloseButton } from '@mantine/core';
 import type { ReactNode } from 'react';
-import { tellHost } from './host.ts';
 import type { Settings } from './queries.ts';
 import { type Language, languageNames, languages, useSay } from './texts.ts';
 
@@ -10,12 +9,14 @@ export function Shell({
   isFramed,
   language,
   onLanguage,
+  onClose,
   children,
 }: {
   settings: Settings;
   isFramed: boolean;
   language: Language;
   onLanguage: (language: Language) => void;
+  onClose: () => void;
   children: ReactNode;
 }) {
   const say = useSay();
@@ -27,9 +28,7 @@ export function Shell({
           <header className={appName === null && logo === null ? 'brand bare' : 'brand'}>
             {logo !== null && <img src={logo} alt="" />}
             <span>{appName}</span>
-            {isFramed && (
-              <CloseButton aria-label={say('close')} onClick={() => tellHost({ type: 'close' })} />
-            )}
+            {isFramed && <CloseButton aria-label={say('close')} onClick={onClose} />}
           </header>
         )}
         {children}

@@ -3,7 +3,7 @@ import { Hints } from './Hints.tsx';
 import { useSay } from './texts.ts';
 import type { Trip } from './trip.ts';
 
-/** While the person is at the provider. */
+/** While the person is at the provider: the session may have expired meanwhile, so that nothing else can be begun. */
 export function Waiting({
   trip: { is, isLong, url },
   provider,
@@ -11,11 +11,12 @@ export function Waiting({
   onOpened,
   onBack,
 }: {
-  trip: Trip;
+  trip: Pick<Trip, 'is' | 'isLong'> & { url?: string };
   provider: string;
-  onAgain: () => void;
-  onOpened: () => void;
-  onBack: () => void;
+  /** Absent, as what leads back: the session has expired. */
+  onAgain?: () => void;
+  onOpened?: () => void;
+  onBack?: () => void;
 }) {
   const say = useSay();
   return (
@@ -23,13 +24,13 @@ export function Waiting({
       <div role="status" className="notice">
         {is === 'away' ? <Loader size={40} aria-hidden /> : <span className="mark warning">!</span>}
         <h1>{say(`${titles[is]}Title`)}</h1>
-        <p className="soft">{say(`${titles[is]}Text`, { provider })}</p>
+        <p className="soft">{onAgain ? say(`${titles[is]}Text`, { provider }) : say('lateText')}</p>
       </div>
       {is === 'blocked' ? (
         <Button component="a" href={url} target="_blank" rel="opener" size="md" fullWidth onClick={onOpened}>
           {say('open', { provider })}
         </Button>
-      ) : (
+      ) : onAgain === undefined ? null : (
         <Button
           variant={is === 'closed' ? 'filled' : 'default'}
           size={is === 'closed' ? 'md' : 'sm'}
@@ -39,9 +40,11 @@ export function Waiting({
           {is === 'closed' ? say('tryAgain') : say('showAgain')}
         </Button>
       )}
-      <button type="button" className="link" onClick={onBack}>
-        {say('back')}
-      </button>
+      {onBack && (
+        <button type="button" className="link" onClick={onBack}>
+          {say('back')}
+        </button>
+      )}
       {isLong && <Hints provider={provider} />}
     </section>
   );

@@ -66,9 +66,17 @@ export function keepToken(brand: string, token: string): void {
   write(tokenKey(brand), token);
 }
 
-/** Has the callback page lead back here; it leaves how it went in the same place. */
+/** What was chosen here, as a link would have said it: a reload and a trip in this very tab keep it. */
+export function keepInAddress(name: 'integration' | 'lang', value: string | undefined): void {
+  const address = new URL(location.href);
+  if (value === undefined) address.searchParams.delete(name);
+  else address.searchParams.set(name, value);
+  history.replaceState(null, '', address);
+}
+
+/** Has the callback page lead back here, as the address stands; it leaves how it went in the same place. */
 export function expectReturn(brand: string): void {
-  write(returnKey(brand), '');
+  write(returnKey(brand), JSON.stringify({ search: location.search }));
 }
 
 /** A window that is opened from here starts with a copy of this tab's storage, and is not to be led here. */
@@ -81,9 +89,9 @@ export function expectNoReturn(brand: string): void {
 }
 
 function takeReturned(brand: string): Told | undefined {
-  const told = read(returnKey(brand));
+  const kept = read(returnKey(brand));
   expectNoReturn(brand);
-  return told ? (JSON.parse(told) as Told) : undefined;
+  return kept === undefined ? undefined : (JSON.parse(kept) as { told?: Told }).told;
 }
 
 const tokenKey = (brand: string) => `${brand}_connect_token`;

@@ -3,14 +3,21 @@ import type { Routes } from '../api/schema.ts';
 
 /** The page's calls of the service, each with the token of the session. All throw `Fault`. */
 export type Progress = Answer<'GET /connect/session/progress'>['data'];
+/** What the session has made. */
+export type Made = NonNullable<Progress['connection']>;
 export type Choices = Answer<'GET /connect/session/choices'>['data'];
 export type Choice = Choices['choices'][number];
-export type Settings = Progress['settings'];
+export type Settings = NonNullable<Progress['settings']>;
 
 export type Session = { token: string; baseUrl: string };
 
 export async function fetchProgress(session: Session): Promise<Progress> {
   return (await call(session, 'GET /connect/session/progress')).data;
+}
+
+/** With how the page looks, which is asked for once: a logo may have tens of kilobytes. */
+export async function fetchOpening(session: Session): Promise<Progress> {
+  return (await call(session, 'GET /connect/session/progress', { settings: 'true' })).data;
 }
 
 export async function fetchChoices(session: Session): Promise<Choices> {
@@ -66,8 +73,12 @@ function pathOf(baseUrl: string): string {
   return new URL(baseUrl).pathname.replace(/\/$/, '');
 }
 
-async function call<R extends keyof Routes>({ token, baseUrl }: Session, route: R): Promise<Answer<R>> {
+async function call<R extends keyof Routes>(
+  { token, baseUrl }: Session,
+  route: R,
+  query: Record<string, string> = {},
+): Promise<Answer<R>> {
   const [method, path] = route.split(' ');
   const headers = { authorization: `Bearer ${token}` };
-  return (await send(`${method} ${pathOf(baseUrl)}${path}`, { headers })) as Answer<R>;
+  return (await send(`${method} ${pathOf(baseUrl)}${path}`, { headers, query })) as Answer<R>;
 }

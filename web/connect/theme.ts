@@ -1,4 +1,5 @@
 import { type CSSVariablesResolver, colorsTuple, createTheme } from '@mantine/core';
+import { wordsOn } from '../ui/contrast.ts';
 import type { Settings } from './queries.ts';
 
 type Colors = Settings['colors'];
@@ -39,19 +40,10 @@ export const variablesOf =
 function accent(color: string): Record<string, string> {
   return {
     '--accent': color,
-    '--on-accent': isLight(color) ? '#0b1020' : '#ffffff',
+    '--on-accent': wordsOn(color),
     '--mantine-color-brand-filled': color,
     '--mantine-color-brand-filled-hover': `color-mix(in srgb, ${color} 88%, black)`,
     '--mantine-primary-color-filled': color,
     '--mantine-color-anchor': color,
   };
-}
-
-/** Whether dark words stand out better on it (WCAG 2.2, relative luminance). */
-function isLight(color: string): boolean {
-  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
-    const part = Number.parseInt(color.slice(at, at + 2), 16) / 255;
-    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18;
 }

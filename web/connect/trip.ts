@@ -13,10 +13,14 @@ export type Trip = {
   is: 'away' | 'closed' | 'blocked';
   /** Whether it is time to say what can go wrong. */
   isLong: boolean;
+  /** One more for each window that is opened. */
+  turn: number;
 };
 
-/** Asked so often while somebody is away. */
+/** Asked so often while somebody is away; after a minute, when windows and channels have had their chance, less often. */
 const askEveryMs = 2_000;
+const askLaterEveryMs = 5_000;
+const oftenForMs = 60_000;
 const longAfterMs = 15_000;
 
 export function useTrip(
@@ -33,7 +37,9 @@ export function useTrip(
   const calls = useRef(on);
   calls.current = on;
   const isAway = trip !== undefined && trip.is !== 'blocked';
+  const turn = trip?.turn;
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each window is looked after from its own beginning
   useEffect(() => {
     if (!isAway) return;
     const { brand, baseUrl } = launch;
@@ -70,7 +76,7 @@ export function useTrip(
     };
     window.addEventListener('message', listen);
     broadcast.addEventListener('message', hear);
-    const asking = setInterval(ask, askEveryMs);
+    const stopAsking = keepAsking(ask);
     const growing = setTimeout(() => setTrip((now) => now && { ...now, isLong: true }), longAfterMs);
     const looking = setInterval(async () => {
       if (opened.current?.closed !== true) return;
@@ -81,11 +87,11 @@ export function useTrip(
     return () => {
       window.removeEventListener('message', listen);
       broadcast.close();
-      clearInterval(asking);
+      stopAsking();
       clearInterval(looking);
       clearTimeout(growing);
     };
-  }, [isAway, launch]);
+  }, [isAway, turn, launch]);
 
   return {
     trip,
@@ -115,7 +121,8 @@ export function useTrip(
         return;
       }
       if (ready !== undefined) popup?.location.replace(url);
-      setTrip({ url, is: popup === null ? 'blocked' : 'away', isLong: false });
+      const is = popup === null ? 'blocked' : 'away';
+      setTrip((now) => ({ url, is, isLong: false, turn: (now?.turn ?? 0) + 1 }));
     },
     /** Where a window was blocked: a link that the person clicks opens one all the same. */
     openedByLink(): void {
@@ -126,6 +133,25 @@ export function useTrip(
       opened.current?.close();
       setTrip(undefined);
     },
+  };
+}
+
+/** Asks again and again, one at a time, until what it returns is called. `ask` must not throw. */
+export function keepAsking(ask: () => Promise<unknown>): () => void {
+  const begunAt = Date.now();
+  let isStopped = false;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const wait = () => {
+    const afterMs = Date.now() - begunAt < oftenForMs ? askEveryMs : askLaterEveryMs;
+    timer = setTimeout(async () => {
+      await ask();
+      if (!isStopped) wait();
+    }, afterMs);
+  };
+  wait();
+  return () => {
+    isStopped = true;
+    clearTimeout(timer);
   };
 }
 

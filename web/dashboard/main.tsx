@@ -30,7 +30,10 @@ const queries = createQueries({
   onSignedOut: () => {
     const { pathname: at, searchStr } = router.state.location;
     if (at.startsWith('/sign-in')) return;
-    void router.navigate({ to: '/sign-in', search: { next: at + searchStr } });
+    // What the former user was shown is nobody's any more, also by way of the Back button.
+    void router
+      .navigate({ to: '/sign-in', search: { next: at + searchStr } })
+      .then(() => queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' }));
   },
 });
 router.update({ context: { queries } });

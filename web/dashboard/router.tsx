@@ -55,14 +55,18 @@ const home = createRoute({
     const me = await whoever(context.queries, undefined);
     const names = me.environments.map(({ name }) => name);
     const last = lastEnvironment();
-    const environment = last !== undefined && names.includes(last) ? last : (names[0] ?? 'dev');
+    const environment = last !== undefined && names.includes(last) ? last : names[0];
+    if (environment === undefined) return;
     throw redirect({ to: '/$environment/getting-started', params: { environment } });
   },
+  component: lazyRouteComponent(() => import('./shell/NoEnvironmentPage.tsx'), 'NoEnvironmentPage'),
 });
 const inside = createRoute({
   getParentRoute: () => root,
   path: '/$environment',
   beforeLoad: ({ context, location }) => whoever(context.queries, location.pathname + location.searchStr),
+  // The frame stays around its pages, so that the focus does in the switch between environments.
+  remountDeps: () => 'shell',
   component: Shell,
   errorComponent: BrokenPage,
 });
@@ -77,6 +81,7 @@ const gettingStarted = createRoute({
 const integrations = createRoute({
   getParentRoute: () => inside,
   path: '/integrations',
+  validateSearch: ({ search }: Search): { search?: string | undefined } => ({ search: textOf(search) }),
   component: lazyRouteComponent(() => import('./integrations/IntegrationsPage.tsx'), 'IntegrationsPage'),
 });
 const catalogue = createRoute({
@@ -210,6 +215,7 @@ const dataset = createRoute({
     page: pageOf(given.page),
     record: textOf(given.record),
   }),
+  remountDeps: ({ params, search }) => [params, search.variant],
   component: lazyRouteComponent(() => import('./records/DatasetPage.tsx'), 'DatasetPage'),
 });
 
@@ -328,6 +334,8 @@ export function createDashboardRouter() {
     routeTree: tree,
     basepath: '/app',
     defaultPreload: 'intent',
+    // Another address of a page is another page: what was typed on one connection must not be saved to the next.
+    defaultRemountDeps: ({ params }) => params,
     scrollRestoration: true,
     defaultErrorComponent: BrokenPage,
     defaultNotFoundComponent: () => <BrokenPage error={new Error('There is no such page.')} />,

@@ -5,6 +5,7 @@
 import type { ActionDefinition, Definition, SyncDefinition } from '../definitions.ts';
 import { ActionError } from './action-error.ts';
 import { createContext } from './context.ts';
+import { describe } from './describe.ts';
 import type { About, Service } from './service.ts';
 import { createSyncContext } from './sync-context.ts';
 
@@ -24,6 +25,7 @@ export async function start({ exported, kind, input, about, service }: Call): Pr
       'The default export is no function: it is to be what createSync, createAction or createOnEvent gives.',
     );
   }
+  if (kind === 'describe') return describe(definition);
   const of = about as About;
   if (kind === 'sync') return runSync(definition as SyncDefinition, createSync(definition, service, of));
   if (kind === 'webhook') {

@@ -10,6 +10,7 @@ export const de: Texts = {
   finish: 'Fertig',
   chooseTitle: 'Was möchten Sie verbinden?',
   search: 'Suchen',
+  showMore: 'Mehr anzeigen',
   nothingFits: 'Nichts heißt „{search}“.',
   nothingTitle: 'Es gibt nichts zu verbinden',
   nothingText: 'Hier ist noch nichts eingerichtet. Sagen Sie den Betreibern Bescheid: {app}.',
@@ -47,6 +48,8 @@ export const de: Texts = {
     '{provider} hat das nicht angenommen. Prüfen Sie Ihre Angaben und versuchen Sie es noch einmal.',
   waitingTitle: 'Machen Sie im anderen Fenster weiter',
   waitingText: 'Dort fragt Sie {provider}. Diese Seite merkt von selbst, wenn Sie fertig sind.',
+  lateText:
+    'Was Sie dort begonnen haben, können Sie noch abschließen; diese Seite merkt es. Ist das Fenster weg, lassen Sie sich einen neuen Link geben, denn dieser ist abgelaufen: {app}.',
   closedTitle: 'Das andere Fenster ist weg',
   closedText:
     'Wenn Sie sich dort noch anmelden, machen Sie einfach weiter. Haben Sie es geschlossen, versuchen Sie es noch einmal.',

@@ -9,6 +9,7 @@ export const en = {
   finish: 'Finish',
   chooseTitle: 'What would you like to connect?',
   search: 'Search',
+  showMore: 'Show more',
   nothingFits: 'Nothing is called “{search}”.',
   nothingTitle: 'There is nothing to connect',
   nothingText: 'Nothing has been set up here yet. Tell the people who run {app}.',
@@ -43,6 +44,8 @@ export const en = {
   formRefused: '{provider} did not accept this. Check what you filled in and try again.',
   waitingTitle: 'Go on in the other window',
   waitingText: '{provider} asks you there. This page notices by itself when you are done.',
+  lateText:
+    'What you began there can still be finished, and this page notices it. If the window is gone, go back to {app} and ask for a new link: this one has expired.',
   closedTitle: 'The other window is gone',
   closedText: 'If you are still signing in there, just go on. If you closed it, try again.',
   blockedTitle: 'Your browser blocked the window',

@@ -10,6 +10,7 @@ export const es: Texts = {
   finish: 'Terminar',
   chooseTitle: '¿Qué desea conectar?',
   search: 'Buscar',
+  showMore: 'Mostrar más',
   nothingFits: 'Nada se llama «{search}».',
   nothingTitle: 'No hay nada que conectar',
   nothingText: 'Aquí todavía no se ha configurado nada. Avise a los responsables: {app}.',
@@ -45,6 +46,8 @@ export const es: Texts = {
   formRefused: '{provider} no ha aceptado estos datos. Revíselos e inténtelo de nuevo.',
   waitingTitle: 'Siga en la otra ventana',
   waitingText: '{provider} le pregunta allí. Esta página notará por sí sola cuando haya terminado.',
+  lateText:
+    'Todavía puede terminar lo que empezó allí, y esta página lo notará. Si la ventana ya no está, pida un enlace nuevo, porque este ha caducado: {app}.',
   closedTitle: 'La otra ventana ya no está',
   closedText: 'Si todavía está iniciando sesión allí, continúe. Si la cerró, inténtelo de nuevo.',
   blockedTitle: 'Su navegador bloqueó la ventana',

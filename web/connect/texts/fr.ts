@@ -10,6 +10,7 @@ export const fr: Texts = {
   finish: 'Terminer',
   chooseTitle: 'Que souhaitez-vous connecter ?',
   search: 'Rechercher',
+  showMore: 'Afficher plus',
   nothingFits: 'Rien ne s’appelle « {search} ».',
   nothingTitle: 'Il n’y a rien à connecter',
   nothingText: 'Rien n’est encore configuré ici. Prévenez les responsables : {app}.',
@@ -44,6 +45,8 @@ export const fr: Texts = {
   formRefused: '{provider} n’a pas accepté ces données. Vérifiez-les et réessayez.',
   waitingTitle: 'Continuez dans l’autre fenêtre',
   waitingText: '{provider} vous y interroge. Cette page verra d’elle-même quand vous aurez terminé.',
+  lateText:
+    'Vous pouvez encore terminer ce que vous y avez commencé, et cette page le remarquera. Si la fenêtre a disparu, demandez un nouveau lien, car celui-ci a expiré : {app}.',
   closedTitle: 'L’autre fenêtre a disparu',
   closedText:
     'Si vous êtes encore en train de vous y connecter, continuez. Si vous l’avez fermée, réessayez.',

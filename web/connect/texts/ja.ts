@@ -10,6 +10,7 @@ export const ja: Texts = {
   finish: '完了',
   chooseTitle: '何を接続しますか？',
   search: '検索',
+  showMore: 'さらに表示',
   nothingFits: '「{search}」という名前のものはありません。',
   nothingTitle: '接続できるものがありません',
   nothingText: 'まだ何も設定されていません。{app}の管理者に連絡してください。',
@@ -45,6 +46,8 @@ export const ja: Texts = {
   formRefused: '{provider}に受け付けられませんでした。入力内容を確認して、もう一度試してください。',
   waitingTitle: '別のウィンドウで続けてください',
   waitingText: '{provider}がそこで確認します。終わると、このページは自動的に進みます。',
+  lateText:
+    'そちらで始めた操作はまだ完了でき、このページが自動的に検知します。ウィンドウがない場合は、このリンクの有効期限が切れているため、{app}で新しいリンクを取得してください。',
   closedTitle: '別のウィンドウが見つかりません',
   closedText: 'まだサインイン中なら、そのまま続けてください。閉じた場合は、もう一度試してください。',
   blockedTitle: 'ブラウザーがウィンドウをブロックしました',

@@ -1,7 +1,7 @@
 import { Card, Group, Skeleton, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useSearch } from '@tanstack/react-router';
-import { lazy, Suspense } from 'react';
+import { lazyRouteComponent, useNavigate, useSearch } from '@tanstack/react-router';
+import { Suspense } from 'react';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { useNow } from '../../ui/time.ts';
@@ -14,9 +14,7 @@ import { type Filters, type Point, seriesQuery } from './queries.ts';
 import { chartTimesOf, timesOf } from './time-range.ts';
 
 // The chart library is as big as everything else together; the list does not wait for it.
-const ActivityCharts = lazy(() =>
-  import('./ActivityCharts.tsx').then((module) => ({ default: module.ActivityCharts })),
-);
+const ActivityCharts = lazyRouteComponent(() => import('./ActivityCharts.tsx'), 'ActivityCharts');
 
 export function ActivityPage() {
   const environment = useEnvironment();
@@ -34,8 +32,7 @@ export function ActivityPage() {
       <Card component="section" aria-label="Over time">
         <Charts environment={environment} search={search} filters={filters} nowMs={nowMs} />
       </Card>
-      {/* A link that names other filters than those typed here starts the fields anew. */}
-      <FilterBar key={`${environment} ${search.connection ?? ''}`} search={search} onChange={change} />
+      <FilterBar search={search} onChange={change} />
       <OperationsList
         key={JSON.stringify([environment, filters, search.range, search.from, search.to])}
         environment={environment}

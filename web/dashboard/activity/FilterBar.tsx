@@ -1,13 +1,15 @@
 import { Select, SimpleGrid, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
 import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { FilterField } from '../../ui/FilterField.tsx';
+import { localTime } from '../../ui/local-time.ts';
+import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
 import type { ActivitySearch } from '../router.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import type { Filters } from './queries.ts';
-import { isoOfLocal, localOf, type RangeName, ranges } from './time-range.ts';
+import { isoOfLocal, type RangeName, ranges } from './time-range.ts';
 
 const types = [
   'proxy',
@@ -32,11 +34,8 @@ export function FilterBar({
 }) {
   const environment = useEnvironment();
   const { data: integrations = [] } = useQuery(integrationsQuery(environment));
-  const [text, setText] = useState(search.text ?? '');
-  const [connection, setConnection] = useState(search.connection ?? '');
   const isBetween = search.from !== undefined || search.to !== undefined;
   const [isChoosing, setChoosing] = useState(isBetween);
-  const settle = useDebouncedCallback((next: Partial<ActivitySearch>) => onChange(next), 250);
   const between = isChoosing || isBetween;
   return (
     <SimpleGrid
@@ -46,33 +45,24 @@ export function FilterBar({
       role="search"
       aria-label="Filters"
     >
-      <TextInput
+      <FilterField
         aria-label="Search"
         placeholder="Path, error code or message"
         leftSection={<IconSearch size={16} />}
-        value={text}
-        onChange={({ currentTarget: { value } }) => {
-          setText(value);
-          settle({ text: value.trim() || undefined });
-        }}
+        value={search.text}
+        onSettle={(text) => onChange({ text })}
       />
-      <TextInput
+      <FilterField
         aria-label="Connection ID"
         placeholder="Connection ID"
-        value={connection}
-        onChange={({ currentTarget: { value } }) => {
-          setConnection(value);
-          settle({ connection: value.trim() || undefined });
-        }}
+        value={search.connection}
+        onSettle={(connection) => onChange({ connection })}
       />
-      <Select
+      <IntegrationSelect
         aria-label="Integration"
         placeholder="Every integration"
         clearable
-        data={integrations.map(({ unique_key, display_name }) => ({
-          value: unique_key,
-          label: display_name,
-        }))}
+        integrations={integrations}
         value={search.integration ?? null}
         onChange={(value) => onChange({ integration: value ?? undefined })}
       />
@@ -115,13 +105,13 @@ export function FilterBar({
           <TextInput
             type="datetime-local"
             aria-label="From"
-            value={localOf(search.from)}
+            value={localTime(search.from)}
             onChange={({ currentTarget: { value } }) => onChange({ from: isoOfLocal(value) })}
           />
           <TextInput
             type="datetime-local"
             aria-label="To"
-            value={localOf(search.to)}
+            value={localTime(search.to)}
             onChange={({ currentTarget: { value } }) => onChange({ to: isoOfLocal(value) })}
           />
         </>

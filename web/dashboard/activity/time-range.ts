@@ -50,14 +50,7 @@ function isoOf(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** As a field for local times takes it: `2026-01-31T10:00`. */
-export function localOf(iso: string | undefined): string {
-  if (iso === undefined) return '';
-  const at = new Date(iso);
-  return isoOf(at.getTime() - at.getTimezoneOffset() * minuteMs).slice(0, 16);
-}
-
-/** What such a field holds, as a time with Z; undefined for none. */
+/** What a field for local times holds, as a time with Z; undefined for none. */
 export function isoOfLocal(local: string): string | undefined {
   const ms = Date.parse(local);
   return Number.isNaN(ms) ? undefined : isoOf(ms);

@@ -1,10 +1,11 @@
-import { Alert, Button, Group, Loader, Modal, Select, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Button, Group, Loader, Modal, Stack, Text, TextInput } from '@mantine/core';
 import { IconCheck, IconExternalLink } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
 import { openTab } from './open-tab.ts';
 import { newConnectLink, newestConnectionQuery } from './queries.ts';
@@ -59,16 +60,12 @@ export function ConnectDialog({
       ) : (
         <Stack>
           {integration === undefined && (
-            <Select
+            <IntegrationSelect
               label="Integration"
-              data={integrations.map(({ unique_key, display_name }) => ({
-                value: unique_key,
-                label: display_name === unique_key ? unique_key : `${display_name} (${unique_key})`,
-              }))}
+              integrations={integrations}
               value={chosen}
               onChange={setPicked}
               allowDeselect={false}
-              searchable={integrations.length > 8}
             />
           )}
           <TextInput

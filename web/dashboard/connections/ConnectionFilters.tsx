@@ -1,7 +1,7 @@
-import { Group, Select, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
+import { Group, Select } from '@mantine/core';
 import { IconSearch } from '@tabler/icons-react';
-import { useState } from 'react';
+import { FilterField } from '../../ui/FilterField.tsx';
+import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import type { ConnectionsSearch } from '../router.tsx';
 
 /** What narrows the list and orders it; all of it stands in the address. */
@@ -14,35 +14,24 @@ export function ConnectionFilters({
   integrations: { unique_key: string; display_name: string }[];
   onChange: (next: Partial<ConnectionsSearch>) => void;
 }) {
-  const [typed, setTyped] = useState(search.search ?? '');
-  const settle = useDebouncedCallback(
-    (value: string) => onChange({ search: value.trim() || undefined }),
-    250,
-  );
   return (
     <Group gap="xs">
-      <TextInput
+      <FilterField
         flex="1 1 220px"
         maw={420}
         aria-label="Search connections"
         placeholder="ID, e-mail or end user"
         leftSection={<IconSearch size={16} />}
-        value={typed}
-        onChange={({ currentTarget }) => {
-          setTyped(currentTarget.value);
-          settle(currentTarget.value);
-        }}
+        value={search.search}
+        onSettle={(typed) => onChange({ search: typed })}
       />
-      <Select
+      <IntegrationSelect
         flex="1 1 150px"
         maw={220}
         aria-label="Integration"
         placeholder="Every integration"
         clearable
-        data={integrations.map(({ unique_key, display_name }) => ({
-          value: unique_key,
-          label: display_name,
-        }))}
+        integrations={integrations}
         value={search.integration ?? null}
         onChange={(integration) => onChange({ integration: integration ?? undefined })}
       />

@@ -55,12 +55,7 @@ export function ConnectionsPage() {
         )
       }
     >
-      <ConnectionFilters
-        key={isFiltered ? 'some' : 'all'}
-        search={search}
-        integrations={integrations}
-        onChange={change}
-      />
+      <ConnectionFilters search={search} integrations={integrations} onChange={change} />
       <Loaded query={connections}>
         {({ connections: found, total = 0 }) =>
           found.length === 0 && page === 0 ? (

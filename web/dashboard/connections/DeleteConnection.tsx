@@ -3,6 +3,10 @@ import { useDisclosure } from '@mantine/hooks';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
+import { counted } from '../../ui/size.ts';
+import type { Dataset } from '../records/queries.ts';
 import { type At, datasetsQuery, deleteConnection } from './queries.ts';
 
 /** Deletion, with what it will destroy said first. */
@@ -10,8 +14,7 @@ export function DeleteConnection({ environment, at }: { environment: string; at:
   const [isOpen, { open, close }] = useDisclosure();
   const queries = useQueryClient();
   const navigate = useNavigate();
-  const { data: datasets = [] } = useQuery({ ...datasetsQuery(environment, at), enabled: isOpen });
-  const records = datasets.reduce((sum, dataset) => sum + dataset.records, 0);
+  const datasets = useQuery({ ...datasetsQuery(environment, at), enabled: isOpen });
   const destroy = useMutation({
     mutationFn: () => deleteConnection(environment, at),
     onSuccess: async () => {
@@ -39,21 +42,32 @@ export function DeleteConnection({ environment, at }: { environment: string; at:
         closeButtonProps={{ 'aria-label': 'Close' }}
       >
         <Stack>
-          <Text>This destroys, for good:</Text>
-          <List>
-            <List.Item>the credentials of the account</List.Item>
-            <List.Item>
-              {records === 1 ? 'one cached record' : `${records.toLocaleString()} cached records`} in{' '}
-              {datasets.length === 1 ? 'one dataset' : `${datasets.length} datasets`}
-            </List.Item>
-            <List.Item>metadata, tags and the end user's e-mail</List.Item>
-          </List>
+          <Loaded query={datasets} loading={<LoadingRows rows={1} height={148} />}>
+            {(known) => (
+              <>
+                <Text>This destroys, for good:</Text>
+                <List>
+                  <List.Item>
+                    the credentials of the account; its grant is revoked at the provider, unless another
+                    connection shares it or the provider takes no revocations
+                  </List.Item>
+                  <List.Item>{recordsOf(known)}</List.Item>
+                  <List.Item>metadata, tags and the end user's e-mail</List.Item>
+                </List>
+              </>
+            )}
+          </Loaded>
           {destroy.isError && <FaultNotice error={destroy.error} />}
           <Group justify="flex-end">
             <Button variant="default" onClick={close} data-autofocus>
               Keep it
             </Button>
-            <Button color="red" loading={destroy.isPending} onClick={() => destroy.mutate()}>
+            <Button
+              color="red"
+              disabled={datasets.data === undefined}
+              loading={destroy.isPending}
+              onClick={() => destroy.mutate()}
+            >
               Delete for good
             </Button>
           </Group>
@@ -61,4 +75,16 @@ export function DeleteConnection({ environment, at }: { environment: string; at:
       </Modal>
     </Card>
   );
+}
+
+/** Also those that are marked as deleted: their payloads are kept until they are pruned. */
+function recordsOf(datasets: Dataset[]): string {
+  const sum = (pick: (dataset: Dataset) => number) => datasets.reduce((total, one) => total + pick(one), 0);
+  const deleted = sum((one) => one.deleted);
+  const live = counted(
+    sum((one) => one.records),
+    'cached record',
+  );
+  const also = deleted > 0 ? ` and ${counted(deleted, 'deleted one')}` : '';
+  return `${live}${also} in ${counted(datasets.length, 'dataset')}`;
 }

@@ -131,6 +131,27 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
         <Alert color="green" icon={<IconCheck size={18} />} title="All of it works">
           From here your application takes over: the <Anchor href="/docs/">interface</Anchor> names every
           call.
+          {mayWrite && ofConnection && (
+            <>
+              {' '}
+              Or send another one from the{' '}
+              <Anchor
+                inherit
+                underline="always"
+                renderRoot={(props) => (
+                  <Link
+                    to="/$environment/playground"
+                    params={{ environment }}
+                    search={{ integration: ofConnection.integration, connection: ofConnection.id }}
+                    {...props}
+                  />
+                )}
+              >
+                playground
+              </Anchor>
+              , with {connection?.account}.
+            </>
+          )}
         </Alert>
       )}
       {steps.map((step, index) => (

@@ -1,5 +1,7 @@
 import { queryOptions } from '@tanstack/react-query';
-import { call } from '../../api/client.ts';
+import { type Answer, call } from '../../api/client.ts';
+
+type Connection = Answer<'GET /connections'>['connections'][number];
 
 /** How far an environment has come; each step is looked up, never remembered. */
 export type Progress = {
@@ -13,6 +15,8 @@ export type Progress = {
 
 /** A page of the log looks at a bounded number of entries, so what is rare may stand on a later one. */
 const mostPages = 4;
+/** Of the newest, and of those used last. */
+const mostConnections = 3;
 
 export const progressQuery = (environment: string) =>
   queryOptions({
@@ -32,26 +36,30 @@ export const progressQuery = (environment: string) =>
         }
         return false;
       };
-      const [integrations, newest, hasProxied, wasSaved, wasPruned] = await Promise.all([
+      const datasetsOf = async ({ connection_id: id, provider_config_key: integration }: Connection) =>
+        (
+          await call('GET /records/datasets', {
+            ...at,
+            headers: { 'connection-id': id, 'provider-config-key': integration },
+          })
+        ).datasets;
+      const [integrations, newest, lastUsed, wasProxied, wasSaved, wasPruned] = await Promise.all([
         call('GET /integrations', at),
-        call('GET /connections', { ...at, query: { limit: 1 } }),
+        call('GET /connections', { ...at, query: { limit: mostConnections } }),
+        call('GET /connections', { ...at, query: { limit: mostConnections, sort: 'last_used' } }),
         isLogged('proxy'),
         isLogged('records.save'),
         isLogged('records.prune'),
       ]);
       const [integration] = integrations.data;
       const [connection] = newest.connections;
-      // The log is cleared after a while; what was kept, and what was taken out of it, is not.
+      // The log may be off, and is cleared after a while; when a connection was used, what was kept of it and what was
+      // taken out of that is not.
+      const looked = new Map(
+        [...newest.connections, ...lastUsed.connections].map((one) => [one.id, one] as const),
+      );
       const datasets =
-        connection === undefined || (wasSaved && wasPruned)
-          ? []
-          : await call('GET /records/datasets', {
-              ...at,
-              headers: {
-                'connection-id': connection.connection_id,
-                'provider-config-key': connection.provider_config_key,
-              },
-            }).then(({ datasets: found }) => found);
+        wasSaved && wasPruned ? [] : (await Promise.all([...looked.values()].map(datasetsOf))).flat();
       return {
         integration: integration && { key: integration.unique_key, logo: integration.logo },
         connection: connection && {
@@ -59,7 +67,7 @@ export const progressQuery = (environment: string) =>
           id: connection.connection_id,
           account: connection.account?.email ?? connection.connection_id,
         },
-        hasProxied,
+        hasProxied: wasProxied || lastUsed.connections.some(({ last_used_at: at }) => at !== null),
         hasSaved: wasSaved || datasets.some(({ records, deleted }) => records + deleted > 0),
         hasPruned: wasPruned || datasets.some(({ pruned }) => pruned > 0),
       };

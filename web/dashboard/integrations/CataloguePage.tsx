@@ -1,10 +1,9 @@
-import { Anchor, Badge, Card, Group, SimpleGrid, Stack, Text, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
+import { Anchor, Badge, Card, Group, SimpleGrid, Stack, Text } from '@mantine/core';
 import { IconChevronLeft, IconSearch, IconZoomQuestion } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
@@ -18,12 +17,6 @@ export function CataloguePage() {
   const environment = useEnvironment();
   const { search, provider } = useSearch({ from: '/$environment/integrations/new' });
   const navigate = useNavigate({ from: '/$environment/integrations/new' });
-  const [typed, setTyped] = useState(search ?? '');
-  const settle = useDebouncedCallback(
-    (value: string) =>
-      void navigate({ search: (former) => ({ ...former, search: value || undefined }), replace: true }),
-    150,
-  );
   const query = useQuery(providersQuery(environment));
   const mayWrite = useMayWrite();
   const chosen = mayWrite ? query.data?.find(({ name }) => name === provider) : undefined;
@@ -47,22 +40,21 @@ export function CataloguePage() {
         </Anchor>
       }
     >
-      <TextInput
+      <FilterField
         maw={480}
         size="md"
         aria-label="Search providers"
         placeholder="Google Sheets, CRM, storage"
         leftSection={<IconSearch size={18} />}
         data-autofocus
-        value={typed}
-        onChange={({ currentTarget: { value } }) => {
-          setTyped(value);
-          settle(value);
-        }}
+        value={search}
+        onSettle={(typed) =>
+          void navigate({ search: (former) => ({ ...former, search: typed }), replace: true })
+        }
       />
       <Loaded query={query}>
         {(providers) => {
-          const found = matching(providers, typed);
+          const found = matching(providers, search ?? '');
           return found.length === 0 ? (
             <EmptyState icon={<IconZoomQuestion size={26} />} title="No such provider">
               Nothing in the catalogue is called so. A provider is one file of data, which you can add

@@ -1,15 +1,19 @@
 import { Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text } from '@mantine/core';
-import { IconPlus, IconPuzzle } from '@tabler/icons-react';
+import { IconPlus, IconPuzzle, IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { Sliced } from '../../ui/Sliced.tsx';
 import { sentence } from '../../ui/words.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { type Integration, type Usage, usedIntegrationsQuery } from './queries.ts';
+
+const fewEnough = 12;
 
 export function IntegrationsPage() {
   const environment = useEnvironment();
@@ -39,19 +43,53 @@ export function IntegrationsPage() {
               at the provider.
             </EmptyState>
           ) : (
-            <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
-              {integrations.map((integration) => (
-                <IntegrationCard
-                  key={integration.unique_key}
-                  integration={integration}
-                  environment={environment}
-                />
-              ))}
-            </SimpleGrid>
+            <Found environment={environment} integrations={integrations} />
           )
         }
       </Loaded>
     </Page>
+  );
+}
+
+/** Those that fit the words in the address, so many at a time; few need no search. */
+function Found({ environment, integrations }: { environment: string; integrations: Integration[] }) {
+  const { search } = useSearch({ from: '/$environment/integrations' });
+  const navigate = useNavigate({ from: '/$environment/integrations' });
+  const words = (search ?? '').toLowerCase();
+  const found = integrations.filter(({ unique_key, display_name, provider }) =>
+    [unique_key, display_name, provider].some((text) => text.toLowerCase().includes(words)),
+  );
+  return (
+    <Stack>
+      {(integrations.length > fewEnough || search !== undefined) && (
+        <FilterField
+          maw={420}
+          aria-label="Search integrations"
+          placeholder="Name, ID or provider"
+          leftSection={<IconSearch size={16} />}
+          value={search}
+          onSettle={(typed) => void navigate({ search: { search: typed }, replace: true })}
+        />
+      )}
+      {found.length === 0 && (
+        <EmptyState icon={<IconPuzzle size={26} />} title="Nothing fits">
+          No integration is called so.
+        </EmptyState>
+      )}
+      <Sliced key={search} items={found} size={60}>
+        {(shown) => (
+          <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
+            {shown.map((integration) => (
+              <IntegrationCard
+                key={integration.unique_key}
+                integration={integration}
+                environment={environment}
+              />
+            ))}
+          </SimpleGrid>
+        )}
+      </Sliced>
+    </Stack>
   );
 }
 

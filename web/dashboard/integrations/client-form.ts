@@ -63,7 +63,7 @@ export function credentialsOf(values: ClientValues): NonNullable<NewIntegration[
   } as NonNullable<NewIntegration['credentials']>;
 }
 
-/** The provider's own fields that were filled in. */
+/** The provider's own fields; the service takes an empty one for none, and forgets what it had. */
 export function configOf({ config }: ClientValues): Record<string, string> {
-  return Object.fromEntries(Object.entries(config).filter(([, value]) => value.trim() !== ''));
+  return Object.fromEntries(Object.entries(config).map(([name, value]) => [name, value.trim()]));
 }

@@ -11,9 +11,10 @@ import type { Connection } from '../connections/queries.ts';
 import { AnswerCard } from './AnswerCard.tsx';
 import { sizeOf } from './answer.ts';
 import { ConnectionPicker } from './ConnectionPicker.tsx';
+import { keepBody, keptBody } from './draft.ts';
 import { type Caller, makeSampleSheet, suggestionsQuery } from './queries.ts';
 import { RequestForm } from './RequestForm.tsx';
-import { type Form, flawOf, formOf, formOfSearch, requestOf, searchOfForm } from './request.ts';
+import { type Form, flawOf, formOf, formOfSearch, harmlessBody, requestOf, searchOfForm } from './request.ts';
 import { Snippets } from './Snippets.tsx';
 import { type CallState, useProxiedCall } from './useProxiedCall.ts';
 
@@ -35,7 +36,10 @@ export function Playground({
   const search = useSearch({ from: '/$environment/playground' });
   const navigate = useNavigate({ from: '/$environment/playground' });
   const [chosen, setChosen] = useState(start);
-  const [form, setForm] = useState(() => formOfSearch(search));
+  const [form, setForm] = useState(() => {
+    const first = formOfSearch(search);
+    return first.body === '' ? { ...first, body: keptBody(callOf(environment, first)) } : first;
+  });
   const [isCodeOpen, { open: openCode, close: closeCode }] = useDisclosure();
   const { data: api } = useQuery(suggestionsQuery(chosen.provider));
   const { state, run, cancel, reset } = useProxiedCall();
@@ -58,6 +62,7 @@ export function Playground({
   }, 300);
   const change = (next: Form) => {
     setForm(next);
+    keepBody(callOf(environment, next), harmlessBody(next.body, '') ?? '');
     writeAddress(next, chosen);
   };
   const choose = (next: Chosen) => {
@@ -125,7 +130,7 @@ export function Playground({
                 </Button>
                 <CopyButton
                   value={linkTo(environment, form, chosen)}
-                  what="a link to this call"
+                  what={form.body === '' ? 'a link to this call' : 'a link to this call, without its body'}
                   label="Copy link"
                 />
               </Group>
@@ -141,7 +146,12 @@ export function Playground({
   );
 }
 
-/** The same page with the same call, without what is named like a secret. */
+/** Which call a body belongs to. */
+function callOf(environment: string, { method, path }: Form): string {
+  return `${environment} ${method} ${path}`;
+}
+
+/** The same page with the same call, without what is named like a secret and without its body. */
 function linkTo(environment: string, form: Form, chosen: Chosen): string {
   const given = {
     integration: chosen.provider_config_key,

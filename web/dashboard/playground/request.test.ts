@@ -85,13 +85,11 @@ test('what is named like a secret gets neither into the address nor into copied 
   const told = searchOfForm(given);
   assert.ok(!JSON.stringify(told).includes('hunter2'), JSON.stringify(told));
   assert.equal(told.path, '/v4?key=&a=1');
-  assert.match(told.body ?? '', /"author": "Ada"/);
-  // Whether it holds a secret cannot be told.
-  assert.equal(searchOfForm({ ...given, body: '{"token": "hunter2"' }).body, undefined);
+  assert.equal(told.body, undefined);
   assert.ok(!curlOf(given, place).includes('hunter2'));
 });
 
-test('an address brings back the form that it was made of', () => {
+test('an address brings back the form that it was made of, but for the body', () => {
   const given = form({
     method: 'PUT',
     path: '/v4/{id}',
@@ -100,7 +98,7 @@ test('an address brings back the form that it was made of', () => {
     headers: [{ name: 'Retries', value: '2' }],
     body: '{"a": 1}',
   });
-  assert.deepEqual(formOfSearch(searchOfForm(given)), given);
+  assert.deepEqual(formOfSearch(searchOfForm(given)), { ...given, body: '' });
 });
 
 test('each suggestion can be sent once its fields are filled in, and is found again', () => {

@@ -16,8 +16,6 @@ export type Form = {
 export type ProxiedRequest = { method: string; target: string; headers: [string, string][]; body?: string };
 
 export const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'] as const;
-/** Addresses longer than that are cut off on their way, by mail programs first. */
-const mostBodyInAddress = 4_000;
 
 export const emptyForm: Form = { method: 'GET', path: '', fields: {}, query: [], headers: [], body: '' };
 
@@ -133,7 +131,7 @@ export function isSecret(name: string): boolean {
   return secretName.test(name) && !harmless.test(name);
 }
 
-/** For the address: whoever gets it sees the same call, without what is named like a secret and without a long body. */
+/** For the address: whoever gets it sees the same call, without what is named like a secret and without its body. */
 export function searchOfForm(form: Form): FormSearch {
   const told = (pairs: Pair[]) => {
     const kept = pairs
@@ -148,7 +146,6 @@ export function searchOfForm(form: Form): FormSearch {
     fields: fields.length > 0 ? Object.fromEntries(fields) : undefined,
     query: told(form.query),
     headers: told(form.headers),
-    body: form.body.length > mostBodyInAddress ? undefined : harmlessBody(form.body, '') || undefined,
   };
 }
 

@@ -1,12 +1,13 @@
 import { Box, Button, Card, SimpleGrid, Skeleton, Stack, Table, Text, Title } from '@mantine/core';
 import { IconPlugConnected } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useParams } from '@tanstack/react-router';
-import { lazy, Suspense } from 'react';
+import { Link, lazyRouteComponent, useParams } from '@tanstack/react-router';
+import { Suspense } from 'react';
 import { BackLink } from '../../ui/BackLink.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { Sliced } from '../../ui/Sliced.tsx';
 import { spellSize } from '../../ui/size.ts';
 import { type At, connectionQuery, datasetsQuery } from '../connections/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -14,9 +15,7 @@ import { DatasetLink } from './DatasetLink.tsx';
 import { NoRecords } from './NoRecords.tsx';
 import type { Dataset } from './queries.ts';
 
-const DatasetsChart = lazy(() =>
-  import('./DatasetsChart.tsx').then((module) => ({ default: module.DatasetsChart })),
-);
+const DatasetsChart = lazyRouteComponent(() => import('./DatasetsChart.tsx'), 'DatasetsChart');
 
 /** What is kept of one connection. */
 export function DatasetsPage() {
@@ -62,7 +61,9 @@ export function DatasetsPage() {
               <Suspense fallback={<WaitingCharts />}>
                 <DatasetsChart datasets={found} />
               </Suspense>
-              <DatasetsTable datasets={found} environment={environment} at={at} />
+              <Sliced items={found}>
+                {(shown) => <DatasetsTable datasets={shown} environment={environment} at={at} />}
+              </Sliced>
             </Stack>
           )
         }

@@ -5,7 +5,6 @@ import {
   Modal,
   NumberInput,
   type NumberInputProps,
-  Select,
   Stack,
   Switch,
   Text,
@@ -14,6 +13,7 @@ import { useForm } from '@mantine/form';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { type PolicyTerms, wordsOf } from './policy-words.ts';
 import { type Policy, policiesQuery, setPolicy } from './queries.ts';
 
@@ -36,14 +36,14 @@ export function PolicyDialog({
   integrations: { unique_key: string; display_name: string }[];
   onClose: () => void;
 }) {
-  const places = [
-    { value: everywhere, label: 'Every other integration' },
-    ...integrations.map(({ unique_key, display_name }) => ({ value: unique_key, label: display_name })),
-  ].filter(({ value }) => policy !== undefined || !taken.includes(value === everywhere ? null : value));
+  const isFree = (place: string | null) => policy !== undefined || !taken.includes(place);
+  const free = integrations.filter(({ unique_key: key }) => isFree(key));
+  const others = isFree(null) ? [{ value: everywhere, label: 'Every other integration' }] : [];
+  const first = others[0]?.value ?? free[0]?.unique_key ?? null;
   const queries = useQueryClient();
   const form = useForm<Values>({
     initialValues: {
-      place: policy === undefined ? (places[0]?.value ?? null) : (policy.provider_config_key ?? everywhere),
+      place: policy === undefined ? first : (policy.provider_config_key ?? everywhere),
       pruneAfter: policy === undefined ? 30 : (policy.prune_after_days ?? ''),
       removeAfter: policy?.remove_tombstones_after_days ?? '',
       waits: policy?.wait_for_consumers ?? true,
@@ -73,9 +73,10 @@ export function PolicyDialog({
     >
       <form onSubmit={form.onSubmit(() => save.mutate())}>
         <Stack>
-          <Select
+          <IntegrationSelect
             label="For"
-            data={places}
+            integrations={free}
+            others={others}
             allowDeselect={false}
             disabled={policy !== undefined}
             {...form.getInputProps('place')}

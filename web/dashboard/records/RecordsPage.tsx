@@ -1,10 +1,9 @@
-import { Badge, Box, Button, Group, Pagination, Stack, Table, Text, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
+import { Badge, Box, Button, Group, Pagination, Stack, Table, Text } from '@mantine/core';
 import { IconDatabase, IconHourglassLow, IconSearch } from '@tabler/icons-react';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
@@ -18,12 +17,6 @@ export function RecordsPage() {
   const environment = useEnvironment();
   const { search, page = 0 } = useSearch({ from: '/$environment/records' });
   const navigate = useNavigate({ from: '/$environment/records' });
-  const [typed, setTyped] = useState(search ?? '');
-  const settle = useDebouncedCallback(
-    (value: string) =>
-      void navigate({ search: { search: value.trim() || undefined, page: undefined }, replace: true }),
-    250,
-  );
   const connections = useQuery({
     ...connectionsQuery(environment, { ...(search !== undefined && { search }), limit: pageSize, page }),
     placeholderData: keepPreviousData,
@@ -44,16 +37,13 @@ export function RecordsPage() {
         </Button>
       }
     >
-      <TextInput
+      <FilterField
         maw={420}
         aria-label="Search connections"
         placeholder="Account, connection ID or end user"
         leftSection={<IconSearch size={16} />}
-        value={typed}
-        onChange={({ currentTarget }) => {
-          setTyped(currentTarget.value);
-          settle(currentTarget.value);
-        }}
+        value={search}
+        onSettle={(typed) => void navigate({ search: { search: typed, page: undefined }, replace: true })}
       />
       <Loaded query={connections}>
         {({ connections: found }) => {

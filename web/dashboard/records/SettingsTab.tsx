@@ -27,10 +27,14 @@ export function SettingsTab({
     mutationFn: (values: Values) =>
       setDatasetSettings(environment, {
         at,
+        // What nobody touched stays as it is stored: a field shows a share rounded, and others may have set more.
         settings: {
-          ignore_fields: values.ignoreFields,
-          mass_delete: { share: values.percent / 100, number: values.number },
-          keep_previous: values.keepsPrevious,
+          ...(form.isDirty('ignoreFields') && { ignore_fields: values.ignoreFields }),
+          mass_delete: {
+            ...(form.isDirty('percent') && { share: values.percent / 100 }),
+            ...(form.isDirty('number') && { number: values.number }),
+          },
+          ...(form.isDirty('keepsPrevious') && { keep_previous: values.keepsPrevious }),
         },
       }),
     onSuccess: async (_, values) => {
@@ -95,6 +99,7 @@ export function SettingsTab({
                 suffix=" %"
                 min={0}
                 max={100}
+                decimalScale={4}
                 readOnly={!mayWrite}
                 {...form.getInputProps('percent')}
                 flex="1 1 160px"
@@ -142,7 +147,7 @@ function numberFault(value: unknown): string | null {
 function valuesOf(dataset: Dataset): Values {
   return {
     ignoreFields: dataset.ignore_fields,
-    percent: Math.round(dataset.mass_delete.share * 1000) / 10,
+    percent: Math.round(dataset.mass_delete.share * 1e6) / 1e4,
     number: dataset.mass_delete.number,
     keepsPrevious: dataset.keep_previous,
   };

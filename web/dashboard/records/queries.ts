@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
-import { type Answer, ask, type Body, call, Fault, type Query } from '../../api/client.ts';
+import { type Answer, ask, type Body, brand, call, Fault, type Query } from '../../api/client.ts';
 import type { At } from '../connections/queries.ts';
 
 export type Dataset = Answer<'GET /records/datasets'>['datasets'][number];
@@ -198,8 +198,4 @@ function readRecord(record: Page['records'][number]): BrowsedRecord {
     cursor: told.cursor,
     changes: told.changes ?? null,
   };
-}
-
-function brand(): string {
-  return document.documentElement.dataset.brand ?? 'trellis';
 }

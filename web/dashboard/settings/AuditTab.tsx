@@ -1,10 +1,9 @@
-import { Button, Group, SegmentedControl, Stack, Table, Text, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
+import { Button, Group, SegmentedControl, Stack, Table, Text } from '@mantine/core';
 import { IconListDetails } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { useEffect, useRef, useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { SettingsSearch } from '../router.tsx';
@@ -118,50 +117,14 @@ function Filters({
       {fields.map(([name, placeholder]) => (
         <FilterField
           key={name}
-          name={name}
+          flex="1 1 180px"
+          aria-label={name.charAt(0).toUpperCase() + name.slice(1)}
           placeholder={placeholder}
-          value={search[name] ?? ''}
-          onChange={onChange}
+          value={search[name]}
+          onSettle={(typed) => onChange({ [name]: typed })}
         />
       ))}
     </Group>
-  );
-}
-
-function FilterField({
-  name,
-  placeholder,
-  value,
-  onChange,
-}: {
-  name: 'action' | 'actor' | 'target';
-  placeholder: string;
-  value: string;
-  onChange: (next: Partial<SettingsSearch>) => void;
-}) {
-  const [typed, setTyped] = useState(value);
-  const sent = useRef(value);
-  const settle = useDebouncedCallback((given: string) => {
-    sent.current = given.trim();
-    onChange({ [name]: given.trim() || undefined });
-  }, 400);
-  // Another value than what was typed comes from a click on an actor.
-  useEffect(() => {
-    if (value === sent.current) return;
-    sent.current = value;
-    setTyped(value);
-  }, [value]);
-  return (
-    <TextInput
-      flex="1 1 180px"
-      aria-label={name.charAt(0).toUpperCase() + name.slice(1)}
-      placeholder={placeholder}
-      value={typed}
-      onChange={({ currentTarget }) => {
-        setTyped(currentTarget.value);
-        settle(currentTarget.value);
-      }}
-    />
   );
 }
 

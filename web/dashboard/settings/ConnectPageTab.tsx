@@ -62,13 +62,17 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
     validate: { light: isColor, dark: isColor },
   });
   const save = useMutation({
+    // What nobody touched is left out: somebody else may have changed it since this page was opened.
     mutationFn: ({ appName, logo, theme, light, dark, language }: Look) =>
       changeConnectPage(environment, {
-        app_name: appName.trim() === '' ? null : appName.trim(),
-        logo,
-        theme,
-        colors: { light: { primary: light.toLowerCase() }, dark: { primary: dark.toLowerCase() } },
-        language: language as ConnectSettings['language'],
+        ...(form.isDirty('appName') && { app_name: appName.trim() === '' ? null : appName.trim() }),
+        ...(form.isDirty('logo') && { logo }),
+        ...(form.isDirty('theme') && { theme }),
+        colors: {
+          ...(form.isDirty('light') && { light: { primary: light.toLowerCase() } }),
+          ...(form.isDirty('dark') && { dark: { primary: dark.toLowerCase() } }),
+        },
+        ...(form.isDirty('language') && { language: language as ConnectSettings['language'] }),
       }),
     onSuccess: (changed) => {
       queries.setQueryData(settingsQuery(environment).queryKey, changed);

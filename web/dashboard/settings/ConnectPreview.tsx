@@ -1,13 +1,14 @@
 import { Box, Group, SegmentedControl, Stack, Text, Title } from '@mantine/core';
 import { useState } from 'react';
+import { wordsOn } from '../../ui/contrast.ts';
 import type { Look } from './ConnectPageTab.tsx';
 
 const grounds = {
-  light: { page: '#ffffff', card: '#ffffff', text: '#16191d', quiet: '#59616b', line: '#dee2e6' },
-  dark: { page: '#1a1b1e', card: '#25262b', text: '#eceff2', quiet: '#a2abb5', line: '#373a40' },
+  light: { page: '#ffffff', text: '#16191d', quiet: '#59616b', line: '#dee2e6' },
+  dark: { page: '#1a1b1e', text: '#eceff2', quiet: '#a9b1ba', line: '#373a40' },
 };
 
-/** The connect page as it would look, before anything is saved. Nothing in it can be pressed. */
+/** Name, logo and colours as the connect page puts them, before anything is saved. Nothing in it can be pressed. */
 export function ConnectPreview({ look }: { look: Look }) {
   const [chosen, setChosen] = useState<'light' | 'dark'>('light');
   const scheme = look.theme === 'system' ? chosen : look.theme;
@@ -38,16 +39,21 @@ export function ConnectPreview({ look }: { look: Look }) {
           mx="auto"
           p="lg"
           bdrs="md"
-          style={{ background: ground.card, border: `1px solid ${ground.line}` }}
+          style={{ background: ground.page, border: `1px solid ${ground.line}` }}
         >
-          <Group gap="sm" wrap="nowrap">
-            {look.logo !== null && <img src={look.logo} alt="" height={36} className="picked-logo" />}
-            <Text fw={650} c={ground.text} className="wrap">
-              {look.appName.trim() === '' ? 'Connect your account' : name}
-            </Text>
-          </Group>
+          {(look.logo !== null || look.appName.trim() !== '') && (
+            <Group gap="sm" wrap="nowrap">
+              {look.logo !== null && <img src={look.logo} alt="" height={36} className="picked-logo" />}
+              <Text fw={650} c={ground.text} className="wrap">
+                {look.appName.trim()}
+              </Text>
+            </Group>
+          )}
+          <Text fw={650} size="lg" c={ground.text}>
+            Connect Google Sheets
+          </Text>
           <Text size="sm" c={ground.quiet}>
-            Connect your Google Sheets account, so that {name} can work with it for you.
+            {name} asks for access to your Google Sheets account. Go on only if you came from there yourself.
           </Text>
           <Box
             ta="center"
@@ -55,24 +61,12 @@ export function ConnectPreview({ look }: { look: Look }) {
             bdrs="md"
             fw={600}
             fz="sm"
-            style={{ background: primary, color: readableOn(primary) }}
+            style={{ background: primary, color: wordsOn(primary) }}
           >
-            Continue with Google Sheets
+            Continue to Google Sheets
           </Box>
-          <Text size="xs" ta="center" c={ground.quiet}>
-            You can end this at any time.
-          </Text>
         </Stack>
       </Box>
     </Stack>
   );
-}
-
-/** Black or white, whichever stands out more on the colour (WCAG 2.2, relative luminance). */
-function readableOn(color: string): string {
-  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
-    const part = Number.parseInt(color.slice(at, at + 2), 16) / 255;
-    return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? '#000000' : '#ffffff';
 }

@@ -4,6 +4,7 @@ import { Link, useNavigate } from '@tanstack/react-router';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
+import { counted } from '../../ui/size.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { contentsQuery, deleteEnvironment } from './queries.ts';
 
@@ -78,9 +79,4 @@ export function DeleteEnvironment({ name, onClose }: { name: string; onClose: ()
       </Stack>
     </Modal>
   );
-}
-
-function counted(count: number, noun: string): string {
-  if (count === 0) return `no ${noun}s`;
-  return count === 1 ? `one ${noun}` : `${count.toLocaleString()} ${noun}s`;
 }

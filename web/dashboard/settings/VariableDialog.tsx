@@ -2,7 +2,7 @@ import { Button, Group, Modal, Stack, Textarea, TextInput } from '@mantine/core'
 import { useForm } from '@mantine/form';
 import type { UseMutationResult } from '@tanstack/react-query';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
-import type { Variable } from './queries.ts';
+import type { NewVariable, Variable } from './queries.ts';
 
 /** A new variable, or another value for one. */
 export function VariableDialog({
@@ -14,7 +14,7 @@ export function VariableDialog({
   /** The one to set; undefined adds one. */
   name: string | undefined;
   known: Variable[];
-  mutation: UseMutationResult<unknown, Error, Variable[]>;
+  mutation: UseMutationResult<unknown, Error, NewVariable>;
   onClose: () => void;
 }) {
   const close = () => {
@@ -31,9 +31,6 @@ export function VariableDialog({
       },
     },
   });
-  const kept = known
-    .filter((one) => one.name !== form.values.name)
-    .map((one) => ({ name: one.name, value: null }));
   return (
     <Modal
       opened
@@ -41,7 +38,7 @@ export function VariableDialog({
       title={name === undefined ? 'Add a variable' : `Set ${name}`}
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
-      <form onSubmit={form.onSubmit((given) => mutation.mutate([...kept, given], { onSuccess: close }))}>
+      <form onSubmit={form.onSubmit((given) => mutation.mutate(given, { onSuccess: close }))}>
         <Stack>
           {name === undefined && (
             <TextInput

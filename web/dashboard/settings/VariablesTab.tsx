@@ -7,7 +7,7 @@ import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
-import { putVariables, type Variable, variablesQuery } from './queries.ts';
+import { changeVariables, type NewVariable, type Variable, variablesQuery } from './queries.ts';
 import { VariableDialog } from './VariableDialog.tsx';
 
 /** Variables of the environment. Values are set here, and read by keys alone. */
@@ -19,15 +19,14 @@ export function VariablesTab() {
   const [edited, setEdited] = useState<{ name: string | undefined }>();
   const [removed, setRemoved] = useState<Variable>();
   const known = query.data ?? [];
-  const put = useMutation({
-    mutationFn: (variables: Variable[]) => putVariables(environment, variables),
-    onSuccess: (stored) => queries.setQueryData(variablesQuery(environment).queryKey, stored),
+  const show = (stored: Variable[]) => queries.setQueryData(variablesQuery(environment).queryKey, stored);
+  const set = useMutation({
+    mutationFn: (one: NewVariable) => changeVariables(environment, { set: [one] }),
+    onSuccess: show,
   });
   const remove = useMutation({
-    mutationFn: ({ name }: Variable) =>
-      put.mutateAsync(
-        known.filter((one) => one.name !== name).map((one) => ({ name: one.name, value: null })),
-      ),
+    mutationFn: ({ name }: Variable) => changeVariables(environment, { remove: [name] }),
+    onSuccess: show,
   });
   const add = (
     <Button leftSection={<IconPlus size={16} />} onClick={() => setEdited({ name: undefined })}>
@@ -112,7 +111,7 @@ export function VariablesTab() {
         <VariableDialog
           name={edited.name}
           known={known}
-          mutation={put}
+          mutation={set}
           onClose={() => setEdited(undefined)}
         />
       )}

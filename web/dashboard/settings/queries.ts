@@ -3,6 +3,7 @@ import { type Answer, type Body, call, type Query } from '../../api/client.ts';
 
 export type Environment = Answer<'GET /environments'>['data'][number];
 export type Variable = Answer<'GET /environment-variables'>[number];
+export type NewVariable = { name: string; value: string };
 export type Settings = Answer<'GET /environment/settings'>['data'];
 export type ConnectSettings = Settings['connect'];
 export type AuditEntry = Answer<'GET /audit'>['entries'][number];
@@ -60,9 +61,9 @@ export const variablesQuery = (environment: string) =>
     queryFn: ({ signal }) => call('GET /environment-variables', { environment, signal }),
   });
 
-/** The whole set; a value of null keeps the one that is stored. */
-export const putVariables = (environment: string, variables: Variable[]) =>
-  call('PUT /environment-variables', { environment, body: { variables } });
+/** Changes what is named alone: others may have set more since the page was loaded. Answers all there are. */
+export const changeVariables = (environment: string, body: Body<'PATCH /environment-variables'>) =>
+  call('PATCH /environment-variables', { environment, body });
 
 export const settingsQuery = (environment: string) =>
   queryOptions({

@@ -21,6 +21,19 @@ import { useEnvironment } from './environment.ts';
 import { useSingleKeys } from './keys.ts';
 import { pages } from './pages.ts';
 
+/** What is drawn at each key press must be few, however many there are. */
+const mostIntegrations = 8;
+
+function fitting<T extends { unique_key: string; display_name: string }>(all: T[], typed: string): T[] {
+  const words = typed.trim().toLowerCase();
+  const found: T[] = [];
+  for (const one of all) {
+    if (`${one.display_name}\n${one.unique_key}`.toLowerCase().includes(words)) found.push(one);
+    if (found.length === mostIntegrations) break;
+  }
+  return found;
+}
+
 /** The command palette: pages, integrations, connections that match what is typed with their datasets, and a few acts. */
 export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const environment = useEnvironment();
@@ -63,7 +76,7 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
     },
     {
       group: 'Integrations',
-      actions: (integrations.data ?? []).map(({ unique_key, display_name, logo }) => ({
+      actions: fitting(integrations.data ?? [], typed).map(({ unique_key, display_name, logo }) => ({
         id: `integration:${unique_key}`,
         label: display_name,
         description: unique_key,

@@ -1,21 +1,13 @@
 import { ActionIcon, Box, Menu, SegmentedControl, Text, useMantineColorScheme } from '@mantine/core';
 import { IconLogout, IconUserCircle } from '@tabler/icons-react';
-import { useMutation, useQueryClient, useSuspenseQuery } from '@tanstack/react-query';
-import { useNavigate } from '@tanstack/react-router';
-import { meQuery, signOut } from '../sign-in/queries.ts';
+import { useSuspenseQuery } from '@tanstack/react-query';
+import { meQuery } from '../sign-in/queries.ts';
+import { useSignOut } from './sign-out.ts';
 
 export function UserMenu() {
   const { data: me } = useSuspenseQuery(meQuery());
   const { colorScheme, setColorScheme } = useMantineColorScheme();
-  const queries = useQueryClient();
-  const navigate = useNavigate();
-  const leave = useMutation({
-    mutationFn: signOut,
-    onSettled: async () => {
-      await navigate({ to: '/sign-in', search: {} });
-      queries.clear();
-    },
-  });
+  const { leave } = useSignOut();
   return (
     <Menu width={264} position="bottom-end">
       <Menu.Target>
@@ -50,7 +42,7 @@ export function UserMenu() {
         {me.id !== 'local' && (
           <>
             <Menu.Divider />
-            <Menu.Item leftSection={<IconLogout size={16} />} onClick={() => leave.mutate()}>
+            <Menu.Item leftSection={<IconLogout size={16} />} onClick={leave}>
               Sign out
             </Menu.Item>
           </>

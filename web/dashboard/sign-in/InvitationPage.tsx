@@ -1,4 +1,4 @@
-import { Alert, Button, Stack, Text } from '@mantine/core';
+import { Alert, Button, Divider, Stack, Text } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
@@ -6,7 +6,7 @@ import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { DoorPage } from './DoorPage.tsx';
 import { Email, Name, NewPassword, rules } from './fields.tsx';
-import { accept, type Invitation, invitationQuery } from './queries.ts';
+import { accept, type Invitation, invitationQuery, signInElsewhere, signInWaysQuery } from './queries.ts';
 import { useToken } from './token.ts';
 
 /** Makes the account that a link invites to: the first owner's, or that of somebody whom an owner has asked in. */
@@ -28,9 +28,38 @@ export function InvitationPage() {
           <Text size="sm">Open the whole link, with everything that follows the #.</Text>
         </Alert>
       ) : (
-        <Loaded query={query}>{(loaded) => <AccountForm token={token} invitation={loaded} />}</Loaded>
+        <Loaded query={query}>
+          {(loaded) => (
+            <Stack>
+              {loaded.email !== null && <Elsewhere email={loaded.email} />}
+              <AccountForm token={token} invitation={loaded} />
+            </Stack>
+          )}
+        </Loaded>
       )}
     </DoorPage>
+  );
+}
+
+/** Where people sign in at an OpenID provider: that is enough, and no password is made that nobody wants. */
+function Elsewhere({ email }: { email: string }) {
+  const { data: ways } = useQuery(signInWaysQuery());
+  const leave = useMutation({
+    mutationFn: () => signInElsewhere('/app'),
+    onSuccess: (url) => location.assign(url),
+  });
+  if (!ways?.oidc) return null;
+  return (
+    <>
+      {leave.isError && <FaultNotice error={leave.error} />}
+      <Button loading={leave.isPending} onClick={() => leave.mutate()}>
+        Go on with {ways.oidc.name}
+      </Button>
+      <Text size="sm" c="dimmed">
+        Sign in there as {email}; you need no password here.
+      </Text>
+      <Divider label="or choose a password" />
+    </>
   );
 }
 

@@ -26,7 +26,7 @@ const sentences: Record<string, { title: string; help: string }> = {
   invalid_password: { title: 'The password is not right', help: 'It is the one that you sign in with.' },
   invalid_code: {
     title: 'This code is not good',
-    help: 'It changes every 30 seconds. If it is refused again, check that the clock of your phone is right.',
+    help: 'It changes every 30 seconds and is good once. If the next is refused, too, check that the clock of your phone is right.',
   },
   invalid_backup_code: {
     title: 'This backup code is not good',

@@ -1,11 +1,11 @@
-import { Button, Divider, Stack, TextInput } from '@mantine/core';
+import { Alert, Button, Divider, Stack, Text, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { DoorPage } from './DoorPage.tsx';
 import { Email, Password, rules } from './fields.tsx';
-import { signIn, signInElsewhere, signInWaysQuery, signInWithCode } from './queries.ts';
+import { requestReset, signIn, signInElsewhere, signInWaysQuery, signInWithCode } from './queries.ts';
 import { SignInNotice } from './SignInNotice.tsx';
 
 export function SignInPage() {
@@ -14,6 +14,7 @@ export function SignInPage() {
   const queries = useQueryClient();
   const { data: ways } = useQuery(signInWaysQuery());
   const [asksCode, setAsksCode] = useState(false);
+  const [forgot, setForgot] = useState(false);
   const goOn = () => {
     queries.clear();
     router.history.push(`/app${next ?? ''}`);
@@ -31,6 +32,7 @@ export function SignInPage() {
     onSuccess: (url) => location.assign(url),
   });
   if (asksCode) return <SecondStep onDone={goOn} onBack={() => setAsksCode(false)} />;
+  if (forgot) return <Forgotten email={form.values.email} onBack={() => setForgot(false)} />;
   return (
     <DoorPage
       title="Sign in to Trellis"
@@ -46,6 +48,11 @@ export function SignInPage() {
             <Button type="submit" loading={first.isPending}>
               Sign in
             </Button>
+            {ways?.mail && (
+              <Button variant="subtle" onClick={() => setForgot(true)}>
+                Forgot your password?
+              </Button>
+            )}
           </Stack>
         </form>
         {ways?.oidc && (
@@ -57,6 +64,41 @@ export function SignInPage() {
           </>
         )}
       </Stack>
+    </DoorPage>
+  );
+}
+
+function Forgotten({ email, onBack }: { email: string; onBack: () => void }) {
+  const form = useForm({ initialValues: { email }, validate: { email: rules.email } });
+  const request = useMutation({ mutationFn: requestReset });
+  return (
+    <DoorPage title="Forgot your password?" about="A link that sets a new one comes by mail.">
+      {request.isSuccess ? (
+        <Stack>
+          <Alert color="blue" title="Look into your mail" role="status">
+            <Text size="sm">
+              If somebody signs in here as {request.variables} with a password, a link is on its way. It is
+              good once, for an hour.
+            </Text>
+          </Alert>
+          <Button variant="default" onClick={onBack}>
+            Back to sign in
+          </Button>
+        </Stack>
+      ) : (
+        <form onSubmit={form.onSubmit((values) => request.mutate(values.email.trim()))}>
+          <Stack>
+            {request.isError && <SignInNotice error={request.error} />}
+            <Email {...form.getInputProps('email')} />
+            <Button type="submit" loading={request.isPending}>
+              Send me a link
+            </Button>
+            <Button variant="subtle" onClick={onBack}>
+              Back to sign in
+            </Button>
+          </Stack>
+        </form>
+      )}
     </DoorPage>
   );
 }

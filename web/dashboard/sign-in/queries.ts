@@ -29,10 +29,18 @@ const environment = '*';
 export const meQuery = () =>
   queryOptions({
     queryKey: ['me'],
-    queryFn: async ({ signal }) =>
-      ((await send('GET /users/me', { environment, signal })) as { data: Me }).data,
+    queryFn: async ({ signal }) => {
+      const { data: me } = (await send('GET /users/me', { environment, signal })) as { data: Me };
+      if (me.id !== 'local') void prolongSession();
+      return me;
+    },
     staleTime: 60_000,
   });
+
+/** A session lasts seven days from when a page was last open: no other call brings a new cookie. It may fail unseen. */
+async function prolongSession(): Promise<void> {
+  await send('GET /api/auth/get-session').catch(() => {});
+}
 
 export const signInWaysQuery = () =>
   queryOptions({
@@ -113,6 +121,11 @@ export async function accept(given: {
 }): Promise<void> {
   await send('POST /users', { environment, body: given });
   await signIn({ email: given.email, password: given.password });
+}
+
+/** A link comes by mail, where somebody has this address; nobody is told whether. */
+export async function requestReset(email: string): Promise<void> {
+  await send('POST /api/auth/request-password-reset', { body: { email } });
 }
 
 export async function resetPassword(given: { token: string; newPassword: string }): Promise<void> {

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { send } from '../../../api/client.ts';
+import { call, send } from '../../../api/client.ts';
 
 /** A sign-in that is still good, as better-auth lists it. `token` names it to `endSession` and opens nothing by itself. */
 export type Session = {
@@ -39,12 +39,12 @@ export async function endOtherSessions(): Promise<void> {
 }
 
 export async function rename(name: string): Promise<void> {
-  await send('POST /api/auth/update-user', { body: { name } });
+  await call('PATCH /users/me', { environment: '*', body: { name } });
 }
 
 /** Ends all other sessions. */
 export async function changePassword(given: { currentPassword: string; newPassword: string }): Promise<void> {
-  await send('POST /api/auth/change-password', { body: { ...given, revokeOtherSessions: true } });
+  await send('POST /api/auth/change-password', { body: given });
 }
 
 /** Begins the set-up: nothing is asked for at sign-in before `confirmTwoFactor`. */

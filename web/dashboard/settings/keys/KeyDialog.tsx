@@ -1,6 +1,7 @@
-import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
 import { FaultNotice } from '../../../ui/FaultNotice.tsx';
 import { localTime } from '../../../ui/local-time.ts';
 import { useScopes } from '../../sign-in/queries.ts';
@@ -26,19 +27,21 @@ export function KeyDialog({
 }) {
   const queries = useQueryClient();
   const mine = useScopes();
-  // One that was made on the command line may have more: what it has can be kept as long as nothing is changed.
+  // One that was made on the command line may have more.
   const givable = [...new Set([...mine, ...(editedKey?.scopes ?? []).filter((scope) => scope !== '*')])];
+  const [first] = useState<Values>(() => ({
+    name: editedKey?.name ?? '',
+    scopes: editedKey?.scopes ?? [],
+    rules: editedKey?.proxy_rules ?? [],
+    expires: localTime(editedKey?.expires_at ?? undefined),
+  }));
   const form = useForm<Values>({
-    initialValues: {
-      name: editedKey?.name ?? '',
-      scopes: editedKey?.scopes.includes('*') ? mine : (editedKey?.scopes ?? []),
-      rules: editedKey?.proxy_rules ?? [],
-      expires: editedKey?.expires_at ? localTime(new Date(editedKey.expires_at)) : '',
-    },
+    initialValues: first,
     validate: {
       name: (name) => (name.trim() === '' ? 'A name, please' : null),
       scopes: (scopes) => (scopes.length === 0 ? 'At least one' : null),
-      expires: (at) => (at !== '' && new Date(at) <= new Date() ? 'A time to come' : null),
+      expires: (at) =>
+        at !== '' && at !== first.expires && new Date(at) <= new Date() ? 'A time to come' : null,
       rules: { path: (path) => (path.startsWith('/') ? null : 'Begins with /') },
     },
   });
@@ -50,14 +53,25 @@ export function KeyDialog({
         proxy_rules: rules,
         expires_at: expires === '' ? null : new Date(expires).toISOString(),
       };
-      if (editedKey !== undefined) await changeKey(environment, { id: editedKey.id, ...given });
-      else onMade(await createKey(environment, given));
+      if (editedKey === undefined) onMade(await createKey(environment, given));
+      // What nobody touched stays as it is stored, also what this page cannot show to the second or give again.
+      else
+        await changeKey(environment, {
+          id: editedKey.id,
+          ...(form.isDirty('name') && { name: given.name }),
+          ...(form.isDirty('scopes') && { scopes }),
+          ...(form.isDirty('rules') && { proxy_rules: rules }),
+          ...(form.isDirty('expires') && { expires_at: given.expires_at }),
+        });
     },
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: [environment, 'keys'] });
       onClose();
     },
   });
+  const has = (scope: string) => form.values.scopes.includes(scope);
+  // The service lets nobody change a key into one that may do more than they.
+  const isWider = form.values.scopes.some((scope) => !mine.includes(scope));
   const endIn = (days: number) =>
     form.setFieldValue('expires', localTime(new Date(Date.now() + days * dayMs)));
   return (
@@ -79,12 +93,21 @@ export function KeyDialog({
             data-autofocus
             {...form.getInputProps('name')}
           />
-          <ScopesField
-            givable={givable}
-            value={form.values.scopes}
-            error={form.errors.scopes}
-            onChange={(scopes) => form.setFieldValue('scopes', scopes)}
-          />
+          {isWider && (
+            <WiderThanMine
+              onChoose={() =>
+                form.setFieldValue('scopes', has('*') ? mine : mine.filter((scope) => has(scope)))
+              }
+            />
+          )}
+          {!has('*') && (
+            <ScopesField
+              givable={givable}
+              value={form.values.scopes}
+              error={form.errors.scopes}
+              onChange={(scopes) => form.setFieldValue('scopes', scopes)}
+            />
+          )}
           {form.values.scopes.some((scope) => scope.startsWith('proxy:')) && <ProxyRulesField form={form} />}
           <Group align="flex-end" gap="xs">
             <TextInput
@@ -113,12 +136,29 @@ export function KeyDialog({
             <Button variant="default" onClick={onClose}>
               Cancel
             </Button>
-            <Button type="submit" loading={save.isPending}>
+            <Button type="submit" disabled={isWider} loading={save.isPending}>
               {editedKey === undefined ? 'Create it' : 'Save'}
             </Button>
           </Group>
         </Stack>
       </form>
     </Modal>
+  );
+}
+
+/** A change of such a key takes away what the user cannot give back, so it is never made unasked. */
+function WiderThanMine({ onChoose }: { onChoose: () => void }) {
+  return (
+    <Alert color="orange" title="This key may do more than you">
+      <Stack gap="xs" align="flex-start">
+        <Text size="sm">
+          It is changed on the command line, or here together with its scopes: what it loses by that, an
+          application that calls with it loses at once, and no page can give it back.
+        </Text>
+        <Button variant="default" size="compact-sm" onClick={onChoose}>
+          Only what I may do
+        </Button>
+      </Stack>
+    </Alert>
   );
 }

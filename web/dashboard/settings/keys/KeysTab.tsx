@@ -6,6 +6,7 @@ import { Confirm } from '../../../ui/Confirm.tsx';
 import { EmptyState } from '../../../ui/EmptyState.tsx';
 import { Loaded } from '../../../ui/Loaded.tsx';
 import { RelativeTime } from '../../../ui/RelativeTime.tsx';
+import { Sliced } from '../../../ui/Sliced.tsx';
 import { useNow } from '../../../ui/time.ts';
 import { useEnvironment } from '../../shell/environment.ts';
 import { KeyDialog } from './KeyDialog.tsx';
@@ -43,7 +44,9 @@ export function KeysTab() {
               Without one no application can call {environment}.
             </EmptyState>
           ) : (
-            <KeysTable keys={keys} onEdit={setOpened} onRevoke={setRevoked} />
+            <Sliced items={keys}>
+              {(shown) => <KeysTable keys={shown} onEdit={setOpened} onRevoke={setRevoked} />}
+            </Sliced>
           )
         }
       </Loaded>

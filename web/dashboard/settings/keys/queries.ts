@@ -32,11 +32,15 @@ export async function createKey(
   return (await call('POST /environment/api-keys', { environment, body })).data;
 }
 
+/** What is left out stays as it is. */
 export async function changeKey(
   environment: string,
-  { id, scopes, ...rest }: KeyInput & { id: number },
+  { id, scopes, ...rest }: Partial<KeyInput> & { id: number },
 ): Promise<void> {
-  const body = { ...rest, scopes: scopes as Body<'POST /environment/api-keys'>['scopes'] };
+  const body = {
+    ...rest,
+    ...(scopes !== undefined && { scopes: scopes as Body<'POST /environment/api-keys'>['scopes'] }),
+  };
   await call('PATCH /environment/api-keys/{id}', { environment, path: { id }, body });
 }
 

@@ -43,18 +43,24 @@ const groups: [string, Record<string, string>][] = [
   [
     'Environment',
     {
-      'environment:read': 'See settings, variables and retention',
+      'environment:read': 'See settings, names of variables and retention',
       'environment:write': 'Change settings, variables and retention',
+      'environment:secrets': 'Read the values of variables',
       keys: 'Make and revoke keys, read and rotate the signing key',
       'activity:read': 'See operations and the audit log',
     },
   ],
   [
+    'Functions',
+    {
+      'functions:read': 'See functions, their source and their runs',
+      'functions:write': 'Run them, pause them, turn them off',
+      'functions:deploy': 'Deploy code: it may do whatever the connections may',
+    },
+  ],
+  [
     'For later releases',
     {
-      'functions:read': 'Nothing yet',
-      'functions:write': 'Nothing yet',
-      'functions:deploy': 'Nothing yet',
       'activity:write': 'Nothing yet',
       'metrics:read': 'Nothing yet',
     },

@@ -1,14 +1,18 @@
 import { Button, Table, Text } from '@mantine/core';
 import { RelativeTime } from '../../../ui/RelativeTime.tsx';
-import type { Invitation } from './queries.ts';
+import type { Invitation, User } from './queries.ts';
 
 export function InvitationsTable({
   invitations,
+  users,
   onTakeBack,
 }: {
   invitations: Invitation[];
+  users: User[];
   onTakeBack: (id: number) => void;
 }) {
+  const makerOf = ({ created_by: by }: Invitation) =>
+    by === null ? 'the command line' : (users.find(({ id }) => id === by)?.name ?? 'an owner');
   return (
     <Table.ScrollContainer minWidth={300} className="framed">
       <Table verticalSpacing="sm" horizontalSpacing="md">
@@ -21,25 +25,26 @@ export function InvitationsTable({
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {invitations.map(({ id, email, role, environments, created_at: madeAt, expires_at: endsAt }) => (
-            <Table.Tr key={id}>
+          {invitations.map((invitation) => (
+            <Table.Tr key={invitation.id}>
               <Table.Td>
                 <Text size="sm" className="wrap">
-                  {email ?? 'whoever has the link'}
+                  {invitation.email ?? 'whoever has the link'}
                 </Text>
                 <Text size="xs" c="dimmed" className="wrap">
-                  {role}
-                  {environments.length > 0 && ` in ${environments.join(', ')}`}
+                  {invitation.role}
+                  {invitation.environments.length > 0 && ` in ${invitation.environments.join(', ')}`}, by{' '}
+                  {makerOf(invitation)}
                 </Text>
               </Table.Td>
               <Table.Td visibleFrom="sm">
-                <RelativeTime at={madeAt} size="sm" />
+                <RelativeTime at={invitation.created_at} size="sm" />
               </Table.Td>
               <Table.Td>
-                <RelativeTime at={endsAt} size="sm" />
+                <RelativeTime at={invitation.expires_at} size="sm" />
               </Table.Td>
               <Table.Td>
-                <Button variant="default" size="compact-sm" onClick={() => onTakeBack(id)}>
+                <Button variant="default" size="compact-sm" onClick={() => onTakeBack(invitation.id)}>
                   Take back
                 </Button>
               </Table.Td>

@@ -5,6 +5,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
 import { Loaded } from '../../../ui/Loaded.tsx';
+import { Sliced } from '../../../ui/Sliced.tsx';
 import { InvitationsTable } from './InvitationsTable.tsx';
 import { InviteDialog } from './InviteDialog.tsx';
 import { LinkStep } from './LinkStep.tsx';
@@ -43,7 +44,11 @@ export function PeopleTab() {
         </Group>
         <Loaded query={users}>
           {(all) => (
-            <UsersTable users={all} onRole={setChanged} onReset={reset.mutate} onRemove={setRemoved} />
+            <Sliced items={all}>
+              {(shown) => (
+                <UsersTable users={shown} onRole={setChanged} onReset={reset.mutate} onRemove={setRemoved} />
+              )}
+            </Sliced>
           )}
         </Loaded>
       </Stack>
@@ -56,7 +61,11 @@ export function PeopleTab() {
                 None.
               </Text>
             ) : (
-              <InvitationsTable invitations={all} onTakeBack={back.mutate} />
+              <Sliced items={all}>
+                {(shown) => (
+                  <InvitationsTable invitations={shown} users={users.data ?? []} onTakeBack={back.mutate} />
+                )}
+              </Sliced>
             )
           }
         </Loaded>

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
+import { deployCommand } from './deploy.ts';
+
+let trellis: TestTrellis;
+let folder: string;
+before(async () => {
+  trellis = await openTrellis();
+  folder = await mkdtemp(join(tmpdir(), 'trellis-deploy-'));
+  await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'google-sheet' },
+  });
+});
+after(async () => {
+  await trellis.close();
+  await rm(folder, { recursive: true });
+});
+
+async function run(args: string[], env: Record<string, string> = {}) {
+  const lines: string[] = [];
+  const note = (line: string) => void lines.push(line);
+  const given = { TRELLIS_URL: trellis.baseUrl, TRELLIS_SECRET_KEY: trellis.keys.dev, ...env };
+  const code = await deployCommand(args, { env: given, print: note, complain: note });
+  return { code, lines };
+}
+const write = async (file: string, text: string) => {
+  await mkdir(dirname(join(folder, file)), { recursive: true });
+  await writeFile(join(folder, file), text);
+};
+const action = (answer: string, before = '') => `${before}
+import { createAction } from 'trellis';
+import { z } from 'zod';
+export default createAction({
+  description: 'Answers.',
+  input: z.object({ n: z.number() }),
+  output: z.object({ n: z.number() }),
+  exec: async (trellis, { n }) => (${answer}),
+});
+`;
+const onEvent = `
+import { createOnEvent } from 'trellis';
+export default createOnEvent({
+  description: 'Says hello.',
+  event: 'post-connection-creation',
+  exec: async (trellis) => trellis.log('hello'),
+});
+`;
+
+test('a folder is deployed with one command, which tells what changes', async () => {
+  await write('google-sheet/actions/one.ts', action('{ n: n + 1 }'));
+  await write('google-sheet/actions/two.ts', action('{ n: n + 2 }'));
+  await write('google-sheet/on-events/hello.ts', onEvent);
+  const added = [
+    '+ google-sheet/actions/one',
+    '+ google-sheet/actions/two',
+    '+ google-sheet/on-events/hello',
+  ];
+  const dry = await run([folder, '--dry-run']);
+  assert.deepEqual(dry, { code: 0, lines: [...added, 'Nothing was deployed: --dry-run.'] });
+  assert.deepEqual(await run([folder]), { code: 0, lines: [...added, `Deployed in ${trellis.baseUrl}.`] });
+  assert.deepEqual(await run([folder]), { code: 0, lines: ['All is deployed already.'] });
+
+  await write('google-sheet/actions/one.ts', action('{ n: n + 3 }'));
+  await rm(join(folder, 'google-sheet/actions/two.ts'));
+  const changed = await run([folder]);
+  assert.deepEqual(changed.lines, [
+    '~ google-sheet/actions/one',
+    '  google-sheet/actions/two stays: --remove removes it',
+    `Deployed in ${trellis.baseUrl}.`,
+  ]);
+  const removed = await run([folder, '--remove']);
+  assert.deepEqual(removed.lines, ['- google-sheet/actions/two', `Deployed in ${trellis.baseUrl}.`]);
+  const { body } = await trellis.call('GET', '/integrations/google-sheet/functions');
+  assert.deepEqual(
+    (body.data as { name: string; version: number }[]).map(({ name, version }) => [name, version]),
+    [
+      ['one', 2],
+      ['hello', 1],
+    ],
+  );
+});
+
+test('a type error, a module that functions may not have, and a refusal are told, and end with 1', async () => {
+  await write('google-sheet/actions/one.ts', action("{ n: 'text' }"));
+  const types = await run([folder]);
+  assert.equal(types.code, 1);
+  assert.match(types.lines[0]!, /^google-sheet\/actions\/one\.ts:\d+:\d+: TS2322: /);
+  await write(
+    'google-sheet/actions/one.ts',
+    action('{ n: createServer.length }', "import { createServer } from 'node:net';"),
+  );
+  const required = await run([folder]);
+  assert.equal(required.code, 1);
+  assert.match(required.lines[0]!, /^google-sheet\/actions\/one: A function cannot use "node:net"/);
+  await write('google-sheet/actions/one.ts', action('{ n }'));
+  const forbidden = await run([folder], { TRELLIS_SECRET_KEY: await trellis.keyWith('functions:write') });
+  assert.equal(forbidden.code, 1);
+  assert.match(forbidden.lines[0]!, /functions:deploy/);
+  const unknown = await run([folder], { TRELLIS_SECRET_KEY: trellis.keys.prod });
+  assert.match(unknown.lines[0]!, /No integration of this environment has the ID "google-sheet"/);
+});
+
+test('what keeps it from beginning is told in a sentence', async () => {
+  await assert.rejects(run([join(folder, 'none')]), /There is no folder/);
+  await assert.rejects(run([folder, 'another']), /One folder/);
+  await assert.rejects(run([folder], { TRELLIS_SECRET_KEY: '' }), /TRELLIS_SECRET_KEY is not set/);
+  await assert.rejects(run([folder], { TRELLIS_URL: 'http://127.0.0.1:1' }), /cannot be reached/);
+  const empty = await run([join(folder, 'google-sheet')]);
+  assert.equal(empty.code, 1);
+});

@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { compile } from './compile.ts';
+import { shown } from './fault.ts';
+
+const samples = join(import.meta.dirname, '../../test/functions/samples');
+
+async function folderWith(t: TestContext, files: Record<string, string>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'trellis-functions-'));
+  t.after(() => rm(folder, { recursive: true }));
+  for (const [file, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, file)), { recursive: true });
+    await writeFile(join(folder, file), text);
+  }
+  return folder;
+}
+const action = (exec: string) => `
+import { createAction } from 'nango';
+import { z } from 'zod';
+export default createAction({
+  description: 'Doubles.',
+  input: z.object({ n: z.number() }),
+  output: z.object({ n: z.number() }),
+  exec: async (nango, input) => ${exec},
+});
+`;
+
+test('functions in the layout that exists are found, checked and bundled', async () => {
+  const { functions, faults, warnings } = await compile(samples);
+  assert.deepEqual([faults.map(shown), warnings], [[], []]);
+  assert.deepEqual(
+    functions.map(({ integrationKey, kind, name }) => `${integrationKey} ${kind} ${name}`),
+    [
+      'github sync issues',
+      'google-sheet sync changed-rows',
+      'google-sheet sync rows',
+      'google-sheet sync tabs',
+      'google-sheet action append-row',
+      'google-sheet action create-spreadsheet',
+      'google-sheet action read-range',
+      'google-sheet action remember-range',
+      'google-sheet on_event check-account',
+      'google-sheet on_event first-look',
+    ],
+  );
+  for (const { code, source, file } of functions) {
+    const required = [...code.matchAll(/require\("([^"]+)"\)/g)].map(([, name]) => name!);
+    assert.ok(
+      required.every((name) => ['zod', 'crypto'].includes(name)),
+      `${file}: ${required}`,
+    );
+    assert.match(source, /export default/);
+  }
+});
+
+test('a type error is told with file, line and column, and nothing comes of the folder', async (t) => {
+  const folder = await folderWith(t, {
+    'shop/actions/right.ts': action('({ n: input.n * 2 })'),
+    'shop/actions/wrong.ts': action('({ n: input.m, more: await nango.get({ endpoint: 1 }) })'),
+  });
+  const { functions, faults } = await compile(folder);
+  assert.deepEqual(functions, []);
+  const lines = faults.map(shown);
+  assert.ok(
+    lines.some((line) => /^shop\/actions\/wrong\.ts:8:\d+: TS2339: .*'m' does not exist/.test(line)),
+    lines.join('\n'),
+  );
+  assert.ok(
+    lines.some((line) => /endpoint|not assignable to type 'string'/.test(line)),
+    lines.join('\n'),
+  );
+  assert.ok(
+    lines.every((line) => line.startsWith('shop/actions/wrong.ts:8:')),
+    lines.join('\n'),
+  );
+});
+
+test('what no bundler understands is told with file, line and column', async (t) => {
+  const folder = await folderWith(t, {
+    'shop/actions/broken.ts': `import { x } from './nowhere.js';\nexport default x(;\n`,
+  });
+  const { faults } = await compile(folder);
+  const lines = faults.map(shown);
+  assert.ok(
+    lines.some((line) => line.startsWith('shop/actions/broken.ts:2:18:')),
+    lines.join('\n'),
+  );
+});
+
+test("a project's own settings change nothing, and its other files are its own", async (t) => {
+  const folder = await folderWith(t, {
+    'tsconfig.json': '{"compilerOptions":{"verbatimModuleSyntax":true,"preserveValueImports":true}}',
+    'README.md': 'not a function',
+    'shop/actions/double.ts': action('({ n: input.n * 2 })').replace(
+      'createAction }',
+      'createAction, ProxyConfiguration }',
+    ),
+    'shop/actions/double.test.ts': 'this is no TypeScript',
+    'shop/helpers/unused.ts': 'export const one: number = 1;',
+    'node_modules/shop/actions/foreign.ts': 'export default 1;',
+  });
+  const { functions, faults } = await compile(folder);
+  assert.deepEqual(faults.map(shown), []);
+  assert.deepEqual(
+    functions.map(({ file }) => file),
+    ['shop/actions/double.ts'],
+  );
+});
+
+test('a folder without functions is empty, and one that is not there is an error', async (t) => {
+  const folder = await folderWith(t, { 'shop/readme.txt': 'nothing' });
+  assert.deepEqual(await compile(folder), { functions: [], faults: [], warnings: [] });
+  await assert.rejects(compile(join(folder, 'none')), { code: 'ENOENT' });
+});
+
+test('a copy elsewhere, without packages beside it, compiles as well', async (t) => {
+  const folder = await folderWith(t, {});
+  await cp(samples, folder, { recursive: true });
+  const { functions, faults } = await compile(folder);
+  assert.deepEqual([functions.length, faults.map(shown)], [10, []]);
+});
+
+test('models, metadata and checkpoints are typed by their schemas', async (t) => {
+  const folder = await folderWith(t, {
+    'shop/syncs/typed.ts': `
+import { createSync } from 'trellis';
+import { z } from 'zod';
+export default createSync({
+  description: 'Orders.',
+  frequency: 'every hour',
+  models: { Order: z.object({ id: z.string(), total: z.number() }) },
+  metadata: z.object({ shop: z.string() }),
+  checkpoint: z.object({ page: z.number() }),
+  exec: async (trellis) => {
+    const { shop } = await trellis.getMetadata();
+    shop.toUpperCase();
+    const page: number = (await trellis.getCheckpoint())?.page ?? 0;
+    await trellis.batchSave([{ id: shop, total: page }], 'Order');
+    await trellis.batchSave([{ id: shop, total: 'much' }], 'Order');
+    await trellis.batchSave([{ id: shop, total: 1 }], 'Customer');
+    await trellis.saveCheckpoint({ page: 'two' });
+    await trellis.setMetadata({ store: shop });
+  },
+});
+`,
+  });
+  const { faults } = await compile(folder);
+  assert.deepEqual(
+    faults.map(({ line }) => line),
+    [15, 16, 17, 18],
+    faults.map(shown).join('\n'),
+  );
+});
+
+test('without a compiler the folder is bundled all the same, and it is said that types were not checked', async (t) => {
+  const elsewhere = await folderWith(t, { 'package.json': '{"type":"module"}' });
+  await cp(join(import.meta.dirname, '..'), join(elsewhere, 'sdk'), { recursive: true });
+  await mkdir(join(elsewhere, 'node_modules'));
+  for (const name of ['zod', 'esbuild', '@esbuild']) {
+    const at = join(import.meta.dirname, '../../node_modules', name);
+    await symlink(at, join(elsewhere, 'node_modules', name));
+  }
+  const there = (await import(join(elsewhere, 'sdk/compile/compile.ts'))) as { compile: typeof compile };
+  const folder = await folderWith(t, { 'shop/actions/double.ts': action('({ n: input.m })') });
+  const { functions, faults, warnings } = await there.compile(folder);
+  assert.deepEqual([functions.length, faults, warnings.length], [1, [], 1]);
+  assert.match(warnings[0]!, /types were not checked: install "typescript"/);
+});

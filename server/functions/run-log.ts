@@ -1,0 +1,90 @@
+/** What the code of a run writes to its log: kept in batches, bounded, and readable while the run goes on. */
+import type { OperationMessage } from '../activity/operations.ts';
+import type { Db } from '../db/pool.ts';
+import type { LogLine } from './runtime.ts';
+
+/** Of one attempt. Then one line says that the rest is left out. */
+const mostLines = 2_000;
+const flushMs = 1_000;
+/** Each attempt writes behind those before it. */
+const positionsOfAttempt = 100_000;
+/** The last ones, for the activity log. */
+const mostTold = 50;
+
+export type RunLog = {
+  write(line: LogLine): void;
+  /** What was written last, for the activity log. */
+  told(): OperationMessage[];
+  /** Writes what waits; resolves when it is stored, or given up. */
+  end(): Promise<void>;
+};
+
+type Line = LogLine & { position: number; at: Date };
+
+export function createRunLog({
+  db,
+  runId,
+  attempt,
+  now,
+  onFailure,
+}: {
+  db: Db;
+  runId: string;
+  attempt: number;
+  now: () => Date;
+  onFailure: (error: unknown) => void;
+}): RunLog {
+  let waiting: Line[] = [];
+  let count = 0;
+  let last: LogLine[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  let writing = Promise.resolve();
+
+  function flush(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    const lines = waiting;
+    waiting = [];
+    if (lines.length > 0) writing = writing.then(() => store(db, runId, lines)).catch(onFailure);
+  }
+
+  return {
+    write(line) {
+      last.push(line);
+      if (last.length > 2 * mostTold) last = last.slice(-mostTold);
+      if (count > mostLines) return;
+      const text = count === mostLines ? 'More lines were written and are left out.' : line.text;
+      const level = count === mostLines ? 'warn' : line.level;
+      waiting.push({ level, text, position: attempt * positionsOfAttempt + count, at: now() });
+      count += 1;
+      timer ??= setTimeout(flush, flushMs);
+    },
+    told: () =>
+      last
+        .slice(-mostTold)
+        .map(({ level, text }) => ({ level: level === 'debug' ? 'info' : level, message: text })),
+    async end() {
+      flush();
+      await writing;
+    },
+  };
+}
+
+async function store(db: Db, runId: string, lines: readonly Line[]): Promise<void> {
+  // A run that was removed meanwhile has no log.
+  await db.query(
+    `insert into run_line (run_id, position, at, level, message)
+     select run.id, line.position, line.at, line.level, line.message
+     from unnest($2::integer[], $3::timestamptz[], $4::text[], $5::text[]) as line (position, at, level, message)
+     join run on run.id = $1
+     on conflict on constraint run_line_pkey do nothing`,
+    [
+      runId,
+      lines.map(({ position }) => position),
+      lines.map(({ at }) => at),
+      lines.map(({ level }) => level),
+      // PostgreSQL stores neither.
+      lines.map(({ text }) => text.replaceAll('\0', '').toWellFormed()),
+    ],
+  );
+}

@@ -1,0 +1,39 @@
+import type { Db } from '../db/pool.ts';
+import type { Job } from '../jobs/jobs.ts';
+import { removeOldRuns } from './runs.ts';
+
+const dayMs = 86_400_000;
+/** So that one run of the job does not hold it for longer than the next one waits. */
+const mostRounds = 50;
+
+/** Removes runs, and what they logged, as old as the activity log is kept; and syncs of connections that are gone. */
+export function runSweepJob({
+  db,
+  now,
+  keptDays,
+}: {
+  db: Db;
+  now: () => Date;
+  keptDays: number;
+}): Job<Record<string, never>> {
+  return {
+    name: 'functions.runs',
+    async run() {
+      const before = new Date(now().getTime() - keptDays * dayMs);
+      for (let round = 0; round < mostRounds; round += 1) {
+        if ((await removeOldRuns(db, before)) < 1_000) break;
+      }
+      await db.query(
+        `delete from sync
+         using connection
+         where connection.id = sync.connection_id and connection.deleted_at is not null`,
+      );
+      await db.query(
+        `delete from function_checkpoint
+         using connection
+         where connection.id = function_checkpoint.connection_id and connection.deleted_at is not null`,
+      );
+      await db.query("delete from function_lock where lease_until < now() - interval '1 day'");
+    },
+  };
+}

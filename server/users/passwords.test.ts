@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createPasswords } from './passwords.ts';
+
+test('of passwords that come all at once some are hashed, a few at a time, and the rest is asked to come again', async () => {
+  const passwords = createPasswords();
+  const tries = await Promise.allSettled(Array.from({ length: 24 }, () => passwords.hash('correct horse')));
+  const refused = tries.filter((one) => one.status === 'rejected');
+  assert.equal(refused.length, 6);
+  for (const { reason } of refused) assert.deepEqual([reason.code, reason.retryAfterS], ['unavailable', 5]);
+  // Whoever comes behind them is served again.
+  assert.match(await passwords.hash('correct horse'), /:/);
+});
+
+test('a request knows which hash its own password was right for', async () => {
+  const passwords = createPasswords();
+  const hash = await passwords.hash('correct horse');
+  const verify = (password: string) =>
+    passwords.request(async () => {
+      const isRight = await passwords.verify({ hash, password });
+      return [isRight, passwords.verified()];
+    });
+  const [right, wrong] = await Promise.all([verify('correct horse'), verify('wrong horse')]);
+  assert.deepEqual([right, wrong, passwords.verified()], [[true, hash], [false, undefined], undefined]);
+});

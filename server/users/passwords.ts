@@ -1,0 +1,55 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { hashPassword, verifyPassword } from 'better-auth/crypto';
+import { AppError } from '../errors.ts';
+
+/** Each takes one of the four threads that files and names wait for, too, and 32 MB (scrypt, N = 16384, r = 16). */
+const mostAtOnce = 2;
+/** Some two seconds' worth. */
+const mostWaiting = 16;
+
+export type Passwords = {
+  /** Throws `unavailable` where too many wait. */
+  hash(password: string): Promise<string>;
+  /** As `hash`. What was found right is told by `verified` for the rest of the `request`. */
+  verify(given: { hash: string; password: string }): Promise<boolean>;
+  request<R>(work: () => Promise<R>): Promise<R>;
+  /** The hash that a password of this request was right for; undefined: none was. */
+  verified(): string | undefined;
+};
+
+/** Hashes of passwords, a few at a time on a node, however many are tried. */
+export function createPasswords(): Passwords {
+  const requests = new AsyncLocalStorage<{ verified?: string }>();
+  const waiting: (() => void)[] = [];
+  let running = 0;
+
+  async function inTurn<R>(work: () => Promise<R>): Promise<R> {
+    if (running < mostAtOnce) running += 1;
+    else if (waiting.length < mostWaiting) await new Promise<void>((resolve) => waiting.push(resolve));
+    else {
+      throw new AppError('unavailable', 'Too many passwords are being tried. Try again in some seconds.', {
+        retryAfterS: 5,
+      });
+    }
+    try {
+      return await work();
+    } finally {
+      // The place goes on to whoever waits.
+      const next = waiting.shift();
+      if (next === undefined) running -= 1;
+      else next();
+    }
+  }
+
+  return {
+    hash: (password) => inTurn(() => hashPassword(password)),
+    async verify(given) {
+      const isRight = await inTurn(() => verifyPassword(given));
+      const request = requests.getStore();
+      if (isRight && request !== undefined) request.verified = given.hash;
+      return isRight;
+    },
+    request: (work) => requests.run({}, work),
+    verified: () => requests.getStore()?.verified,
+  };
+}

@@ -1,0 +1,10 @@
+import './github/syncs/issues.js';
+import './google-sheet/actions/append-row.js';
+import './google-sheet/actions/create-spreadsheet.js';
+import './google-sheet/actions/read-range.js';
+import './google-sheet/actions/remember-range.js';
+import './google-sheet/on-events/check-account.js';
+import './google-sheet/on-events/first-look.js';
+import './google-sheet/syncs/changed-rows.js';
+import './google-sheet/syncs/rows.js';
+import './google-sheet/syncs/tabs.js';

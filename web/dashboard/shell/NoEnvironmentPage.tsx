@@ -1,0 +1,26 @@
+import { Alert, Button, Stack, Text } from '@mantine/core';
+import { useSuspenseQuery } from '@tanstack/react-query';
+import { DoorPage } from '../sign-in/DoorPage.tsx';
+import { meQuery } from '../sign-in/queries.ts';
+import { useSignOut } from './sign-out.ts';
+
+/** For a user whom no environment is open to. */
+export function NoEnvironmentPage() {
+  const { data: me } = useSuspenseQuery(meQuery());
+  const { leave, isLeaving } = useSignOut();
+  return (
+    <DoorPage title="No environment is open to you" about={`You are signed in as ${me.email}.`}>
+      <Stack>
+        <Alert color="yellow" title="Ask an owner of this installation">
+          <Text size="sm">
+            They give you a role in an environment, at Settings, People. Then load this page anew.
+          </Text>
+        </Alert>
+        <Button onClick={() => location.reload()}>Load anew</Button>
+        <Button variant="default" loading={isLeaving} onClick={leave}>
+          Sign out
+        </Button>
+      </Stack>
+    </DoorPage>
+  );
+}
