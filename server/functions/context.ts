@@ -42,6 +42,8 @@ export type RunFacts = {
   functionId: number;
   integrationKey: string;
   connectionId: string;
+  /** The connection's row: another one of the same ID is another account. 0 before it has one. */
+  connectionRow: number;
   variant: string;
   /** Names of the models that it may save; none where it is no sync. */
   models: readonly string[];
@@ -87,12 +89,19 @@ const lockKey = z
 const mostLockMs = 24 * 3_600_000;
 const header = z.string().max(16_384);
 
+/** Throws `unknown_connection` where an ID stands for another connection by now. `row` is 0 before there is one. */
+export function requireRow(found: LiveConnection, row: number): LiveConnection {
+  if (row !== 0 && found.id !== row) throw new AppError('unknown_connection');
+  return found;
+}
+
 export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
   const { db, reader, proxy } = deps;
   const { right, environmentId, functionId, variant } = facts;
   const fenced = fencedDb(db, right);
   const place = { environmentId, integrationKey: facts.integrationKey, connectionId: facts.connectionId };
-  const connection = (): Promise<LiveConnection> => reader.get(place);
+  const connection = async (): Promise<LiveConnection> =>
+    requireRow(await reader.get(place), facts.connectionRow);
   const ofRun = { environmentId, runId: right.id };
   /** Of the checkpoint that this run read or wrote last: whoever else writes one makes the next save a conflict. */
   let checkpointVersion: number | undefined;
@@ -143,6 +152,7 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
     if (!read.success) throw unfit('proxy', read.error.issues);
     // A write at the provider is refused as one here is, so far as that can be told before it is made.
     if (read.data.method !== 'GET') await db.transaction((tx) => holdRun(tx, right));
+    await connection();
     const { body: answered, ...head } = await proxy.call(
       { ...place, ...facts },
       { ...read.data, body, signal },

@@ -27,6 +27,8 @@ export type Listener = {
 type Boot = Omit<Extract<Order, { t: 'boot' }>, 't'>;
 
 export class CustomerProcess {
+  /** Sent in all: numbers go up over the runs of a process, so that a late answer is told from one of the next run. */
+  pings = 0;
   readonly environmentId: number;
   /** Of the command that was started: the process itself, or what confines it. */
   readonly pid: number | undefined;

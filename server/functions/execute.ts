@@ -4,7 +4,7 @@ import { type Db, mayPass } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import type { Claim, RunCounts } from './claims.ts';
-import { type ContextDeps, createContext } from './context.ts';
+import { type ContextDeps, createContext, requireRow } from './context.ts';
 import type { LogLine, RunFailure, Runtime } from './runtime.ts';
 import type { Ending, RunError } from './settle.ts';
 import { storable, storableText } from './storable.ts';
@@ -40,7 +40,7 @@ export async function execute(deps: ExecuteDeps, order: Order): Promise<Ending> 
     if (!claim.function.isEnabled) {
       return cancelledBy('function_disabled', 'The function is switched off.');
     }
-    const connection = await deps.reader.get(placeOf(claim));
+    const connection = requireRow(await deps.reader.get(placeOf(claim)), claim.connection.id);
     const hindrance = hindranceOf(connection, claim.definition.scopes);
     if (hindrance !== undefined) return { state: 'held', error: errorOf(hindrance) };
     return await call(deps, { ...order, connection });
@@ -99,6 +99,7 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
       functionId: claim.function.id,
       integrationKey: claim.connection.integrationKey,
       connectionId: claim.connection.connectionId,
+      connectionRow: claim.connection.id,
       variant: claim.variant,
       models: isSync ? definition.models : [],
       priority: isSync ? 'background' : 'interactive',

@@ -13,6 +13,8 @@ export const permissionFlags = [
   '--disallow-code-generation-from-strings',
   '--disable-sigusr1',
   '--disable-proto=delete',
+  // Memory that is not cleared holds what earlier runs had.
+  '--zero-fill-buffers',
 ];
 
 /**

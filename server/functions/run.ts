@@ -22,12 +22,15 @@ export class Run {
   readonly #budget = new LogBudget(performance.now());
   readonly #outcome = Promise.withResolvers<RunOutcome>();
   readonly #timers: NodeJS.Timeout[] = [];
-  #pings = 0;
-  #pongs = 0;
+  /** The last ping of the runs before: its answer may still come. */
+  readonly #pingsBefore: number;
+  #pongs: number;
 
   constructor(process: CustomerProcess, order: RunOrder & { limits: RunLimits }) {
     this.#process = process;
     this.#order = order;
+    this.#pingsBefore = process.pings;
+    this.#pongs = process.pings;
   }
 
   /** Starts it. To be called once. */
@@ -79,7 +82,8 @@ export class Run {
       case 'failed':
         return this.#failed(message);
       case 'pong':
-        if (message.id !== this.#pongs + 1 || message.id > this.#pings)
+        if (message.id <= this.#pingsBefore) return;
+        if (message.id !== this.#pongs + 1 || message.id > this.#process.pings)
           return this.#broke('an answer to no ping');
         this.#pongs = message.id;
         return;
@@ -188,9 +192,10 @@ export class Run {
   }
 
   #ping() {
-    if (this.#pongs < this.#pings)
+    if (this.#pongs < this.#process.pings)
       return this.#timedOut(`${this.#order.limits.blockedMs} ms without letting anything else happen`);
-    this.#process.send({ t: 'ping', id: ++this.#pings });
+    this.#process.pings += 1;
+    this.#process.send({ t: 'ping', id: this.#process.pings });
   }
 
   #timedOut(how: string): void {

@@ -134,6 +134,9 @@ export function createRunner(deps: RunnerDeps): Runner {
       ...{ claim, cut: new AbortController(), why: undefined, renewedAtMs: claim.leasedAtMs },
       counts: structuredClone(claim.counts),
     };
+    // A turn of this run whose lease lapsed may still be under way here: nothing that it does counts any more.
+    const earlier = underWay.get(claim.id);
+    if (earlier !== undefined) breakOff(earlier, 'lost');
     underWay.set(claim.id, of);
     const cancel = () => breakOff(of, 'cancelled');
     signal?.addEventListener('abort', cancel, { once: true });
@@ -143,7 +146,7 @@ export function createRunner(deps: RunnerDeps): Runner {
       .catch(reportAnd(undefined))
       .finally(() => {
         signal?.removeEventListener('abort', cancel);
-        underWay.delete(claim.id);
+        if (underWay.get(claim.id) === of) underWay.delete(claim.id);
         running.delete(done);
         wake();
       });

@@ -16,7 +16,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     ({ trellis } = dashboard);
     ({ page } = await dashboard.openAs('viewer'));
-    page.setDefaultTimeout(20_000);
+    page.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
 
@@ -88,7 +88,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page.waitForURL(/status=success/);
     await page.getByText('Nothing fits').waitFor();
     await open('?type=connect&range=1h');
-    await page.getByRole('link', { name: 'connect' }).waitFor();
+    await page.getByRole('link', { name: 'connect' }).first().waitFor();
     assert.equal(await page.getByRole('combobox', { name: 'Time' }).inputValue(), 'Last hour');
     assert.equal(await page.getByRole('link', { name: /^proxy/ }).count(), 0);
     await open('?from=2020-01-01T00:00:00.000Z&to=2020-01-02T00:00:00.000Z');

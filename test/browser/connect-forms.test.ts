@@ -13,7 +13,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     pages = await openConnectPages();
     const opened = await pages.openAsNobody();
     page = opened.page;
-    opened.context.setDefaultTimeout(10_000);
+    opened.context.setDefaultTimeout(30_000);
   });
   after(() => pages?.close());
 
@@ -134,7 +134,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     pages.expectComplaint(/401/);
     const open = `${pages.trellis.baseUrl}/connect/`;
     const { context } = await pages.openAsNobody();
-    context.setDefaultTimeout(10_000);
+    context.setDefaultTimeout(30_000);
     const says = async (url: string, title: string, name: string) => {
       const fresh = await context.newPage();
       await fresh.goto(url);

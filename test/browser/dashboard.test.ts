@@ -18,7 +18,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     trellis = dashboard.trellis;
     ({ context, page } = await dashboard.openAsNobody());
-    context.setDefaultTimeout(15_000);
+    context.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
   const owner = { email: 'ada@example.com', password: 'correct horse battery' };

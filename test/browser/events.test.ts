@@ -19,7 +19,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     trellis = dashboard.trellis;
     receiver = await openReceiver();
     ({ page } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(8_000);
+    page.setDefaultTimeout(30_000);
   });
   after(async () => {
     await dashboard?.close();

@@ -24,7 +24,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
     service = await startRunningService();
     browser = await openBrowser();
     context = await browser.newContext();
-    context.setDefaultTimeout(15_000);
+    context.setDefaultTimeout(30_000);
     context.on('page', (opened) => {
       opened.on('pageerror', ({ message }) => complaints.push(message));
       opened.on('console', (line) => {

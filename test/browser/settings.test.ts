@@ -17,7 +17,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     trellis = dashboard.trellis;
     ({ page, person: owner } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(8_000);
+    page.setDefaultTimeout(30_000);
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=keys`);
   });
   after(() => dashboard?.close());
@@ -211,7 +211,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
       'Audit log',
     ]);
     await guest.context.close();
-    await cell('Grace Hopper').waitFor({ timeout: 15_000 });
+    await cell('Grace Hopper').waitFor();
   });
 
   test('a role is changed, a reset link is made, and a user is removed', async () => {
@@ -247,7 +247,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Try again' }).waitFor();
     await picture(page, 'settings-error');
     await page.unroute('**/users');
-    await cell('The owner').waitFor({ timeout: 15_000 });
+    await cell('The owner').waitFor();
   });
 
   test('a viewer sees no tab of owners, changes nothing there, and is refused by the API', async () => {

@@ -23,7 +23,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard({ SMTP_URL: mails.url, SMTP_FROM: 'trellis@example.com' });
     trellis = dashboard.trellis;
     ({ page, context } = await dashboard.openAs('developer'));
-    page.setDefaultTimeout(8_000);
+    page.setDefaultTimeout(30_000);
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
   });
   after(async () => {
@@ -139,7 +139,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByText('Nothing fits').waitFor();
     await trellis.db.query('delete from sign_in_session');
     dashboard.expectComplaint(/401/);
-    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor({ timeout: 15_000 });
+    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
     await fromElsewhere();
     await fillSignIn(password);
     await page.getByRole('textbox', { name: 'Code' }).fill(await code());

@@ -26,7 +26,7 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     dashboard.expectComplaint(/403/);
     ({ page } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
 

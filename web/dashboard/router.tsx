@@ -11,6 +11,7 @@ import { Fault } from '../api/client.ts';
 import { type FormSearch, formSearchOf } from './playground/form-search.ts';
 import { BrokenPage } from './shell/BrokenPage.tsx';
 import { lastEnvironment } from './shell/environment.ts';
+import { NoSuchPage } from './shell/NoSuchPage.tsx';
 import { Shell } from './shell/Shell.tsx';
 import { type Me, meQuery } from './sign-in/queries.ts';
 
@@ -338,7 +339,7 @@ export function createDashboardRouter() {
     defaultRemountDeps: ({ params }) => params,
     scrollRestoration: true,
     defaultErrorComponent: BrokenPage,
-    defaultNotFoundComponent: () => <BrokenPage error={new Error('There is no such page.')} />,
+    defaultNotFoundComponent: NoSuchPage,
     // Filled in by `main.tsx` before anything is loaded.
     context: { queries: undefined as never },
   });

@@ -6,6 +6,7 @@ import { uncontrolledFetch } from './fetched.ts';
 import { paginate } from './paginate.ts';
 import { proxiedCall } from './proxied-call.ts';
 import type { About, Service } from './service.ts';
+import { stopped } from './stopped.ts';
 
 const levels: readonly unknown[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
 /** How long what the service told of connection and metadata is gone by. */
@@ -56,10 +57,7 @@ export function createContext(service: Service, about: About): ActionContext {
     getCheckpoint: () => ask('getCheckpoint'),
     async saveCheckpoint(checkpoint: unknown) {
       await ask('saveCheckpoint', { checkpoint });
-      if (service.signal.aborted) {
-        const error = new Error('The run is to stop; the next one goes on from this checkpoint.');
-        throw Object.assign(error, { code: 'stopped' });
-      }
+      if (service.signal.aborted) throw stopped();
     },
     clearCheckpoint: () => ask('clearCheckpoint'),
 

@@ -7,6 +7,7 @@ import { ActionError } from './action-error.ts';
 import { createContext } from './context.ts';
 import { describe } from './describe.ts';
 import type { About, Service } from './service.ts';
+import { stopped } from './stopped.ts';
 import { createSyncContext } from './sync-context.ts';
 
 type Call = {
@@ -41,6 +42,7 @@ function createSync(definition: Definition, service: Service, about: About) {
   return createSyncContext(service, about, (definition as SyncDefinition).models ?? {});
 }
 
+/** What was not reached when a run was told to stop is neither deleted nor done: the next one goes on. */
 async function runSync(
   { exec, models, trackDeletes }: SyncDefinition,
   context: ReturnType<typeof createSyncContext>,
@@ -48,6 +50,7 @@ async function runSync(
   const tracked = trackDeletes === true ? Object.keys(models ?? {}) : [];
   for (const model of tracked) await context.trackDeletesStart(model);
   await exec(context as never);
+  if (context.signal.aborted) throw stopped();
   for (const model of tracked) await context.trackDeletesEnd(model);
   return null;
 }

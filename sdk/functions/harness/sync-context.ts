@@ -2,6 +2,7 @@ import type { SyncContext } from '../context.ts';
 import type { Models } from '../definitions.ts';
 import { createContext } from './context.ts';
 import type { About, Service } from './service.ts';
+import { stopped } from './stopped.ts';
 
 /** Records sent at once; the service takes as many and no more. */
 const mostRecords = 1000;
@@ -49,7 +50,11 @@ export function createSyncContext(service: Service, about: About, models: Models
     return found;
   }
 
-  const end = (model: string) => ask<{ deletedKeys: string[] }>('trackDeletesEnd', { model });
+  const end = async (model: string) => {
+    // Who stops early has not saved all there is.
+    if (service.signal.aborted) throw stopped();
+    return ask<{ deletedKeys: string[] }>('trackDeletesEnd', { model });
+  };
   const records = {
     lastSyncDate: about.lastSyncDate === undefined ? undefined : new Date(about.lastSyncDate),
     batchSave: (given: unknown, model: string) => write('batchSave', checked(given, model), model),

@@ -25,14 +25,7 @@ export function OperationDrawer({
 }) {
   const query = useQuery({ ...operationQuery(environment, id ?? ''), enabled: id !== undefined });
   return (
-    <Drawer
-      opened={id !== undefined}
-      onClose={onClose}
-      position="right"
-      size="lg"
-      title="Operation"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Drawer opened={id !== undefined} onClose={onClose} title="Operation">
       <Loaded query={query}>
         {(operation) => <Whole environment={environment} operation={operation} />}
       </Loaded>

@@ -6,6 +6,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { ActivitySearch } from '../router.tsx';
 import { OperationsTable } from './OperationsTable.tsx';
@@ -105,30 +106,21 @@ export function OperationsList({
                 )}
               </EmptyState>
             )}
-            <Group justify="space-between">
-              {search.cursor !== undefined ? (
-                <Button variant="default" onClick={onNewest}>
-                  To the newest
-                </Button>
-              ) : (
-                <span />
-              )}
-              {next !== null && (
-                <Button
-                  variant="default"
-                  renderRoot={(props) => (
-                    <Link
-                      to="/$environment/activity"
-                      params={{ environment }}
-                      search={{ ...search, cursor: next }}
-                      {...props}
-                    />
-                  )}
-                >
-                  Older
-                </Button>
-              )}
-            </Group>
+            <NewestFirst
+              onNewest={search.cursor === undefined ? undefined : onNewest}
+              older={
+                next === null
+                  ? undefined
+                  : (looks) => (
+                      <Link
+                        to="/$environment/activity"
+                        params={{ environment }}
+                        search={{ ...search, cursor: next }}
+                        {...looks}
+                      />
+                    )
+              }
+            />
           </Stack>
         )}
       </Loaded>

@@ -1,10 +1,11 @@
-import { Button, Card, Group, NumberInput, Stack, Switch, Text, TextInput, Title } from '@mantine/core';
+import { Card, NumberInput, Stack, Switch, Text, TextInput, Title } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
+import { SaveBar } from '../../ui/SaveBar.tsx';
 import { type Settings, settingsQuery } from '../settings/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
@@ -91,20 +92,13 @@ function AddressesForm({ environment, settings }: { environment: string; setting
             {...form.getInputProps('webhook_signing_key_overlap_hours')}
           />
           {save.isError && <FaultNotice error={save.error} />}
-          {isAllowed ? (
-            <Group justify="flex-end">
-              <Button variant="default" disabled={!form.isDirty()} onClick={form.reset}>
-                Undo
-              </Button>
-              <Button type="submit" loading={save.isPending} disabled={!form.isDirty()}>
-                Save
-              </Button>
-            </Group>
-          ) : (
-            <Text size="sm" c="dimmed">
-              Developers of this environment can change these.
-            </Text>
-          )}
+          <SaveBar
+            isDirty={form.isDirty()}
+            isSaving={save.isPending}
+            onUndo={form.reset}
+            isAllowed={isAllowed}
+            otherwise="Developers of this environment can change these."
+          />
         </Stack>
       </form>
     </Card>

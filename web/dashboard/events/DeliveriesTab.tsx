@@ -5,6 +5,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { EventsSearch } from '../router.tsx';
 import { useEnvironment } from '../shell/environment.ts';
@@ -68,30 +69,21 @@ export function DeliveriesTab() {
             ) : (
               <DeliveriesTable deliveries={found} endpoints={endpoints} search={search} />
             )}
-            <Group justify="space-between">
-              {before !== undefined ? (
-                <Button variant="default" onClick={() => change({})}>
-                  To the newest
-                </Button>
-              ) : (
-                <span />
-              )}
-              {next !== null && (
-                <Button
-                  variant="default"
-                  renderRoot={(props) => (
-                    <Link
-                      to="/$environment/events"
-                      params={{ environment }}
-                      search={{ ...search, before: next }}
-                      {...props}
-                    />
-                  )}
-                >
-                  Older
-                </Button>
-              )}
-            </Group>
+            <NewestFirst
+              onNewest={before === undefined ? undefined : () => change({})}
+              older={
+                next === null
+                  ? undefined
+                  : (looks) => (
+                      <Link
+                        to="/$environment/events"
+                        params={{ environment }}
+                        search={{ ...search, before: next }}
+                        {...looks}
+                      />
+                    )
+              }
+            />
           </Stack>
         )}
       </Loaded>

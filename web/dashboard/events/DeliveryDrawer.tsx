@@ -26,14 +26,7 @@ export function DeliveryDrawer({
 }) {
   const query = useQuery({ ...deliveryQuery(environment, id ?? 0), enabled: id !== undefined });
   return (
-    <Drawer
-      opened={id !== undefined}
-      onClose={onClose}
-      position="right"
-      size="lg"
-      title="Delivery"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Drawer opened={id !== undefined} onClose={onClose} title="Delivery">
       <Loaded query={query}>
         {(delivery) => (
           <Whole

@@ -1,6 +1,7 @@
 import { Tabs } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { Page } from '../../ui/Page.tsx';
+import { TabRow } from '../../ui/TabRow.tsx';
 import type { EventsSearch } from '../router.tsx';
 import { AddressesTab } from './AddressesTab.tsx';
 import { DeliveriesTab } from './DeliveriesTab.tsx';
@@ -31,13 +32,13 @@ export function EventsPage() {
           void navigate({ search: next === 'endpoints' ? {} : { tab: next as EventsSearch['tab'] } })
         }
       >
-        <Tabs.List mb="lg" className="tabs">
+        <TabRow open={tab}>
           {Object.entries(tabs).map(([name, { label }]) => (
             <Tabs.Tab key={name} value={name}>
               {label}
             </Tabs.Tab>
           ))}
-        </Tabs.List>
+        </TabRow>
         {Object.entries(tabs).map(([name, { Content }]) => (
           <Tabs.Panel key={name} value={name}>
             <Content />

@@ -1,4 +1,4 @@
-import { Accordion, Button, Group, Select, Stack, Text } from '@mantine/core';
+import { Accordion, Group, Select, Stack, Text } from '@mantine/core';
 import { IconRss } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
@@ -6,6 +6,7 @@ import { useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { EventsSearch } from '../router.tsx';
 import { useEnvironment } from '../shell/environment.ts';
@@ -98,30 +99,21 @@ export function FeedTab() {
                 ))}
               </Accordion>
             )}
-            <Group justify="space-between">
-              {position !== undefined ? (
-                <Button variant="default" onClick={() => change({})}>
-                  To the newest
-                </Button>
-              ) : (
-                <span />
-              )}
-              {next !== null && (
-                <Button
-                  variant="default"
-                  renderRoot={(props) => (
-                    <Link
-                      to="/$environment/events"
-                      params={{ environment }}
-                      search={{ ...search, position: next }}
-                      {...props}
-                    />
-                  )}
-                >
-                  Older
-                </Button>
-              )}
-            </Group>
+            <NewestFirst
+              onNewest={position === undefined ? undefined : () => change({})}
+              older={
+                next === null
+                  ? undefined
+                  : (looks) => (
+                      <Link
+                        to="/$environment/events"
+                        params={{ environment }}
+                        search={{ ...search, position: next }}
+                        {...looks}
+                      />
+                    )
+              }
+            />
           </Stack>
         )}
       </Loaded>

@@ -9,6 +9,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { spellSize } from '../../ui/size.ts';
+import { TabRow } from '../../ui/TabRow.tsx';
 import { connectionQuery, datasetsQuery } from '../connections/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -100,11 +101,11 @@ export function DatasetPage() {
                 }
                 keepMounted={false}
               >
-                <Tabs.List mb="md" className="tabs">
+                <TabRow open={tab}>
                   <Tabs.Tab value="records">Records</Tabs.Tab>
                   <Tabs.Tab value="consumers">Consumers</Tabs.Tab>
                   <Tabs.Tab value="settings">Settings</Tabs.Tab>
-                </Tabs.List>
+                </TabRow>
                 <Tabs.Panel value="records">
                   <RecordsTab
                     environment={environment}

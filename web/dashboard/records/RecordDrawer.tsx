@@ -33,14 +33,7 @@ export function RecordDrawer({
     placeholderData: () => known,
   });
   return (
-    <Drawer
-      opened={id !== undefined}
-      onClose={onClose}
-      position="right"
-      size="lg"
-      title="Record"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Drawer opened={id !== undefined} onClose={onClose} title="Record">
       <Loaded query={query}>
         {(record) =>
           record === null ? (

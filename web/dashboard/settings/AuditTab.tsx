@@ -5,6 +5,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { SettingsSearch } from '../router.tsx';
 import { useEnvironment } from '../shell/environment.ts';
@@ -69,30 +70,21 @@ export function AuditTab() {
             ) : (
               <EntriesTable entries={entries} onActor={(one) => change({ actor: one })} />
             )}
-            <Group justify="space-between">
-              {cursor !== undefined ? (
-                <Button variant="default" onClick={() => change({})}>
-                  To the newest
-                </Button>
-              ) : (
-                <span />
-              )}
-              {next !== null && (
-                <Button
-                  variant="default"
-                  renderRoot={(props) => (
-                    <Link
-                      to="/$environment/settings"
-                      params={{ environment }}
-                      search={{ ...search, cursor: Number(next) }}
-                      {...props}
-                    />
-                  )}
-                >
-                  Older
-                </Button>
-              )}
-            </Group>
+            <NewestFirst
+              onNewest={cursor === undefined ? undefined : () => change({})}
+              older={
+                next === null
+                  ? undefined
+                  : (looks) => (
+                      <Link
+                        to="/$environment/settings"
+                        params={{ environment }}
+                        search={{ ...search, cursor: Number(next) }}
+                        {...looks}
+                      />
+                    )
+              }
+            />
           </Stack>
         )}
       </Loaded>

@@ -19,6 +19,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
+import { SaveBar } from '../../ui/SaveBar.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { ConnectPreview } from './ConnectPreview.tsx';
@@ -184,20 +185,13 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
               />
             </Group>
             {save.isError && <FaultNotice error={save.error} />}
-            {isAllowed ? (
-              <Group justify="flex-end">
-                <Button variant="default" disabled={!form.isDirty()} onClick={form.reset}>
-                  Undo
-                </Button>
-                <Button type="submit" loading={save.isPending} disabled={!form.isDirty()}>
-                  Save
-                </Button>
-              </Group>
-            ) : (
-              <Text size="sm" c="dimmed">
-                Developers of this environment can change this.
-              </Text>
-            )}
+            <SaveBar
+              isDirty={form.isDirty()}
+              isSaving={save.isPending}
+              onUndo={form.reset}
+              isAllowed={isAllowed}
+              otherwise="Developers of this environment can change this."
+            />
           </Stack>
         </form>
       </Card>

@@ -2,6 +2,7 @@ import { Tabs } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import type { ComponentType } from 'react';
 import { Page } from '../../ui/Page.tsx';
+import { TabRow } from '../../ui/TabRow.tsx';
 import type { SettingsTab } from '../router.tsx';
 import { useIsOwner, useMay } from '../sign-in/queries.ts';
 import { AuditTab } from './AuditTab.tsx';
@@ -35,13 +36,13 @@ export function SettingsPage() {
         keepMounted={false}
         onChange={(next) => void navigate({ search: { tab: next as SettingsTab } })}
       >
-        <Tabs.List mb="lg" className="tabs">
+        <TabRow open={current}>
           {shown.map(([name, label]) => (
             <Tabs.Tab key={name} value={name}>
               {label}
             </Tabs.Tab>
           ))}
-        </Tabs.List>
+        </TabRow>
         {shown.map(([name, , Content]) => (
           <Tabs.Panel key={name} value={name}>
             <Content />

@@ -2,6 +2,7 @@ import { Alert, Button, Divider, Stack, Text } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
+import { Fault } from '../../api/client.ts';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { DoorPage } from './DoorPage.tsx';
@@ -14,6 +15,8 @@ export function InvitationPage() {
   const token = useToken();
   const query = useQuery({ ...invitationQuery(token), enabled: token !== '' });
   const invitation = query.data;
+  // What is no token at all was cut off on its way, mostly by a mail program.
+  const isCutOff = token === '' || (query.error instanceof Fault && query.error.status === 400);
   return (
     <DoorPage
       title="Welcome to Trellis"
@@ -23,7 +26,7 @@ export function InvitationPage() {
           : 'Make your account.'
       }
     >
-      {token === '' ? (
+      {isCutOff ? (
         <Alert color="yellow" title="This address is not complete">
           <Text size="sm">Open the whole link, with everything that follows the #.</Text>
         </Alert>
