@@ -9,6 +9,7 @@ import { after, before, test } from 'node:test';
 import { readMasterKeys } from '../../server/config.ts';
 import { registerMasterKey } from '../../server/data-keys/store.ts';
 import { ensureEnvironment } from '../../server/environments/store.ts';
+import { signInSecret } from '../../server/users/sign-in-key.ts';
 import { openVault } from '../../server/vault.ts';
 import { runCommand } from '../support/command.ts';
 import { openTestDatabase, type TestDatabase, urlOf } from '../support/database.ts';
@@ -26,6 +27,8 @@ before(async () => {
   database = await openTestDatabase();
   const vault = openVault(masterKeys(k1));
   for (const name of ['dev', 'prod']) await ensureEnvironment(database.db, { name, vault });
+  // As the first start does; it makes a data key too.
+  await signInSecret(database.db, vault);
 });
 after(async () => {
   await rm(dir, { recursive: true, force: true });
@@ -98,7 +101,7 @@ test('an export takes no master keys, and what takes some says which setting is 
   const env = { DATABASE_URL: urlOf(database.target), DATA_DIR: join(dir, 'none') };
   const { code, stdout, stderr } = await runCommand(['keys', 'export', join(dir, 'blind.keys')], env);
   assert.deepEqual([code, stderr], [0, '']);
-  assert.match(stdout, /^2 wrapped data keys written to .*\nto open them takes k1\n$/);
+  assert.match(stdout, /^3 wrapped data keys written to .*\nto open them takes k1\n$/);
   for (const args of [['list'], ['rotate'], ['restore', join(dir, 'blind.keys')]]) {
     const refused = await runCommand(['keys', ...args], env);
     assert.equal(refused.code, 1);
@@ -115,16 +118,16 @@ test('a ring that is in the old order, or not the one used before, is told, and 
   await refuses(/"k1" is missing/, k2, 'rotate', '--dry-run');
   await refuses(/"k1" is not the one used before/, `${k2},${newKey('k1')}`, 'rotate', '--dry-run');
   const listed = await keys(`${k2},${newKey('k1')}`, 'list');
-  assert.match(listed.stdout, /^k1 +2 {2}NOT the one used before\nk2 +0 {2}seals$/m);
+  assert.match(listed.stdout, /^k1 +3 {2}NOT the one used before\nk2 +0 {2}seals$/m);
   const lacking = await keys(k2, 'list');
-  assert.match(lacking.stdout, /^k1 +2 {2}MISSING from the settings$/m);
+  assert.match(lacking.stdout, /^k1 +3 {2}MISSING from the settings$/m);
   assert.deepEqual([listed.code, lacking.code], [1, 1]);
 });
 
 test('a rotation says that files of keys need the old master key yet, and who goes back on purpose can', async () => {
   assert.match(
     await says(k1, 'export', file),
-    /^2 wrapped data keys written to .*\nto open them takes k1\n$/,
+    /^3 wrapped data keys written to .*\nto open them takes k1\n$/,
   );
   assert.match(
     await says(`${k2},${k1}`, 'rotate'),

@@ -80,15 +80,15 @@ test('a generated master key is rotated out of its file, and the commands say ho
   }
   service = await start();
   await makeConnection(service, 'bob');
-  assert.match(await says('list'), new RegExp(`^${oldId} +3  listed\nyoung +1  seals$`, 'm'));
+  assert.match(await says('list'), new RegExp(`^${oldId} +4  listed\nyoung +1  seals$`, 'm'));
   assert.match(
     await says('rotate', '--dry-run'),
-    new RegExp(`^3 data keys of ${oldId} would be wrapped by young\nnothing was changed$`, 'm'),
+    new RegExp(`^4 data keys of ${oldId} would be wrapped by young\nnothing was changed$`, 'm'),
   );
   assert.match(
     await says('rotate'),
     new RegExp(
-      `^(?:\\d of 3 data keys rewrapped\n)+3 data keys rewrapped: young wraps them now\n` +
+      `^(?:\\d of 4 data keys rewrapped\n)+4 data keys rewrapped: young wraps them now\n` +
         `0 data keys are left under ${oldId}: it is retired and may be dropped from the settings\n` +
         `files of keys need ${oldId} yet: write a new one with "trellis keys export FILE"\n$`,
     ),
@@ -101,13 +101,13 @@ test('a generated master key is rotated out of its file, and the commands say ho
     operations.map(({ status, details }) => [status, details]),
     [
       ['success', { master_key: 'young', rewrapped: 0, retired: 0 }],
-      ['success', { master_key: 'young', rewrapped: 3, retired: 1 }],
+      ['success', { master_key: 'young', rewrapped: 4, retired: 1 }],
       ['failed', { master_key: 'young', rewrapped: 0, retired: 0 }],
     ],
   );
   assert.match(
     await says('list'),
-    new RegExp(`^${oldId} +0  retired .*, may be dropped\nyoung +4  seals$`, 'm'),
+    new RegExp(`^${oldId} +0  retired .*, may be dropped\nyoung +5  seals$`, 'm'),
   );
   assert.deepEqual(await read(service, 'ada'), ['secret-of-ada', ['ada']]);
   await service.stop();
@@ -204,7 +204,7 @@ test("yesterday's data with today's key file gives every connection but the dele
     await makeConnection(today, 'later');
     assert.equal((await runCommand(['keys', 'rotate'], settings(database, young, old))).code, 0);
     const written = await runCommand(['keys', 'export', file], settings(database, young));
-    assert.match(written.stdout, /^4 wrapped data keys written/);
+    assert.match(written.stdout, /^5 wrapped data keys written/);
     await stop();
 
     const keyless = await runCommand(['start'], settings(data, old));
