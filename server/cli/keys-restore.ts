@@ -73,7 +73,8 @@ async function restoreAll(tx: Tx, { vault, keyFile, dropsNewer, at }: Given): Pr
   await tx.query(
     `delete from data_key
      where not exists (select from connection where connection.data_key = data_key.id)
-       and not exists (select from environment where environment.data_key = data_key.id)`,
+       and not exists (select from environment where environment.data_key = data_key.id)
+       and not exists (select from sign_in_key where sign_in_key.data_key = data_key.id)`,
   );
   const deleted = await destroyLost(tx, { madeAt, dropsNewer, at });
   for (const { id } of await listMasterKeys(tx)) if (id !== sealing.id) await retireMasterKey(tx, id);
