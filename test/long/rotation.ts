@@ -220,7 +220,8 @@ async function checkAll(
   const [row] = await database.db.query<{ keys: number; owners: number }>(
     `select
        (select count(*) from data_key) as keys,
-       (select count(*) from connection where deleted_at is null) + (select count(*) from environment) as owners`,
+       (select count(*) from connection where deleted_at is null) + (select count(*) from environment)
+         + (select count(*) from sign_in_key) as owners`,
   );
   assert.equal(row?.keys, row?.owners);
 }
