@@ -78,14 +78,17 @@ export async function killInTurn(
       const load = Promise.all(
         ledgers.flatMap((ledger) => [
           untilKilled(async () => {
-            done.saved += await saveSome(service, { headers, ledger, random });
+            const saved = await saveSome(service, { headers, ledger, random });
+            done.saved += saved;
           }),
           untilKilled(async () => {
-            done.pruned += await pruneSome(service, { headers, ledger, random });
+            const pruned = await pruneSome(service, { headers, ledger, random });
+            done.pruned += pruned;
           }),
         ]),
       );
-      await sleep(100 + pick(random, 300));
+      await Promise.race([load, untilBothWork(done)]);
+      await sleep(pick(random, 300));
       isKilled = true;
       if (victim === 'service') {
         process.kill(service.pid, 'SIGKILL');
@@ -114,6 +117,12 @@ export async function killInTurn(
     await postgres.stop();
     await rm(dataDir, { recursive: true, force: true });
   }
+}
+
+/** Until something more was saved and pruned than when it was called: a kill before that would prove nothing. */
+async function untilBothWork(done: { saved: number; pruned: number }): Promise<void> {
+  const before = { ...done };
+  while (done.saved === before.saved || done.pruned === before.pruned) await sleep(10);
 }
 
 async function makeConnection(service: RunningService): Promise<Record<string, string>> {
