@@ -3,6 +3,7 @@ import { ownClientOf } from '../auth-modes/mode.ts';
 import type { Connection } from '../connections/store.ts';
 import { findIntegration, type Integration, listIntegrations } from '../integrations/store.ts';
 import type { FormField } from '../providers/definition.ts';
+import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
 import { masked } from './save.ts';
 import { allowsOtherAccount, planScopes } from './scopes.ts';
 import { fixedConfig } from './session-input.ts';
@@ -38,7 +39,7 @@ const choice = z.object({
   /** The account that is expected, as far as it is known. */
   account: z.object({ email: z.string(), rule: z.enum(['same', 'replaceable', 'end_user']) }).nullable(),
   /** What the provider will ask for. */
-  scopes: z.array(z.object({ scope: z.string(), description: z.string().nullable() })),
+  scopes: z.array(explainedScopeWire),
   /** Whether that is beside what was granted before. */
   adds_scopes: z.boolean(),
   fields: z.array(field),
@@ -120,10 +121,7 @@ function toChoice(target: Target, logosUrl: string): Choice {
     auth_mode: provider.auth_mode,
     docs_connect: session.settings.overrides?.[key]?.docs_connect ?? null,
     account: expectedAccount(target),
-    scopes: asked.map((scope) => ({
-      scope,
-      description: provider.scopes.catalogue[scope]?.description ?? null,
-    })),
+    scopes: asked.map((scope) => explainScope(provider, scope)),
     adds_scopes: asked.length < requested.length,
     fields: [...configFields(target), ...credentialFields(target)],
   };

@@ -49,10 +49,12 @@ test('a choice says what will be asked, and what has to be filled in', async () 
   const { choices } = await bench.choices(await bench.session({ tags: {} }));
   const choice = (key: string) =>
     choices.find(({ unique_key }: { unique_key: string }) => unique_key === key);
-  assert.deepEqual(choice('sheets').scopes.at(-1), {
+  const { translations, ...asked } = choice('sheets').scopes.at(-1)!;
+  assert.deepEqual(asked, {
     scope: sheetsScope,
     description: 'See, edit, create and delete all spreadsheets of the account.',
   });
+  assert.deepEqual(Object.keys(translations).sort(), ['de', 'es', 'fr', 'ja']);
   assert.deepEqual(choice('private').fields, [
     {
       name: 'apiKey',

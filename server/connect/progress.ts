@@ -5,6 +5,7 @@ import type { Queryable } from '../db/pool.ts';
 import { connectToWire, connectWire, readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError } from '../errors.ts';
 import { findIntegration } from '../integrations/store.ts';
+import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
 import { hasAttempt } from './attempts.ts';
 import { getSession, reopenSession, type Session } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
@@ -34,7 +35,7 @@ export const progressWire = z.object({
       connection_id: z.string(),
       display_name: z.string(),
       provider_display_name: z.string(),
-      missing_scopes: z.array(z.object({ scope: z.string(), description: z.string().nullable() })),
+      missing_scopes: z.array(explainedScopeWire),
     })
     .nullable(),
   /** How the page looks, where it was asked for: a logo is too large to come with every answer. */
@@ -81,16 +82,13 @@ async function madeBy(
   if (outcome === undefined) return null;
   const integration = await findIntegration(db, { ...reading, environmentId, key: outcome.integration });
   if (integration === undefined) return null;
-  const { display_name: provider, scopes } = integration.provider;
+  const { provider } = integration;
   return {
     provider_config_key: outcome.integration,
     connection_id: outcome.connection,
     display_name: integration.displayName,
-    provider_display_name: provider,
-    missing_scopes: outcome.missing_scopes.map((scope) => ({
-      scope,
-      description: scopes.catalogue[scope]?.description ?? null,
-    })),
+    provider_display_name: provider.display_name,
+    missing_scopes: outcome.missing_scopes.map((scope) => explainScope(provider, scope)),
   };
 }
 

@@ -55,8 +55,10 @@ export const SECURITY_EFFECTS = ['ends', 'restores', 'none'] as const;
 const scopeToken = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'is no scope token (RFC 6749 §3.3)');
 const scope = z.strictObject({
   sensitivity: z.enum(['non_sensitive', 'sensitive', 'restricted']),
-  /** One plain sentence for the person who is asked to allow it. */
+  /** One plain sentence for the person who is asked to allow it, in English. */
   description: z.string(),
+  /** The same in the other languages of the connect page. */
+  translations: z.partialRecord(z.enum(['de', 'fr', 'es', 'ja']), z.string().min(1)).default({}),
   /** Other spellings by which the provider grants the same. */
   aliases: z.array(z.string()).default([]),
 });

@@ -1,4 +1,22 @@
+import { z } from 'zod';
 import type { ProviderDefinition } from './definition.ts';
+
+export const explainedScopeWire = z.object({
+  scope: z.string(),
+  /** In English; null where the provider's definition does not know the scope. */
+  description: z.string().nullable(),
+  /** By language: `de`, `fr`, `es`, `ja`, as far as the definition has them. */
+  translations: z.record(z.string(), z.string()),
+});
+
+/** A scope in words for the person who is asked to allow it. */
+export function explainScope(
+  { scopes }: Pick<ProviderDefinition, 'scopes'>,
+  scope: string,
+): z.infer<typeof explainedScopeWire> {
+  const known = Object.hasOwn(scopes.catalogue, scope) ? scopes.catalogue[scope] : undefined;
+  return { scope, description: known?.description ?? null, translations: known?.translations ?? {} };
+}
 
 /**
  * Which of the wanted scopes a grant does not hold. Order and further scopes do not matter, and a scope counts as

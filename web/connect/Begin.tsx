@@ -6,6 +6,7 @@ import { ChoiceLogo, TestBadge } from './ChoiceLogo.tsx';
 import { type Form, FormFields, missingIn, readRefusal } from './FormFields.tsx';
 import { Hints } from './Hints.tsx';
 import { type Choice, type Choices, type Session, submitForm } from './queries.ts';
+import { ScopeText } from './ScopeText.tsx';
 import { useSay } from './texts.ts';
 
 /** One integration: whom it is for, what will be asked, and the way to begin. */
@@ -74,10 +75,10 @@ export function Begin({
         <>
           <h2>{say(choice.adds_scopes ? 'willAskMore' : 'willAsk', { provider })}</h2>
           <ul className="scopes">
-            {choice.scopes.map(({ scope, description }) => (
-              <li key={scope}>
+            {choice.scopes.map((scope) => (
+              <li key={scope.scope}>
                 <IconCheck size={16} aria-hidden />
-                <span lang="en">{description ?? scope}</span>
+                <ScopeText scope={scope} />
               </li>
             ))}
           </ul>

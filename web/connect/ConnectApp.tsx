@@ -6,7 +6,7 @@ import { keepInAddress, type Launch, spoken } from './launch.ts';
 import type { Made, Settings } from './queries.ts';
 import { Shell } from './Shell.tsx';
 import { useSession, useToken } from './session.ts';
-import { type Language, SayContext, sayIn } from './texts.ts';
+import { type Language, LanguageContext, SayContext, sayIn } from './texts.ts';
 import { themeOf, variablesOf } from './theme.ts';
 
 /** As a page looks before the environment's own settings are known. */
@@ -67,20 +67,21 @@ function SessionApp({
       colorSchemeManager={noMemory}
       getStyleNonce={() => launch.nonce}
     >
-      <SayContext.Provider value={say}>
-        <Shell
-          settings={settings}
-          isFramed={launch.isFramed}
-          language={language}
-          onLanguage={onLanguage}
-          onClose={() => {
-            if (made !== undefined) tellConnected(made);
-            tellHost({ type: 'close' });
-          }}
-        >
-          <ConnectPage launch={launch} view={view} onConnected={tellConnected} />
-        </Shell>
-      </SayContext.Provider>
+      <LanguageContext.Provider value={language}>
+        <SayContext.Provider value={say}>
+          <Shell
+            settings={settings}
+            isFramed={launch.isFramed}
+            onLanguage={onLanguage}
+            onClose={() => {
+              if (made !== undefined) tellConnected(made);
+              tellHost({ type: 'close' });
+            }}
+          >
+            <ConnectPage launch={launch} view={view} onConnected={tellConnected} />
+          </Shell>
+        </SayContext.Provider>
+      </LanguageContext.Provider>
     </MantineProvider>
   );
 }

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'react';
 import { tellHost } from './host.ts';
 import { Notice } from './Notice.tsx';
 import type { Made } from './queries.ts';
+import { ScopeText } from './ScopeText.tsx';
 import { useSay } from './texts.ts';
 
 /**
@@ -43,11 +44,11 @@ export function Done({
   return (
     <Notice tone="warning" title={say('partTitle', { name })} text={say('partText')}>
       <ul className="scopes unticked">
-        {missing.map(({ scope, description }) => (
-          <li key={scope}>
-            <span lang="en">
-              {description ?? scope}
-              {description !== null && <code className="soft">{scope}</code>}
+        {missing.map((scope) => (
+          <li key={scope.scope}>
+            <span>
+              <ScopeText scope={scope} />
+              {scope.description !== null && <code className="soft">{scope.scope}</code>}
             </span>
           </li>
         ))}

@@ -1,25 +1,24 @@
 import { CloseButton } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { Settings } from './queries.ts';
-import { type Language, languageNames, languages, useSay } from './texts.ts';
+import { type Language, languageNames, languages, useLanguage, useSay } from './texts.ts';
 
 /** The card that everything is shown in: whose page it is, the way out of a frame, the language. */
 export function Shell({
   settings,
   isFramed,
-  language,
   onLanguage,
   onClose,
   children,
 }: {
   settings: Settings;
   isFramed: boolean;
-  language: Language;
   onLanguage: (language: Language) => void;
   onClose: () => void;
   children: ReactNode;
 }) {
   const say = useSay();
+  const language = useLanguage();
   const { app_name: appName, logo } = settings;
   return (
     <div className="ground">

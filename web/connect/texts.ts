@@ -37,5 +37,8 @@ export function sayIn(language: Language, appName?: string | null): Say {
   };
 }
 
+export const LanguageContext = createContext<Language>('en');
+export const useLanguage = (): Language => useContext(LanguageContext);
+
 export const SayContext = createContext<Say>(sayIn('en'));
 export const useSay = (): Say => useContext(SayContext);
