@@ -162,6 +162,7 @@ function EntriesTable({ entries, onActor }: { entries: AuditEntry[]; onActor: (a
               <Table.Td visibleFrom="md" maw={320}>
                 <Text size="xs" c="dimmed" ff="monospace" className="wrap">
                   {Object.entries(entry.details)
+                    .filter(([, value]) => String(value) !== '')
                     .map(([name, value]) => `${name}: ${String(value)}`)
                     .join(', ')}
                 </Text>
