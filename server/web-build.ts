@@ -82,6 +82,22 @@ async function putInPlace(fresh: string): Promise<void> {
   }
 }
 
+/** What builds left that were killed in the middle: each has the process that made it in its name. */
+async function sweep(): Promise<void> {
+  for (const left of globSync('dist.*', { cwd: source })) {
+    if (isAlive(Number(left.split('.')[1]))) continue;
+    await rm(join(source, left), { recursive: true, force: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
 /** Beside what is served, and then put in its place: nobody ever gets half of one build and half of another. */
 function build(
   vite: string,
@@ -103,6 +119,7 @@ function build(
   });
   const done = exited
     .then(async (why) => {
+      await sweep();
       if (why === undefined && !isEnded) {
         await putInPlace(fresh);
       } else {
