@@ -4,7 +4,7 @@
  */
 import { isUint8Array } from 'node:util/types';
 import type { Context, Script } from 'node:vm';
-import { type Channel, maxOpenAsks } from './channel.ts';
+import { type Channel, maxOpenAsks, maxOpenText } from './channel.ts';
 import { Inflow, Outflow } from './flow.ts';
 import type { Host, Inside } from './inside.ts';
 import { LogBudget, type LogLevel, maxLineBytes } from './log-budget.ts';
@@ -23,7 +23,7 @@ type Parts = {
 };
 
 type Answered = Parameters<Host['ask']>[2];
-type Ask = { message: string; answered: Answered; inflow?: Inflow; outflow?: Outflow };
+type Ask = { message: string; size: number; answered: Answered; inflow?: Inflow; outflow?: Outflow };
 
 const levels: readonly string[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
 
@@ -35,6 +35,7 @@ export class Bridge {
   readonly #asks = new Map<number, Ask>();
   readonly #waiting: number[] = [];
   #open = 0;
+  #openText = 0;
   readonly #timers = new Map<number, NodeJS.Timeout>();
   #lastTimer = 0;
   readonly #budget = new LogBudget(performance.now());
@@ -62,11 +63,13 @@ export class Bridge {
     if (ask === undefined) return;
     switch (order.t) {
       case 'answer':
+        this.#answered(ask);
         if (order.body) ask.inflow = this.#inflow(order.id);
         ask.answered(order.body ? 'body' : 'answer', JSON.stringify(order.value ?? null));
         if (!order.body) this.#closed(order.id);
         return;
       case 'refuse':
+        this.#answered(ask);
         ask.answered('refusal', JSON.stringify(order.error));
         ask.outflow?.drop();
         return this.#closed(order.id);
@@ -155,7 +158,8 @@ export class Bridge {
   #ask(name: string, ask: { args: string; hasBody: boolean; answered: Answered }): number {
     const id = ++lastAsk;
     const head = `{"t":"ask","id":${id},"name":${JSON.stringify(name.slice(0, 200))},"body":${ask.hasBody}`;
-    const entry: Ask = { message: `${head},"args":${ask.args}}`, answered: ask.answered };
+    const message = `${head},"args":${ask.args}}`;
+    const entry: Ask = { message, size: message.length, answered: ask.answered };
     if (ask.hasBody) entry.outflow = new Outflow((bytes) => this.#parts.channel.sendBytes(id, bytes));
     this.#asks.set(id, entry);
     this.#waiting.push(id);
@@ -165,9 +169,12 @@ export class Bridge {
 
   #sendWaiting(): void {
     while (this.#open < maxOpenAsks && this.#waiting.length > 0) {
-      const id = this.#waiting.shift()!;
+      const id = this.#waiting[0]!;
       const ask = this.#asks.get(id)!;
+      if (this.#open > 0 && this.#openText + ask.size > maxOpenText) return;
+      this.#waiting.shift();
       this.#open += 1;
+      this.#openText += ask.size;
       try {
         this.#parts.channel.send(ask.message);
       } catch (error) {
@@ -175,10 +182,16 @@ export class Bridge {
           'refusal',
           JSON.stringify({ code: 'message_too_large', message: (error as RangeError).message }),
         );
+        this.#answered(ask);
         this.#closed(id);
       }
       ask.message = '';
     }
+  }
+
+  #answered(ask: Ask): void {
+    this.#openText -= ask.size;
+    ask.size = 0;
   }
 
   #closed(id: number): void {

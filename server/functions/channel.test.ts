@@ -44,8 +44,9 @@ async function runForged(t: TestContext, forge: string): Promise<{ outcome: RunO
     kind: 'action',
     input: null,
     limits: { ...defaultLimits, timeoutMs: 20_000 },
-    serve: async (name) => {
+    serve: async (name, _args, { signal }) => {
       asked.push(name);
+      if (name === 'slow') await new Promise((resolve) => signal.addEventListener('abort', resolve));
       return { value: null };
     },
     log: () => {},
@@ -73,6 +74,10 @@ const forgeries: Record<string, [string, RegExp]> = {
   'the number of an ask twice': [
     `for (const id of [5, 5]) send({ t: 'ask', id, name: 'a', args: {}, body: false })`,
     /number of an ask twice/,
+  ],
+  'more than its open asks may hold': [
+    `for (let id = 1; id < 5; id++) send({ t: 'ask', id, name: 'slow', args: 'x'.repeat(10e6), body: false })`,
+    /more open asks than it may hold/,
   ],
   'an answer to no ping': [`send({ t: 'pong', id: 77 })`, /answer to no ping/],
   'up again': [`send({ t: 'up' })`, /"up" during a run/],

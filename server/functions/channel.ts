@@ -12,6 +12,11 @@ export const maxFrameBytes = 16 * 1024 * 1024;
 /** How many asks of one run may be open. The code's side keeps back what is more. */
 export const maxOpenAsks = 32;
 
+/**
+ * Characters of all that are open, unless there is but one: as objects in the service's memory they take many times as much.
+ */
+export const maxOpenText = maxFrameBytes;
+
 const textKind = 0;
 const bytesKind = 1;
 const headBytes = 5;
@@ -51,12 +56,13 @@ export class Channel {
   }
 
   sendBytes(stream: number, bytes: Uint8Array): void {
-    const head = Buffer.allocUnsafe(headBytes + 4);
-    head.writeUInt32BE(bytes.byteLength + 5);
-    head[4] = bytesKind;
-    head.writeUInt32BE(stream, headBytes);
-    this.#socket.write(head);
-    this.#socket.write(bytes);
+    // In one write: code that calls with its stack nearly full must not send a head without its bytes.
+    const frame = Buffer.allocUnsafe(headBytes + 4 + bytes.byteLength);
+    frame.writeUInt32BE(bytes.byteLength + 5);
+    frame[4] = bytesKind;
+    frame.writeUInt32BE(stream, headBytes);
+    frame.set(bytes, headBytes + 4);
+    this.#socket.write(frame);
   }
 
   #take(part: Buffer) {

@@ -83,6 +83,7 @@ function bundleScript(id: string): Script {
 
 /** Says whether the process may be used again: not when something of the run goes on. */
 function settle(isClean: boolean): void {
+  shared.endRun();
   setImmediate(() =>
     setImmediate(() => {
       run = undefined;

@@ -39,7 +39,8 @@ export async function confinementOf(wish: 'auto' | 'off'): Promise<Confinement> 
   };
 }
 
-function candidates(): Confinement[] {
+/** What this machine may have, the strictest first; none of it tried. */
+export function candidates(): Confinement[] {
   const [unshare, setpriv, bwrap] = ['unshare', 'setpriv', 'bwrap'].map(pathOf);
   const found: Confinement[] = [];
   if (process.getuid?.() === 0 && unshare && setpriv)

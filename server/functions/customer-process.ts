@@ -1,7 +1,7 @@
 /** One process of customer code, from its start to its end, seen from the service. */
 import type { ChildProcess } from 'node:child_process';
 import type { Socket } from 'node:net';
-import { Channel } from './channel.ts';
+import { Channel, maxOpenText } from './channel.ts';
 import { floodedExitCode } from './exit-codes.ts';
 import { type Launch, launch } from './launch.ts';
 import { type Message, type Order, readMessage } from './messages.ts';
@@ -40,6 +40,9 @@ export class CustomerProcess {
   readonly #channel: Channel;
   readonly #bundles = new Set<string>();
   #bundleBytes = 0;
+  /** Sizes of asks that are not answered. */
+  readonly #asked = new Map<number, number>();
+  #openText = 0;
   #listener: Listener | undefined;
   #stderr = '';
   #end: End | undefined;
@@ -123,6 +126,7 @@ export class CustomerProcess {
   }
 
   send(order: Order): void {
+    if (order.t === 'answer' || order.t === 'refuse') this.#answered(order.id);
     if (this.isAlive) this.#channel.send(JSON.stringify(order));
   }
 
@@ -150,6 +154,8 @@ export class CustomerProcess {
   begin(order: Extract<Order, { t: 'run' }>): void {
     this.#isRunOver = false;
     this.#readySaid = undefined;
+    this.#asked.clear();
+    this.#openText = 0;
     this.send(order);
   }
 
@@ -192,7 +198,18 @@ export class CustomerProcess {
     }
     if (t === 'done' || t === 'failed') this.#isRunOver = true;
     if (this.#listener === undefined) return this.#broke(`"${message.t}" without a run`);
+    if (message.t === 'ask') {
+      this.#answered(message.id);
+      this.#asked.set(message.id, text.length);
+      this.#openText += text.length;
+      if (this.#openText > 2 * maxOpenText) return this.#broke('more open asks than it may hold');
+    }
     this.#listener.message(message);
+  }
+
+  #answered(id: number): void {
+    this.#openText -= this.#asked.get(id) ?? 0;
+    this.#asked.delete(id);
   }
 
   /** The other side does what ours never does. */

@@ -16,37 +16,16 @@ export type Hardened = {
   restore(): void;
 };
 
-/** Freezes everything that the roots lead to. */
-export function harden(roots: readonly unknown[], kept: Record<string, object>): Hardened {
-  const keptNames = new Map(Object.entries(kept).map(([name, value]) => [value, name]));
-  const met = new Set<string>();
-  const seen = new Set<object>();
-  const found: object[] = [];
-  const visit = (value: unknown): void => {
-    if (value === null || (typeof value !== 'object' && typeof value !== 'function') || seen.has(value))
-      return;
-    seen.add(value);
-    const name = keptNames.get(value);
-    if (name === undefined) found.push(value);
-    else met.add(name);
-  };
-  const intrinsics = intrinsicsOfRealm();
-  for (const root of [...intrinsics, ...roots]) visit(root);
-  const prototypes = new Set<object>();
-  const ofEcmaScript = new Set<object>(intrinsics.filter((value) => typeof value !== 'function'));
-  for (let at = 0; at < found.length; at++) {
-    const target = found[at]!;
-    visit(Object.getPrototypeOf(target));
-    for (const key of Reflect.ownKeys(target)) {
-      const property = Object.getOwnPropertyDescriptor(target, key)!;
-      visit(property.get);
-      visit(property.set);
-      visit('value' in property ? property.value : undefined);
-      if (key === 'prototype' && property.value) prototypes.add(property.value);
-    }
-    // What lies behind a getter of a module is as much in reach as a property; prototypes have theirs for instances.
-    if (!prototypes.has(target)) for (const value of gettersOf(target)) visit(value);
-  }
+type Given = {
+  /** Frozen with everything that they lead to. */
+  roots: readonly unknown[];
+  /** Of these and what they hold only what they inherit is frozen, and functions: the rest is their own. */
+  instances: readonly unknown[];
+  kept: Record<string, object>;
+};
+
+export function harden(given: Given): Hardened {
+  const { found, prototypes, met, ofEcmaScript } = findShared(given);
   const left: { target: object; key: string | symbol; value: unknown }[] = [];
   for (const target of found) {
     if (ArrayBuffer.isView(target)) continue;
@@ -68,6 +47,58 @@ export function harden(roots: readonly unknown[], kept: Record<string, object>):
   };
 }
 
+/** What the realms share, and which of it is inherited from. */
+function findShared({ roots, instances, kept }: Given) {
+  const keptNames = new Map(Object.entries(kept).map(([name, value]) => [value, name]));
+  const met = new Set<string>();
+  const found = new Set<object>();
+  const own = new Set<object>();
+  const prototypes = new Set<object>();
+  const add = (value: unknown, to: Set<object>): void => {
+    if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return;
+    const name = keptNames.get(value);
+    if (name === undefined) to.add(value);
+    else met.add(name);
+  };
+  const walked = new Set<object>();
+  const walk = (target: object, visit: (value: unknown) => void): void => {
+    if (walked.has(target)) return;
+    walked.add(target);
+    const heirOf: object | null = Object.getPrototypeOf(target);
+    add(heirOf, found);
+    // A class that another one extends is a class none the less.
+    if (typeof heirOf === 'object' && heirOf !== null) prototypes.add(heirOf);
+    const { value: prototype } = Object.getOwnPropertyDescriptor(target, 'prototype') ?? {};
+    if (prototype) prototypes.add(prototype);
+    for (const key of Reflect.ownKeys(target)) {
+      const { get, set, value } = Object.getOwnPropertyDescriptor(target, key)!;
+      for (const code of [get, set]) add(code, found);
+      visit(value);
+    }
+    if (target instanceof Map || target instanceof Set)
+      for (const pair of target.entries()) for (const value of pair) visit(value);
+  };
+  const visit = (value: unknown) => add(value, found);
+  const visitOwn = (value: unknown) => add(value, typeof value === 'function' ? found : own);
+
+  const intrinsics = intrinsicsOfRealm();
+  for (const root of [...intrinsics, ...roots]) visit(root);
+  for (const instance of instances) visitOwn(instance);
+  // These loops go on to what is added on the way.
+  for (const target of own) walk(target, visitOwn);
+  for (const target of found) {
+    walked.delete(target);
+    walk(target, visit);
+  }
+  for (const target of found) {
+    walk(target, visit);
+    // What lies behind a getter of a module is as much in reach as a property; prototypes have theirs for instances.
+    if (!prototypes.has(target)) for (const value of gettersOf(target)) visit(value);
+  }
+  const ofEcmaScript = new Set<object>(intrinsics.filter((value) => typeof value !== 'function'));
+  return { found, prototypes, met, ofEcmaScript };
+}
+
 /** Returns which properties stay writable, since they cannot become accessors. */
 function freezePrototype(target: object): (string | symbol)[] {
   Object.preventExtensions(target);
@@ -83,7 +114,8 @@ function freezePrototype(target: object): (string | symbol)[] {
 }
 
 function gettersOf(target: object): unknown[] {
-  return Object.values(Object.getOwnPropertyDescriptors(target)).flatMap(({ get }) => {
+  return Reflect.ownKeys(target).flatMap((key) => {
+    const { get } = Object.getOwnPropertyDescriptor(target, key)!;
     try {
       return get === undefined ? [] : [get.call(target)];
     } catch {
@@ -98,9 +130,10 @@ function allowOverrides(prototype: object, isIntrinsic: boolean): void {
     if (!property.configurable || !property.writable) continue;
     if (isIntrinsic && !overridden.has(String(key))) continue;
     const { value, enumerable } = property;
-    Object.defineProperty(prototype, key, {
-      get: Object.freeze(() => value),
-      set: Object.freeze(function set(this: object, next: unknown) {
+    // As methods they have no `prototype`, which would be an object that all runs share.
+    const accessor = {
+      get: () => value,
+      set(this: object, next: unknown) {
         if (this === prototype) throw new TypeError(`${String(key)} is shared by all runs and cannot be set`);
         Object.defineProperty(this, key, {
           value: next,
@@ -108,7 +141,11 @@ function allowOverrides(prototype: object, isIntrinsic: boolean): void {
           enumerable: true,
           configurable: true,
         });
-      }),
+      },
+    };
+    Object.defineProperty(prototype, key, {
+      get: Object.freeze(accessor.get),
+      set: Object.freeze(accessor.set),
       enumerable: enumerable ?? false,
       configurable: false,
     });

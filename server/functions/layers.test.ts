@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { existsSync, rmSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { build } from 'esbuild';
 import { hostileFunctions } from '../../test/functions/hostile/functions.ts';
-import { confinementOf } from './confinement.ts';
+import { type Confinement, candidates, confinementOf } from './confinement.ts';
 import { CustomerProcess } from './customer-process.ts';
 import { plainHarness } from './harness.ts';
 import { launch } from './launch.ts';
@@ -24,8 +24,9 @@ async function attempt(
   attempts: Record<string, string>,
   {
     environmentId = 1,
+    confinement = unconfined,
     ...parts
-  }: { environmentId?: number; flags?: string[]; prelude?: string; user?: true },
+  }: { environmentId?: number; flags?: string[]; prelude?: string; confinement?: Confinement },
 ): Promise<Record<string, unknown>> {
   const tries = Object.entries(attempts).map(
     ([name, code]) =>
@@ -46,7 +47,7 @@ async function attempt(
   const { child, channel } = launch({
     environmentId,
     memoryMb: 64,
-    confinement: parts.user ? confined : unconfined,
+    confinement,
     script: outputFiles[0]!.text,
     ...(parts.flags && { flags: parts.flags }),
   });
@@ -143,12 +144,38 @@ test('the user and namespaces alone keep out of files, other processes and the n
     environment: `return Object.keys(process.env).join()`,
   };
   const [one, other] = await Promise.all([
-    attempt(t, attempts, { flags: [], user: true }),
-    attempt(t, { user: attempts.user }, { flags: [], user: true, environmentId: 2 }),
+    attempt(t, attempts, { flags: [], confinement: confined }),
+    attempt(t, { user: attempts.user }, { flags: [], confinement: confined, environmentId: 2 }),
   ]);
   const { user, pid, environment, processes, ...rest } = one;
   assert.deepEqual([pid, environment?.toString().includes('PATH'), processes], [true, false, false]);
   assert.ok(Number(user) >= 1_900_000_000);
   assert.notEqual(other.user, user);
+  assert.deepEqual(new Set(Object.values(rest)), new Set(['refused']));
+});
+
+test('bwrap alone keeps out of files, other processes and the network', async (t) => {
+  const bubble = candidates().find(({ kind }) => kind === 'bwrap');
+  if (bubble === undefined) return t.skip('no bwrap here');
+  const server = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => server.close());
+  const { port } = server.address() as { port: number };
+  const path = join(tmpdir(), `trellis-bubble-${process.pid}`);
+  writeFileSync(path, 'secret');
+  t.after(() => rmSync(path, { force: true }));
+  const { processes, environment, ...rest } = await attempt(
+    t,
+    {
+      read: `require('fs').readFileSync(${JSON.stringify(path)})`,
+      change: `require('fs').appendFileSync(${JSON.stringify(path)}, 'x')`,
+      connect: `await require('events').once(require('net').connect(${port}, '127.0.0.1'), 'connect')`,
+      signal: `process.kill(${process.pid}, 0)`,
+      processes: `return require('fs').readdirSync('/proc').filter((name) => /^[0-9]+$/.test(name)).length < 10`,
+      environment: `return Object.keys(process.env).includes('PATH')`,
+    },
+    { flags: [], confinement: bubble },
+  );
+  assert.deepEqual([processes, environment], [true, false]);
   assert.deepEqual(new Set(Object.values(rest)), new Set(['refused']));
 });

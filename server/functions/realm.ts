@@ -10,7 +10,9 @@ import url from 'node:url';
 import util from 'node:util';
 import vm from 'node:vm';
 import { type Hardened, harden } from './harden.ts';
+import { hiddenInstances } from './hidden.ts';
 import { type Host, type Inside, inside } from './inside.ts';
+import { fenceLateAnswers } from './late-answers.ts';
 
 /** Without a prototype: `require('constructor')` names no module. */
 const modules = { __proto__: null, buffer, crypto, events, stream, url, util };
@@ -34,23 +36,55 @@ const globals = {
 /** Settings of the whole process, ways to run native code, and what would keep things past the end of a run. */
 const withheld: [object, string[]][] = [
   [crypto, ['setEngine', 'setFips']],
-  [util, ['setTraceSigInt']],
+  [stream, ['setDefaultHighWaterMark']],
+  [
+    util,
+    ['debounce', 'setTraceSigInt', 'throttle', 'transferableAbortController', 'transferableAbortSignal'],
+  ],
   [AbortSignal, ['timeout']],
   [URL, ['createObjectURL', 'revokeObjectURL']],
   [buffer, ['resolveObjectURL']],
+  // Doors to whole families of classes, of which no realm has the rest.
+  [events, ['EventEmitterAsyncResource']],
+  [url, ['URLPattern']],
+  [crypto, ['X509Certificate', 'parsePKCS12']],
+  [Blob.prototype, ['stream', 'textStream']],
+  ...[stream.Readable, stream.Writable, stream.Duplex].map((of): [object, string[]] => [
+    of,
+    ['fromWeb', 'toWeb'],
+  ]),
 ];
 
 /**
  * Makes what realms share unchangeable. Once, before the first realm, in a process that does nothing else. It leads to
- * nothing that a realm may not reach, as a test says.
+ * nothing that a realm may not reach, as a test says. `endRun` keeps what a run still waits for from it.
  */
-export function hardenShared(): Hardened {
+export function hardenShared(): Hardened & { endRun(): void } {
   refuseCodeFromStrings();
   // Slices of a pool would show what the run before had in it.
   Buffer.poolSize = 0;
   for (const [target, names] of withheld)
-    for (const name of names) Object.defineProperty(target, name, { value: undefined });
-  return harden([...Object.values(modules), ...Object.values(globals)], { process, globalThis });
+    for (const name of names) if (name in target) Object.defineProperty(target, name, { value: undefined });
+  Object.defineProperty(AbortSignal, 'any', { value: anySignal });
+  const endRun = fenceLateAnswers();
+  const hardened = harden({
+    roots: [...Object.values(modules), ...Object.values(globals)],
+    instances: hiddenInstances(),
+    kept: { process, globalThis },
+  });
+  return { ...hardened, endRun };
+}
+
+/** Node's own keeps such signals for as long as the process lasts, and calls their methods when memory is cleared. */
+function anySignal(signals: Iterable<AbortSignal>): AbortSignal {
+  const all = [...signals];
+  const controller = new AbortController();
+  const aborted = all.find((signal) => signal.aborted);
+  if (aborted) controller.abort(aborted.reason);
+  else
+    for (const signal of all)
+      signal.addEventListener('abort', () => controller.abort(signal.reason), { once: true });
+  return controller.signal;
 }
 
 /** The classes of functions are within reach of every function; in Node's realm they would make code with its rights. */
@@ -64,7 +98,8 @@ function refuseCodeFromStrings(): void {
     });
 }
 
-const enter = new vm.Script(`(${inside.toString()})`, { filename: 'trellis:inside' });
+// Strict, as this module is: a sloppy function would be in reach as the `caller` of the code that it calls.
+const enter = new vm.Script(`'use strict';(${inside.toString()})`, { filename: 'trellis:inside' });
 
 /** Compiled once for each text; the code that it makes belongs to the realm it is run in. */
 export function compile(code: string, filename: string): vm.Script {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { build } from 'esbuild';
 import { AppError } from '../errors.ts';
 import { openRuntime, runCode } from './runtime.fixture.ts';
@@ -66,6 +66,55 @@ test('nothing of a run is there for the next, which may have the same process', 
   assert.equal(runtime.counts().started, 1);
 });
 
+test('what a run waits for when it ends does not go on in the next, which may have the same process', async (t) => {
+  const runtime = openRuntime(t, { maxProcesses: 1 });
+  const ways = [
+    `const { randomBytes } = require('crypto'); const again = () => randomBytes(8, on);`,
+    `const { subtle } = require('crypto'); const again = () => subtle.digest('SHA-256', new Uint8Array(8)).then(on);`,
+    `const again = () => new Blob(['a']).arrayBuffer().then(on);`,
+  ];
+  for (const way of ways) {
+    const left =
+      run(`${way} let turns = 0; const on = () => { if (++turns > 200) throw new Error('of another run'); again() };
+      again(); return 'left'`);
+    assert.equal(await resultOf(runtime, left), 'left');
+    const next = run(`const ended = require('crypto').pbkdf2Sync('a', 'b', 50_000, 8, 'sha256');
+      await new Promise((resolve) => setTimeout(resolve, 100)); return 'next'`);
+    assert.equal(await resultOf(runtime, next), 'next');
+  }
+  assert.equal(runtime.counts().started, 1);
+});
+
+test('asks that are large wait for each other, so that the service never holds many', async (t) => {
+  const runtime = openRuntime(t, { memoryMb: 256 });
+  const allSent = Promise.withResolvers<void>();
+  let open = 0;
+  let most = 0;
+  const serve: RunOrder['serve'] = async () => {
+    open += 1;
+    most = Math.max(most, open);
+    await allSent.promise;
+    open -= 1;
+    return { value: 1 };
+  };
+  // The line comes after whatever was sent at once.
+  const code = run(`const text = 'x'.repeat(7e6);
+    const asks = Array.from({ length: 6 }, () => service.ask('save', text));
+    service.log('info', 'sent');
+    return (await Promise.all(asks)).length`);
+  assert.equal(await resultOf(runtime, code, { serve, log: () => allSent.resolve() }), 6);
+  assert.equal(most, 2);
+});
+
+test('no process is there before the first run, and none once nobody has needed it for a while', async (t) => {
+  const runtime = openRuntime(t, { idleMs: 1 });
+  await runtime.confinement();
+  assert.deepEqual(runtime.counts(), { processes: 0, running: 0, waiting: 0, started: 0 });
+  assert.equal(await resultOf(runtime, run('return 1')), 1);
+  while (runtime.counts().processes > 0) await pause(10);
+  assert.equal(runtime.counts().started, 1);
+});
+
 test('an environment that fills all processes gives way to another, which gets one of its own', async (t) => {
   const runtime = openRuntime(t, { maxProcesses: 2 });
   const other = Promise.withResolvers<void>();
@@ -93,6 +142,21 @@ test('a process is replaced after its runs, and ended when nobody needs it', asy
   for (let at = 0; at < 5; at++)
     assert.equal(await resultOf(runtime, run('return input'), { input: at }), at);
   while (runtime.counts().processes > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+});
+
+test('a process is kept after a run that threw, and replaced after one that did not end in order', async (t) => {
+  const runtime = openRuntime(t, { maxProcesses: 1 });
+  const started: number[] = [];
+  for (const body of [
+    `throw new Error('told')`,
+    `Promise.reject(new Error('not told')); await new Promise((resolve) => setTimeout(resolve, 5_000))`,
+    `await new Promise(() => {})`,
+    `return 1`,
+  ]) {
+    await runCode(runtime, run(body));
+    started.push(runtime.counts().started);
+  }
+  assert.deepEqual(started, [1, 1, 2, 3]);
 });
 
 test('what the service refuses reaches the code with its code, and what went wrong in it does not', async (t) => {

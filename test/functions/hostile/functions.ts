@@ -33,6 +33,7 @@ export const hostileFunctions: Record<string, Hostile> = {
     code: run(`return fetch('http://127.0.0.1')`),
     fails: ['threw', /fetch is not defined/],
   },
+  'lists a folder': { code: run(`require('fs').readdirSync('/')`), fails: ['threw', /cannot require "fs"/] },
   'opens a socket': { code: run(`require('net').connect(80)`), fails: ['threw', /cannot require "net"/] },
   'starts a process': {
     code: run(`require('child_process').execSync('id')`),
@@ -66,13 +67,21 @@ export const hostileFunctions: Record<string, Hostile> = {
     code: run(`process.kill(process.ppid)`),
     fails: ['threw', /process is not defined/],
   },
+  'attaches a debugger to the parent': {
+    code: run(`process._debugProcess(process.ppid)`),
+    fails: ['threw', /process is not defined/],
+  },
+  'imports the source of a module': {
+    code: run(`await import.source('fs')`),
+    fails: ['threw', /dynamic import/i],
+  },
   'makes code from strings': {
     code: run(`return new Function('return 1')()`),
     fails: ['threw', /Code generation from strings/],
   },
   'compiles WebAssembly': {
     code: run(`await WebAssembly.compile(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]))`),
-    fails: ['threw', /Wasm code generation disallowed/],
+    fails: ['threw', /WebAssembly is not defined/],
   },
   'escapes by constructor.constructor': {
     code: run(`${ways}
@@ -101,17 +110,58 @@ export const hostileFunctions: Record<string, Hostile> = {
   'escapes by the stack': {
     code: run(`
       const out = [];
+      Error.stackTraceLimit = Infinity;
       Error.prepareStackTrace = (error, frames) => frames;
       const look = (frames) => Array.isArray(frames) && frames.forEach((frame) => {
-        for (const name of ['getThis', 'getFunction']) {
-          const got = frame[name]?.();
-          if (got && (got.process || got.pid || got.constructor?.name === 'Bridge')) out.push(name);
-        }
+        const ours = /^(function[.]js|trellis:harness)$/.test(frame.getFileName());
+        for (const name of ['getThis', 'getFunction'])
+          if (!ours && frame[name]?.() !== undefined) out.push(name + ' of ' + frame.getFileName());
       });
+      const util = require('util');
       look(new Error().stack);
       await new Promise((resolve) => setTimeout(() => { look(new Error().stack); resolve(); }, 1));
-      try { require('util').inherits() } catch (error) { look(error.stack) }
+      try { util.inherits() } catch (error) { look(error.stack) }
       (function f() { try { f() } catch (error) { look(error.stack) } })();
+      const emitter = new (require('events'))();
+      emitter.on('a', () => look(new Error().stack)).emit('a');
+      util.inspect({ [util.inspect.custom]: () => look(new Error().stack) });
+      require('crypto').randomBytes(1, () => look(new Error().stack));
+      service.ask('a', { toJSON: () => look(new Error().stack) });
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return out;`),
+    returns: [],
+  },
+  'escapes by its caller': {
+    code: run(`
+      const out = [];
+      function look() {
+        for (let at = look; ; ) {
+          try { at = at.caller } catch { return 'x' }
+          if (!at) return 'x';
+          if (!/look/.test(at)) out.push(String(at).slice(0, 60));
+        }
+      }
+      console.log({ toJSON: look });
+      console.log({ toString: look, toJSON() { throw 1 } });
+      service.ask('a', { toJSON: look });
+      setTimeout(look, 1);
+      require('crypto').randomBytes(1, look);
+      new (require('events'))().on('a', look).emit('a');
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return out;`),
+    returns: [],
+  },
+  'escapes by what Node calls it on': {
+    code: run(`
+      const out = [];
+      const { promise, resolve } = Promise.withResolvers();
+      function look() { if (this !== undefined && this !== globalThis) out.push(this.constructor?.name ?? 'something'); resolve() }
+      const crypto = require('crypto');
+      for (const given of [[crypto.randomBytes, 1], [crypto.scrypt, 'a', 'b', 8], [crypto.pbkdf2, 'a', 'b', 1, 8, 'sha256'],
+        [crypto.generateKeyPair, 'ec', { namedCurve: 'P-256' }], [crypto.randomInt, 5], [crypto.hkdf, 'sha256', 'a', 'b', 'c', 8],
+        [crypto.prng ?? crypto.randomBytes, 1]]) given[0](...given.slice(1), look);
+      await promise;
+      await new Promise((resolve) => setTimeout(resolve, 50));
       return out;`),
     returns: [],
   },
@@ -144,8 +194,30 @@ export const hostileFunctions: Record<string, Hostile> = {
   },
   'sleeps in Atomics.wait': {
     code: run(`Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)`),
+    fails: ['threw', /Atomics is not defined|SharedArrayBuffer is not defined/],
+  },
+  'shares memory by another name': {
+    code: run(
+      `return new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer.constructor.name`,
+    ),
+    fails: ['threw', /WebAssembly is not defined/],
+  },
+  'waits for memory to be cleared': {
+    code: run(`new FinalizationRegistry(() => {}).register({}, 1)`),
+    fails: ['threw', /FinalizationRegistry is not defined/],
+  },
+  'has a slow pattern': {
+    code: run(`return /^(a+)+$/.test('a'.repeat(40) + 'b')`),
     limits: soon,
     fails: ['timeout', /longer than 400 ms/],
+  },
+  'calls itself without end': {
+    code: run(`const again = () => again() + 1; return again()`),
+    fails: ['threw', /call stack/],
+  },
+  'makes Node crash': {
+    code: run(`require('crypto').createHmac('sha256', 'a')._transform({})`),
+    fails: ['exited', /ended (by SIG|with code)/],
   },
   'waits forever': {
     code: run(`await new Promise(() => {})`),
@@ -162,6 +234,20 @@ export const hostileFunctions: Record<string, Hostile> = {
   'fills buffers with 2 GB': {
     code: run(`const all = []; for (let at = 0; at < 200; at++) all.push(Buffer.alloc(10e6, 1))`),
     fails: ['out_of_memory', /more memory/],
+  },
+  'asks for one buffer of 2 GB': {
+    code: run(`return Buffer.alloc(2e9, 1).length`),
+    fails: ['out_of_memory', /more memory/],
+  },
+  'asks for one array of 2 GB': {
+    code: run(`return new Uint8Array(2e9).length`),
+    fails: ['threw', /allocation failed/],
+  },
+  'grows an array to 2 GB': {
+    code: run(
+      `const held = new ArrayBuffer(1, { maxByteLength: 2 ** 32 }); held.resize(2e9); return held.byteLength`,
+    ),
+    fails: ['threw', /Out of memory/],
   },
   'writes 1 GB of logs at once': {
     code: run(`const line = 'x'.repeat(10_000); for (let at = 0; at < 1e5; at++) service.log('info', line)`),
@@ -241,6 +327,19 @@ export const hostileFunctions: Record<string, Hostile> = {
       Object.prototype.toJSON = function () { return this };
       throw new Error('the true one');`),
     fails: ['threw', /the true one|forged|then/],
+  },
+  'names another connection in what it asks': {
+    code: run(`
+      const forged = { t: 'ask', id: 1, connectionId: 'of another', environmentId: 2, integrationKey: 'other' };
+      return Object.keys((await service.ask('records","connectionId":"of another', forged)).value);`),
+    returns: ['name', 'args'],
+  },
+  'answers with a thenable, getters and a proxy': {
+    code: run(`return {
+      get a() { return new Proxy([1], { get: (of, key) => of[key] }) },
+      then(resolve) { resolve({ b: { toJSON() { return 'plain' } }, get c() { return 1 } }) },
+    };`),
+    returns: { b: 'plain', c: 1 },
   },
   'leaves timers behind': {
     code: run(`setInterval(() => service.log('error', 'still here'), 1); return 'over'`),
