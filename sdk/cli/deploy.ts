@@ -3,54 +3,47 @@
  *
  * Does not own how they are compiled (`../compile/`), nor what the service takes.
  */
-import { parseArgs } from 'node:util';
 import { type Compiled, compile } from '../compile/compile.ts';
 import { shown } from '../compile/fault.ts';
 import { type Api, openApi } from './api.ts';
+import {
+  exitCodes,
+  readArguments,
+  serviceOptions,
+  serviceUsage,
+  settingsOf,
+  UsageError,
+} from './arguments.ts';
+import { own, type Surroundings } from './surroundings.ts';
 
-/** Where it works: the process's own, or a test's. */
-export type Surroundings = {
-  env: Readonly<Record<string, string | undefined>>;
-  print: (line: string) => void;
-  complain: (line: string) => void;
-};
-const own: Surroundings = {
-  env: process.env,
-  print: (line) => console.log(line),
-  complain: (line) => console.error(line),
-};
+const usage = `Usage: trellis deploy [FOLDER] [options]
+
+Checks, bundles and deploys the functions of a folder (./functions), all or nothing.
+
+  --dry-run          tell what would change, and change nothing
+  --remove           remove functions of the folder's integrations that it does not hold
+${serviceUsage}
+
+${exitCodes}`;
 
 /** The exit code: 1 where nothing was deployed because of a fault. */
-export async function deployCommand(
-  args: string[],
-  { env, print, complain }: Surroundings = own,
-): Promise<number> {
-  const { values, positionals } = parseArgs({
-    args,
-    allowPositionals: true,
-    options: { 'dry-run': { type: 'boolean' }, remove: { type: 'boolean' } },
+export async function deployCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
+  const { env, print, complain } = surroundings;
+  const given = readArguments(args, {
+    ...{ usage, print, mostPositionals: 2 },
+    options: { ...serviceOptions, 'dry-run': { type: 'boolean' }, remove: { type: 'boolean' } },
   });
-  const [folder = './functions', more] = positionals;
-  if (more !== undefined) throw new Error(`One folder is deployed at a time: what is "${more}"?`);
-  const api = openApi(env);
-  const { functions, faults, warnings } = await compile(folder).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') throw new Error(`There is no folder ${folder}.`);
-    throw error;
-  });
-  for (const warning of warnings) complain(warning);
-  for (const fault of faults) complain(shown(fault));
-  if (faults.length > 0) {
-    complain(`Nothing was deployed: ${faults.length} fault(s).`);
+  if (given === undefined) return 0;
+  const { values } = given;
+  const [folder = './functions', more] = given.positionals;
+  if (more !== undefined) throw new UsageError(`One folder is deployed at a time: what is "${more}"?`);
+  const api = openApi(settingsOf(values, env));
+  const functions = await compiled(folder, { complain });
+  if (functions === undefined) {
+    complain('Nothing was deployed.');
     return 1;
   }
-  if (functions.length === 0) {
-    complain(
-      `There are no functions in ${folder}: they stand as <integration>/syncs/<name>.ts, or in actions or on-events.`,
-    );
-    return 1;
-  }
-  const body = bodyOf(functions);
-  const asked = await planOf(api, body);
+  const asked = await planOf(api, bodyOf(functions));
   if ('faults' in asked) {
     for (const line of asked.faults) complain(line);
     return 1;
@@ -68,7 +61,7 @@ export async function deployCommand(
     print('Nothing was deployed: --dry-run.');
     return 0;
   }
-  const done = await api.post('/sync/deploy', { ...body, reconcile: isRemoving });
+  const done = await api.post('/sync/deploy', { ...bodyOf(functions), reconcile: isRemoving });
   if ('faults' in done) {
     for (const line of done.faults) complain(line);
     return 1;
@@ -77,25 +70,55 @@ export async function deployCommand(
   return 0;
 }
 
-function bodyOf(functions: readonly Compiled[]) {
-  const flows = functions.filter(({ kind }) => kind !== 'on_event');
-  const events = Map.groupBy(
-    functions.filter(({ kind }) => kind === 'on_event'),
-    ({ integrationKey }) => integrationKey,
+/** All functions of a folder; undefined where there are faults, or none, which is told. Throws where there is no folder. */
+export async function compiled(
+  folder: string,
+  { complain, signal }: { complain: (line: string) => void; signal?: AbortSignal },
+): Promise<Compiled[] | undefined> {
+  const { functions, faults, warnings } = await compile(folder, signal ? { signal } : {}).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') throw new Error(`There is no folder ${folder}.`);
+      throw error;
+    },
   );
+  for (const warning of warnings) complain(warning);
+  for (const fault of faults) complain(shown(fault));
+  if (faults.length > 0) return undefined;
+  if (functions.length > 0) return functions;
+  complain(
+    `There are no functions in ${folder}: they stand as <integration>/syncs/<name>.ts, or in actions or on-events.`,
+  );
+  return undefined;
+}
+
+/** Deploys what changed, and removes nothing; a line for each change. */
+export async function deployChanged(
+  api: Api,
+  functions: readonly Compiled[],
+): Promise<{ faults: string[] } | { lines: string[] }> {
+  const body = bodyOf(functions);
+  const plan = await planOf(api, body);
+  if ('faults' in plan || !plan.isChanged) return plan;
+  const done = await api.post('/sync/deploy', { ...body, reconcile: false });
+  return 'faults' in done ? done : { lines: plan.lines };
+}
+
+function bodyOf(functions: readonly Compiled[]) {
   const fileBody = ({ code, source }: Compiled) => ({ js: code, ts: source });
+  const scripts = functions.filter(({ kind }) => kind === 'on_event');
+  const integrations = [...new Set(scripts.map(({ integrationKey }) => integrationKey))];
   return {
-    flowConfigs: flows.map((one) => ({
-      ...{
-        syncName: one.name,
-        providerConfigKey: one.integrationKey,
-        type: one.kind,
+    flowConfigs: functions
+      .filter(({ kind }) => kind !== 'on_event')
+      .map((one) => ({
+        ...{ syncName: one.name, providerConfigKey: one.integrationKey, type: one.kind },
         fileBody: fileBody(one),
-      },
-    })),
-    onEventScriptsByProvider: [...events].map(([providerConfigKey, scripts]) => ({
+      })),
+    onEventScriptsByProvider: integrations.map((providerConfigKey) => ({
       providerConfigKey,
-      scripts: scripts.map((one) => ({ name: one.name, fileBody: fileBody(one) })),
+      scripts: scripts
+        .filter(({ integrationKey }) => integrationKey === providerConfigKey)
+        .map((one) => ({ name: one.name, fileBody: fileBody(one) })),
     })),
     deployMode: 'integration',
     reconcile: true,

@@ -38,20 +38,29 @@ export async function checkTypes(
 }
 
 function settings(folder: string, files: readonly string[]) {
-  const nodeTypes = findFrom(folder, '@types/node') ?? findFrom(import.meta.dirname, '@types/node');
+  const { paths, typeRoots } = typesFor(folder);
   return {
     compilerOptions: {
       ...{ target: 'esnext', lib: ['esnext'], module: 'esnext', moduleResolution: 'bundler' },
       ...{ strict: true, noEmit: true, skipLibCheck: true, allowImportingTsExtensions: true },
       resolveJsonModule: true,
       rootDir: '/',
-      paths: {
-        ...Object.fromEntries(sdkNames.map((name) => [name, [sdkTypes]])),
-        zod: [zodFolder],
-      },
-      ...(nodeTypes === undefined ? { types: [] } : { types: ['node'], typeRoots: [dirname(nodeTypes)] }),
+      paths,
+      ...(typeRoots === undefined ? { types: [] } : { types: ['node'], typeRoots }),
     },
     files: files.map((file) => join(folder, file)),
+  };
+}
+
+/** Where the compiler finds what functions of a folder import, and the types of Node if they are anywhere. */
+export function typesFor(folder: string): {
+  paths: Record<string, string[]>;
+  typeRoots: string[] | undefined;
+} {
+  const nodeTypes = findFrom(folder, '@types/node') ?? findFrom(import.meta.dirname, '@types/node');
+  return {
+    paths: { ...Object.fromEntries(sdkNames.map((name) => [name, [sdkTypes]])), zod: [zodFolder] },
+    typeRoots: nodeTypes === undefined ? undefined : [dirname(nodeTypes)],
   };
 }
 

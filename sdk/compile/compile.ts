@@ -20,10 +20,13 @@ export type Compilation = {
   warnings: string[];
 };
 
-/** Throws ENOENT where there is no such folder, and where the compiler could not be run. */
-export async function compile(path: string, { signal }: { signal?: AbortSignal } = {}): Promise<Compilation> {
+/** Of `files`, else of all there are. Throws ENOENT where there is no such folder, and where the compiler could not be run. */
+export async function compile(
+  path: string,
+  { signal, files: chosen }: { signal?: AbortSignal; files?: readonly FunctionFile[] } = {},
+): Promise<Compilation> {
   const folder = resolve(path);
-  const files = await findFunctions(folder);
+  const files = chosen ?? (await findFunctions(folder));
   if (files.length === 0) return { functions: [], faults: [], warnings: [] };
   const [types, ...bundled] = await Promise.all([
     checkTypes(folder, { files: files.map(({ file }) => file), signal }),

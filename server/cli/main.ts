@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { commandLines, isDeveloperCommand, runDeveloperCommand } from '../../sdk/cli/commands.ts';
 import { ConfigError } from '../config.ts';
 import { AppError } from '../errors.ts';
 import { restartWithSmallMemory } from './memory.ts';
@@ -22,9 +23,6 @@ const usage = `Usage: trellis <command>
   keys restore FILE [--dry-run] [--drop-newer] [--back]
                                take the data keys of a restored database from there, and
                                end API keys that were revoked since
-  deploy [FOLDER] [--dry-run] [--remove]
-                               check, bundle and deploy functions (./functions) in the
-                               service at TRELLIS_URL, with the key TRELLIS_SECRET_KEY
   user list                    show the people who sign in to the dashboard
   user invite --role owner|developer|viewer [--environment dev]... [--email ADDRESS]
                                print a link that makes one user
@@ -33,6 +31,10 @@ const usage = `Usage: trellis <command>
                                for who lost the device and the backup codes
   audit verify [--head POSITION:HASH]
                                prove that the audit log is as it was written
+
+For developers of functions, each with --help:
+
+${commandLines}
 
 Settings are environment variables; docs/operations.md lists them.`;
 
@@ -52,7 +54,7 @@ async function main(args: string[]): Promise<number> {
   if (command === 'key' && rest[0] === 'revoke') {
     return (await import('./key.ts')).revokeKeyCommand(rest.slice(1));
   }
-  if (command === 'deploy') return (await import('../../sdk/cli/deploy.ts')).deployCommand(rest);
+  if (command !== undefined && isDeveloperCommand(command)) return runDeveloperCommand(command, rest);
   if (command === 'user') return (await import('./user.ts')).userCommand(rest);
   if (command === 'audit') return (await import('./audit.ts')).auditCommand(rest);
   if (command === 'keys') return (await import('./keys.ts')).keysCommand(rest);

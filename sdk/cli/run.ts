@@ -1,0 +1,54 @@
+/** `trellis run`: a function that is deployed, in the service. */
+import { openApi } from './api.ts';
+import {
+  exitCodes,
+  readArguments,
+  readJson,
+  required,
+  serviceOptions,
+  serviceUsage,
+  settingsOf,
+} from './arguments.ts';
+import { endOf } from './follow-run.ts';
+import { runDeployed } from './run-deployed.ts';
+import { own, type Surroundings } from './surroundings.ts';
+import { readTarget } from './target.ts';
+
+const usage = `Usage: trellis run <integration>/<function> --connection ID [options]
+
+Runs a sync or an action that is deployed, in the service, and follows its log to its end.
+
+  --connection ID    the connection it runs for
+  --input JSON       the input of an action
+  --variant NAME     the variant of a sync; base unless given
+${serviceUsage}
+
+${exitCodes}`;
+
+/** The exit code: 1 where the run failed or did not start. */
+export async function runCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
+  const { env, print, complain } = surroundings;
+  const given = readArguments(args, {
+    ...{ usage, print, mostPositionals: 1 },
+    options: {
+      ...serviceOptions,
+      connection: { type: 'string' },
+      input: { type: 'string' },
+      variant: { type: 'string', default: 'base' },
+    },
+  });
+  if (given === undefined) return 0;
+  const { values } = given;
+  const order = {
+    target: readTarget(given.positionals[0]),
+    connectionId: required('--connection', values.connection),
+    variant: values.variant,
+    input: readJson('--input', values.input),
+    print,
+  };
+  const { run, output } = await runDeployed(openApi(settingsOf(values, env)), order);
+  const isFine = run.state === 'succeeded';
+  for (const line of endOf(run)) (isFine ? print : complain)(line);
+  if (output !== undefined) print(JSON.stringify(output, null, 2));
+  return isFine ? 0 : 1;
+}
