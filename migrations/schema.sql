@@ -59,6 +59,27 @@ create table auth_attempt (
 CREATE INDEX auth_attempt_expiry ON public.auth_attempt USING btree (expires_at);
 CREATE INDEX auth_attempt_session ON public.auth_attempt USING btree (session_id);
 
+create table channel (
+  id uuid not null,
+  connection_id bigint not null,
+  target text not null,
+  token_digest bytea not null,
+  state text not null,
+  resource_id text,
+  asked_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  next_at timestamp with time zone,
+  constraint channel_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint channel_ending CHECK (((state = 'ending'::text) = (next_at IS NOT NULL))),
+  constraint channel_open CHECK (((state = 'asked'::text) OR (resource_id IS NOT NULL))),
+  constraint channel_pkey PRIMARY KEY (id),
+  constraint channel_state CHECK ((state = ANY (ARRAY['asked'::text, 'open'::text, 'ending'::text])))
+);
+CREATE INDEX channel_ending ON public.channel USING btree (next_at) WHERE (next_at IS NOT NULL);
+CREATE INDEX channel_expired ON public.channel USING btree (expires_at);
+CREATE INDEX channel_of_connection ON public.channel USING btree (connection_id, target);
+CREATE UNIQUE INDEX channel_open_once ON public.channel USING btree (connection_id, target) WHERE (state = 'open'::text);
+
 create table connect_notice (
   waiter_hash bytea not null,
   message jsonb not null,
@@ -367,7 +388,7 @@ create table function (
   constraint function_kind CHECK ((kind = ANY (ARRAY['sync'::text, 'action'::text, 'on_event'::text]))),
   constraint function_name_form CHECK ((name ~ '^[A-Za-z0-9_-]{1,255}$'::text)),
   constraint function_name_unique UNIQUE (integration_id, kind, name),
-  constraint function_origin CHECK ((origin = ANY (ARRAY['deploy'::text, 'folder'::text]))),
+  constraint function_origin CHECK ((origin = ANY (ARRAY['deploy'::text, 'folder'::text, 'shipped'::text]))),
   constraint function_pkey PRIMARY KEY (id),
   constraint function_version_id_fkey FOREIGN KEY (version_id) REFERENCES function_version(id) DEFERRABLE INITIALLY DEFERRED
 );
@@ -408,6 +429,18 @@ create table function_lock (
   constraint function_lock_pkey PRIMARY KEY (environment_id, key)
 );
 CREATE INDEX function_lock_run ON public.function_lock USING btree (run_id);
+
+create table function_state (
+  function_id bigint not null,
+  connection_id bigint not null,
+  variant text not null,
+  value bytea not null,
+  updated_at timestamp with time zone not null default now(),
+  constraint function_state_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint function_state_function_id_fkey FOREIGN KEY (function_id) REFERENCES function(id) ON DELETE CASCADE,
+  constraint function_state_pkey PRIMARY KEY (connection_id, function_id, variant)
+);
+CREATE INDEX function_state_function ON public.function_state USING btree (function_id);
 
 create table function_version (
   id bigint generated always as identity not null,
@@ -680,6 +713,7 @@ create table run (
   output bytea,
   error jsonb,
   counts jsonb not null default '{}'::jsonb,
+  earlier jsonb not null default '[]'::jsonb,
   constraint run_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
   constraint run_ended CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'running'::text])))),
   constraint run_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
@@ -694,6 +728,7 @@ create table run (
   constraint run_version_id_fkey FOREIGN KEY (version_id) REFERENCES function_version(id) ON DELETE CASCADE
 );
 CREATE INDEX run_ended ON public.run USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX run_failed ON public.run USING btree (function_id, ended_at) WHERE (state = 'failed'::text);
 CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE (state = 'running'::text);
 CREATE INDEX run_of_connection ON public.run USING btree (connection_id, id DESC);
 CREATE INDEX run_of_environment ON public.run USING btree (environment_id, id DESC);
@@ -865,7 +900,6 @@ create table sync (
   frequency_s integer,
   next_at timestamp with time zone,
   held jsonb,
-  last_started_at timestamp with time zone,
   last_succeeded_at timestamp with time zone,
   last_ended_at timestamp with time zone,
   failures integer not null default 0,
@@ -889,6 +923,55 @@ create table tracked (
   constraint tracked_pkey PRIMARY KEY (id)
 );
 CREATE INDEX tracked_dataset ON public.tracked USING btree (dataset_id);
+
+create table watch (
+  id bigint generated always as identity not null,
+  connection_id bigint not null,
+  target text not null,
+  next_at timestamp with time zone not null,
+  attempts integer not null default 0,
+  fault jsonb,
+  noticed_at timestamp with time zone,
+  constraint watch_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES watching(connection_id) ON DELETE CASCADE,
+  constraint watch_pkey PRIMARY KEY (id),
+  constraint watch_unique UNIQUE (connection_id, target)
+);
+CREATE INDEX watch_due ON public.watch USING btree (next_at);
+CREATE INDEX watch_noticed ON public.watch USING btree (noticed_at) WHERE (noticed_at IS NOT NULL);
+
+create table watching (
+  connection_id bigint not null,
+  look_at timestamp with time zone not null,
+  constraint watching_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint watching_pkey PRIMARY KEY (connection_id)
+);
+CREATE INDEX watching_due ON public.watching USING btree (look_at);
+
+create table webhook_body (
+  event_id uuid not null,
+  environment_id bigint not null,
+  integration_id bigint not null,
+  connection_id bigint,
+  sealed bytea not null,
+  received_at timestamp with time zone not null,
+  constraint webhook_body_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint webhook_body_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint webhook_body_event_id_fkey FOREIGN KEY (event_id) REFERENCES event(id) ON DELETE CASCADE,
+  constraint webhook_body_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
+  constraint webhook_body_pkey PRIMARY KEY (event_id)
+);
+CREATE INDEX webhook_body_of_connection ON public.webhook_body USING btree (connection_id);
+CREATE INDEX webhook_body_of_environment ON public.webhook_body USING btree (environment_id);
+CREATE INDEX webhook_body_of_integration ON public.webhook_body USING btree (integration_id, received_at);
+
+create table webhook_seen (
+  integration_id bigint not null,
+  digest bytea not null,
+  seen_at timestamp with time zone not null,
+  constraint webhook_seen_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
+  constraint webhook_seen_pkey PRIMARY KEY (integration_id, digest)
+);
+CREATE INDEX webhook_seen_age ON public.webhook_seen USING btree (seen_at);
 
 CREATE OR REPLACE FUNCTION public.audit_sign_in()
  RETURNS trigger

@@ -17,7 +17,11 @@ export type { Sandbox, SandboxOptions } from './server.ts';
 /** Starts a sandbox and resolves once it answers. Rejects when the port is taken or the data dir cannot be read. */
 export function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   return serveSandbox(options, ({ url, now }) => {
-    const sheets = createSheetsApi({ dataDir: join(options.dataDir, 'spreadsheets'), url, now });
+    const sheets = createSheetsApi({
+      ...{ dataDir: join(options.dataDir, 'spreadsheets'), url, now },
+      changed: ({ spreadsheetId, owner: { sub } }) =>
+        drive.channels.tell(spreadsheetId, { sub, state: 'update', changed: 'content,properties' }),
+    });
     const drive = createDriveApi({
       dataDir: join(options.dataDir, 'drive'),
       url,
@@ -26,6 +30,7 @@ export function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     });
     return {
       apis: [{ ...sheets, routeOf: sheetsRoute }, drive],
+      channels: drive.channels,
       spreadsheets: {
         create: sheets.createSpreadsheet,
         list: sheets.listSpreadsheets,

@@ -14,7 +14,7 @@ import { type Call, type Calls, createCalls } from './calls.ts';
 import { Clients } from './clients.ts';
 import { type Clock, createClock } from './clock.ts';
 import { answerControl, refuseControl } from './control/door.ts';
-import type { ControlParts, Spreadsheets } from './control/parts.ts';
+import type { ControlParts, PushChannels, Spreadsheets } from './control/parts.ts';
 import { CONTROL_ROUTES } from './control/routes.ts';
 import { Faults } from './faults/faults.ts';
 import { Grants } from './grants.ts';
@@ -68,6 +68,7 @@ export interface Sandbox {
 export interface MountedApis {
   apis: Api[];
   spreadsheets: Spreadsheets;
+  channels: PushChannels;
 }
 
 const FORM_LIMIT = 64 * 1024;
@@ -150,6 +151,7 @@ export async function serveSandbox(
     receivers,
     securityEvents,
     spreadsheets: mounted.spreadsheets,
+    channels: mounted.channels,
     save,
   } satisfies ControlParts & TokenParts;
 

@@ -44,11 +44,14 @@ import { sdkParts } from './functions/harness-text.ts';
 import { createInnerProxy } from './functions/inner-proxy.ts';
 import { mcpRoutes } from './functions/mcp-routes.ts';
 import { createOnEvents } from './functions/on-event.ts';
+import { overviewRoutes } from './functions/overview-routes.ts';
 import { functionRoutes } from './functions/routes.ts';
 import { runRoutes } from './functions/run-routes.ts';
 import { runSweepJob } from './functions/run-sweep.ts';
 import { createRuntime } from './functions/runtime.ts';
 import { startNewSyncs, startSyncsOf } from './functions/schedule.ts';
+import { createShipped } from './functions/shipped.ts';
+import { shippedRoutes } from './functions/shipped-routes.ts';
 import { bundleSweepJob } from './functions/sweep.ts';
 import { syncRoutes } from './functions/sync-routes.ts';
 import { createRunner } from './functions/worker.ts';
@@ -73,6 +76,7 @@ import { quotaUse } from './proxy/quota/use.ts';
 import { ticketRoutes } from './proxy/ticket-routes.ts';
 import { recordJobs } from './records/jobs.ts';
 import { recordRoutes } from './records/routes.ts';
+import { bundleShipped } from './shipped-functions.ts';
 import { invitationRoutes } from './users/invitation-routes.ts';
 import { createMailer } from './users/mail.ts';
 import { everybodysRights, storedRights } from './users/members.ts';
@@ -88,6 +92,8 @@ import type { Vault } from './vault.ts';
 import { builtWeb } from './web-build.ts';
 import { retryJob } from './webhooks/retries.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
+import { seenSweepJob } from './webhooks/seen.ts';
+import { endsChannels, watchJob } from './webhooks/watches.ts';
 
 /** Where the provider definitions and their logos lie. */
 export const providersDirectory = join(import.meta.dirname, '../providers');
@@ -204,11 +210,19 @@ export async function createApp({
     await ran;
     await runtime.close();
   });
+  const watching = {
+    ...{ db, catalog, reader, credentials, baseUrl, log, now },
+    fetchFor: outbound.fetchFor,
+    isSandboxOn: testClient !== undefined,
+  };
   const hooks = config.functions.isOn
-    ? createOnEvents({
-        ...{ ...executing, candidates, runner, log, now },
-        startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
-      })
+    ? endsChannels(
+        createOnEvents({
+          ...{ ...executing, candidates, runner, log, now },
+          startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
+        }),
+        watching,
+      )
     : noHooks;
   const actions = createActions({ db, connections: reader, runner, now });
 
@@ -295,8 +309,11 @@ export async function createApp({
     if (!config.functions.isOn) throw new AppError('functions_off');
   };
   functionRoutes(app, { db, now, open });
+  overviewRoutes(app, { db, now, open });
   configRoutes(app, { db, open });
   deployRoutes(app, { ...deploys, open });
+  const shipped = createShipped({ ...deploys, log, bundles: bundleShipped });
+  shippedRoutes(app, { shipped, open });
   syncRoutes(app, { db, reader, now, poke: runner.poke, open });
   runRoutes(app, { db, now, poke: runner.poke, open });
   actionRoutes(app, { actions, connections: reader, open });
@@ -316,6 +333,15 @@ export async function createApp({
     });
     app.addHook('onListen', async () => folder.start());
     app.addHook('preClose', () => folder.stop());
+    let upgraded: Promise<unknown> | undefined;
+    app.addHook('onListen', async () => {
+      upgraded = shipped
+        .upgrade()
+        .catch((error: unknown) =>
+          log.error({ err: error }, 'functions that ship with the service were not brought up to date'),
+        );
+    });
+    app.addHook('onClose', async () => void (await upgraded));
   }
   for (const job of recordJobs(db, activity)) await everyMinute?.(job);
   await everyMinute?.(revocationJob(revocations));
@@ -324,6 +350,8 @@ export async function createApp({
   await everyMinute?.(tokenSlotsJob({ db, log }));
   await everyMinute?.(signInSweepJob({ db, now }));
   await everyMinute?.(retryJob({ db, reader, credentials, log, now }));
+  await everyMinute?.(seenSweepJob({ db, now }));
+  if (config.functions.isOn) await everyMinute?.(watchJob(watching));
   await everyMinute?.(bundleSweepJob({ db, now }));
   await everyMinute?.(quotaSweepJob(db));
   await everyMinute?.(deliverySweepJob({ db, now, keptDays: config.deliveryDays }));
@@ -337,7 +365,10 @@ export async function createApp({
   await webhookRoutes(app, {
     ...{ db, reading, reader, credentials, log, now },
     fetchFor: outbound.fetchFor,
-    receiving: { db, connections: reader, poke: runner.poke, log, now, isOn: config.functions.isOn },
+    receiving: {
+      ...{ db, vault, brand, connections: reader, poke: runner.poke, log, now },
+      isOn: config.functions.isOn,
+    },
   });
   return app;
 }

@@ -164,6 +164,10 @@ export const errorCatalogue = {
   script_http_error: { status: 424, message: 'The provider refused a call of the function: see `upstream`.' },
   script_network_error: { status: 500, message: 'A call of the function got no answer.' },
   script_timeout: { status: 504, message: 'The function took longer than it may, and was stopped.' },
+  action_is_read_only: {
+    status: 403,
+    message: 'The action is read-only: it calls with GET and HEAD alone, and changes nothing.',
+  },
   script_cancelled: { status: 409, message: 'The run was cancelled.' },
   run_lost: {
     status: 409,
@@ -182,6 +186,10 @@ export const errorCatalogue = {
   no_syncs_found: { status: 400, message: 'The integration has no sync of this name.' },
   unknown_sync: { status: 400, message: 'The connection has no sync of this name and variant.' },
   invalid_variant: { status: 400, message: '`base` is the variant that every sync has.' },
+  function_exists: {
+    status: 409,
+    message: 'The integration has a function of this name that was deployed. Remove it first, or keep it.',
+  },
   sync_variant_already_exists: { status: 400, message: 'The sync has this variant already.' },
   resource_capped: { status: 400, message: 'A sync has 100 variants for a connection at most.' },
 

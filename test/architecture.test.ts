@@ -20,7 +20,7 @@ const floors: string[][] = [
   ['connect', 'proxy', 'records'],
   ['functions'],
   ['webhooks'],
-  ['main', 'app', 'cli', 'data-dir', 'whole-file', 'web-build', 'functions-folder'],
+  ['main', 'app', 'cli', 'data-dir', 'whole-file', 'web-build', 'functions-folder', 'shipped-functions'],
 ];
 const root = join(import.meta.dirname, '..');
 const files = globSync('server/**/*.ts', { cwd: root });

@@ -37,6 +37,7 @@ export interface ControlParts {
   receivers: Receivers;
   securityEvents: SecurityEvents;
   spreadsheets: Spreadsheets;
+  channels: PushChannels;
   save: () => Promise<void>;
 }
 
@@ -52,6 +53,11 @@ export interface Spreadsheets {
   /** Changes a spreadsheet as a careless person would. Answers whether there is such a spreadsheet. */
   damage(spreadsheetId: string, damage: Damage): Promise<boolean>;
   list(): Promise<{ spreadsheetId: string; title: string; owner: { email: string } }[]>;
+}
+
+/** The push channels that are open, as the control routes see them. */
+export interface PushChannels {
+  list(): { id: string; address: string; fileId: string | undefined; expiresAt: number; messages: number }[];
 }
 
 /** A control route: gives what is answered as JSON, or throws a `ControlError`. */

@@ -1,9 +1,9 @@
-/** Control routes about spreadsheets: make one, and spoil one. */
+/** Control routes about spreadsheets: make one, spoil one, and see who is told of changes. */
 import { z } from 'zod';
 import { type Cell, parseCsv, typeCells } from '../csv.ts';
 import { DAMAGES } from '../sheets/damage.ts';
 import { ControlError, invalid, readBody } from './door.ts';
-import { type ControlRoute, getAccount, NAME } from './parts.ts';
+import { type ControlRoute, getAccount, NAME, timeToWire } from './parts.ts';
 
 const CELL = z.union([z.string(), z.number(), z.boolean(), z.null()]);
 const SPREADSHEET = z.strictObject({
@@ -22,6 +22,12 @@ export const SHEET_ROUTES: Record<string, ControlRoute> = {
     if ((csv === undefined) === (rows === undefined)) throw invalid('csv', 'give either csv or rows');
     return parts.spreadsheets.create({ account: owner, title, sheet, rows: rows ?? cellsOf(csv!) });
   },
+
+  'GET /channels': (_request, { channels }) => ({
+    channels: channels.list().map(({ id, address, fileId = null, expiresAt, messages }) => ({
+      ...{ id, address, file_id: fileId, expires_at: timeToWire(expiresAt), messages },
+    })),
+  }),
 
   'POST /spreadsheets/damage': async (request, { spreadsheets }) => {
     const { spreadsheet_id: id, damage } = readBody(request, DAMAGE);

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { type Bench, DRIVE_FILE, openBench, openDataDir, SPREADSHEETS } from '../testing.ts';
 
 const AUTH = 'https://www.googleapis.com/auth/';
@@ -177,6 +181,80 @@ test('lists are filtered, ordered and paged', async (t) => {
   const second = await call(`/drive/v3/files?orderBy=name%20desc&pageToken=${first.json.nextPageToken}`);
   assert.deepEqual([second.json.files.length, second.json.nextPageToken], [1, undefined]);
   assert.deepEqual(reasonOf(await call('/drive/v3/files?pageToken=x')), [400, 'invalidParameter']);
+});
+
+test('who watches a file or an account is told of each change until the channel ends', async (t) => {
+  const { bench, call, put } = await openDrive(t, { scopes: `${DRIVE} ${SPREADSHEETS}` });
+  const got: { channel: unknown; state: unknown; number: unknown; token: unknown }[] = [];
+  const server = createServer((request, response) => {
+    const header = (name: string) => request.headers[`x-goog-${name}`];
+    const told = { channel: header('channel-id'), state: header('resource-state') };
+    got.push({ ...told, number: header('message-number'), token: header('channel-token') });
+    response.writeHead(200).end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
+  const told = async (count: number) => {
+    while (got.length < count) await pause(5);
+    return got
+      .splice(0)
+      .map(({ channel, state, number }) => `${channel} ${state} ${number}`)
+      .toSorted();
+  };
+  const id = (await call('/drive/v3/files', { body: { name: 'Table', mimeType: SHEET_TYPE } })).json.id;
+  const other = await put('other');
+  const channel = { id: 'of-file', type: 'web_hook', address, token: 'secret' };
+  const watch = (body: object, file = id) => call(`/drive/v3/files/${file}/watch`, { body });
+  const opened = await watch({ ...channel, expiration: Date.now() + 10 * 86_400_000 });
+  assert.equal(opened.status, 200, opened.text);
+  assert.ok(Number(opened.json.expiration) <= Date.now() + 86_400_000 + 1_000, 'a day at most');
+  assert.deepEqual([opened.json.kind, opened.json.token], ['api#channel', 'secret']);
+  const changes = { ...channel, id: 'of-account' };
+  assert.deepEqual(reasonOf(await call('/drive/v3/changes/watch', { body: changes })), [
+    400,
+    'invalidParameter',
+  ]);
+  const { startPageToken } = (await call('/drive/v3/changes/startPageToken')).json;
+  assert.equal(
+    (await call(`/drive/v3/changes/watch?pageToken=${startPageToken}`, { body: changes })).status,
+    200,
+  );
+  assert.deepEqual(await told(2), ['of-account sync 1', 'of-file sync 1']);
+
+  const range = `/v4/spreadsheets/${id}/values/A1?valueInputOption=RAW`;
+  assert.equal((await call(range, { method: 'PUT', body: { values: [['x']] } })).status, 200);
+  assert.deepEqual(await told(2), ['of-account change 2', 'of-file update 2']);
+  await call(`/drive/v3/files/${other}`, { method: 'PATCH', body: { name: 'new' } });
+  assert.deepEqual(await told(1), ['of-account change 3']);
+
+  assert.deepEqual(reasonOf(await watch(channel)), [400, 'channelIdNotUnique']);
+  assert.deepEqual(reasonOf(await watch({ ...channel, id: '2', address: 'http://a.example' })), [
+    400,
+    'push.webhookUrlNotHttps',
+  ]);
+  assert.deepEqual(reasonOf(await watch({ ...channel, id: '2', address: 'https://a.example' })), [
+    401,
+    'push.webhookUrlUnauthorized',
+  ]);
+  assert.deepEqual(reasonOf(await watch({ ...channel, id: '2' }, 'none')), [404, 'notFound']);
+  const { channels } = (await (await bench.ask('GET /channels')).json()) as { channels: { id: string }[] };
+  assert.deepEqual(
+    channels.map((one) => one.id),
+    ['of-file', 'of-account'],
+  );
+
+  const stop = (resourceId: string) =>
+    call('/drive/v3/channels/stop', { body: { id: 'of-file', resourceId } });
+  assert.deepEqual(reasonOf(await stop('wrong')), [404, 'notFound']);
+  assert.equal((await stop(opened.json.resourceId)).status, 204);
+  assert.deepEqual(reasonOf(await stop(opened.json.resourceId)), [404, 'notFound']);
+  await bench.control('POST /clock', { advance_s: 3601 });
+  assert.deepEqual(((await (await bench.ask('GET /channels')).json()) as { channels: [] }).channels, []);
 });
 
 test('spreadsheets are files too, the same in both APIs', async (t) => {

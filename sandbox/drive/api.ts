@@ -1,8 +1,8 @@
 /**
- * The part of the Drive API v3 that file clients need: about.get, and files create, get, list, update, delete.
+ * The part of the Drive API v3 that file clients need: about.get, files create, get, list, update, delete, and watch.
  *
  * Owns: routes, the order of checks (route, token, scope, file, method), which files an account and its client see.
- * uploads.ts takes bytes in, store.ts keeps them, query.ts reads `q`, fields.ts `fields`, metadata.ts the resource.
+ * channels.ts tells of changes, uploads.ts takes bytes in, store.ts keeps them, query.ts reads `q`, fields.ts `fields`, metadata.ts the resource.
  * Does not own: spreadsheets, which the Sheets API keeps and this one shows. What is assumed rather than known about
  * Google is listed in README.md beside this file.
  */
@@ -10,6 +10,7 @@ import { rm } from 'node:fs/promises';
 import type { Access } from '../access.ts';
 import type { Api, ApiReply, ApiRequest } from '../api.ts';
 import { htmlPage, jsonAnswer } from '../sheets/answers.ts';
+import { Channels } from './channels.ts';
 import { answerContent } from './content.ts';
 import {
   badRequest,
@@ -20,7 +21,7 @@ import {
   scopeInsufficient,
   unauthenticated,
 } from './errors.ts';
-import { ABOUT, FILE, FILE_LIST, pickFields, type Shape } from './fields.ts';
+import { ABOUT, CHANNEL, FILE, FILE_LIST, pickFields, type Shape } from './fields.ts';
 import { createFiles, type SpreadsheetFiles } from './files.ts';
 import { listPage } from './list.ts';
 import { describeFile, describeUser, type Metadata, readMetadata } from './metadata.ts';
@@ -45,8 +46,13 @@ export interface DriveOptions {
 const FILE_LIMIT_BYTES = 32 * 1024 * 1024;
 const DEFAULT_FIELDS = 'kind,id,name,mimeType';
 
+export interface DriveApi extends Api {
+  readonly channels: Channels;
+}
+
 /** A Drive API over the files in `dataDir`. */
-export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }: DriveOptions): Api {
+export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }: DriveOptions): DriveApi {
+  const channels = new Channels({ url, now });
   const store = createFileStore(dataDir, room);
   const uploads = new Uploads(store, FILE_LIMIT_BYTES);
   const { visible, open, write, remove, inTurn, settled } = createFiles({
@@ -63,7 +69,9 @@ export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }:
     const withBytes = async (metadata: Metadata, mimeType: string, content: Buffer) => {
       const path = await uploads.keep(content);
       const typed = fileId === undefined ? { mimeType, ...metadata } : metadata;
-      return shownFile(await write(by, typed, path).finally(() => rm(path, { force: true })));
+      const file = await write(by, typed, path).finally(() => rm(path, { force: true }));
+      tellOf(file, { fileId, changed: 'content' });
+      return shownFile(file);
     };
     if (fileId !== undefined) await open(operation, access, fileId);
     const kind = query.get('uploadType') ?? String(headers['x-goog-upload-protocol'] ?? '');
@@ -91,7 +99,17 @@ export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }:
     const file = await write({ operation, access, fileId }, metadata, path).finally(() =>
       uploads.drop(done.id),
     );
+    tellOf(file, { fileId, changed: 'content' });
     return shown(describeFile(file, url), { fields: done.fields ?? DEFAULT_FIELDS, shape: FILE });
+  }
+
+  /** `fileId` is that of the request: a new file is watched by nobody yet, but its account may be. */
+  function tellOf(
+    file: DriveFile,
+    { fileId, changed }: { fileId: string | undefined; changed: string },
+  ): void {
+    const state = fileId === undefined ? 'add' : 'update';
+    channels.tell(file.id, { sub: file.owner.sub, state, changed });
   }
 
   const shownFile = (file: DriveFile) => describeFile(file, url);
@@ -138,6 +156,7 @@ export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }:
           throw notImplemented('addParents and removeParents');
         const by = { operation, access, fileId: request.fileId };
         const file = await write(by, readMetadata(body, access.sub), undefined);
+        tellOf(file, { fileId: request.fileId, changed: 'properties' });
         return shownAs(shownFile(file), FILE, DEFAULT_FIELDS);
       }
       case 'upload': {
@@ -146,6 +165,18 @@ export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }:
       }
       case 'delete':
         await remove(operation, access, fileId);
+        channels.tell(fileId, { sub: access.sub, state: 'remove' });
+        return { status: 204, headers: {}, body: '' };
+      case 'watch':
+        await open(operation, access, fileId);
+        return shownAs(channels.open(access, { fileId, body }), CHANNEL, '*');
+      case 'startPageToken':
+        return { kind: 'drive#startPageToken', startPageToken: '1' };
+      case 'watchChanges':
+        if (!query.get('pageToken')) throw invalidParameter('pageToken', 'Required parameter: pageToken');
+        return shownAs(channels.open(access, { fileId: undefined, body }), CHANNEL, '*');
+      case 'stopChannel':
+        channels.stop(access, body);
         return { status: 204, headers: {}, body: '' };
     }
   }
@@ -190,7 +221,12 @@ export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }:
       }
     },
 
-    close: settled,
+    channels,
+
+    async close() {
+      await settled();
+      await channels.close();
+    },
   };
 }
 

@@ -89,6 +89,32 @@ export function rangeNotSatisfiable(sizeBytes: number): DriveError {
   });
 }
 
+/** 400: messages go to no address without TLS. */
+export function pushAddressNotHttps(): DriveError {
+  return new DriveError({
+    code: 400,
+    reason: 'push.webhookUrlNotHttps',
+    message: 'WebHook callback must be HTTPS',
+  });
+}
+
+/** 401: messages go to no domain that the project has not shown to be its own. */
+export function pushAddressUnauthorized(address: string): DriveError {
+  const message = `Unauthorized WebHook callback channel: ${address}`;
+  return new DriveError({ code: 401, reason: 'push.webhookUrlUnauthorized', message });
+}
+
+/** 400: each channel of a project has an id of its own. */
+export function channelIdNotUnique(id: string): DriveError {
+  return new DriveError({ code: 400, reason: 'channelIdNotUnique', message: `Channel id ${id} not unique` });
+}
+
+/** 404: no such channel, or one of another account or client. */
+export function channelNotFound(id: string, project: string): DriveError {
+  const message = `Channel '${id}' not found for project '${project}'`;
+  return new DriveError({ code: 404, reason: 'notFound', message });
+}
+
 /** 501: Google can do this, the sandbox cannot; never answered with a success. */
 export function notImplemented(what: string): DriveError {
   const message = `The sandbox does not implement ${what}.`;

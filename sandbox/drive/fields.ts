@@ -34,6 +34,14 @@ export const FILE: Shape = {
   webViewLink: null,
 };
 export const FILE_LIST: Shape = { kind: null, incompleteSearch: null, nextPageToken: null, files: FILE };
+export const CHANNEL: Shape = {
+  kind: null,
+  id: null,
+  resourceId: null,
+  resourceUri: null,
+  token: null,
+  expiration: null,
+};
 export const ABOUT: Shape = {
   kind: null,
   user: USER,

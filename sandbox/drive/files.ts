@@ -24,8 +24,11 @@ export interface SpreadsheetFiles {
       owner: { email: string; sub: string };
       clientId?: string;
       modifiedAt: number;
+      version: number;
+      trashed: boolean;
     }[]
   >;
+  setTrashed(spreadsheetId: string, trashed: boolean): Promise<void>;
 }
 
 const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
@@ -103,8 +106,13 @@ export function createFiles({
       if (fileId === undefined) file = newFile(access, metadata);
       else {
         const before = await open(operation, access, fileId);
-        if (before.mimeType === SPREADSHEET)
-          throw notImplemented('changes to spreadsheets; use the Sheets API');
+        if (before.mimeType === SPREADSHEET) {
+          const { trashed, ...others } = metadata;
+          if (trashed === undefined || Object.keys(others).length > 0 || path !== undefined)
+            throw notImplemented('changes to spreadsheets; use the Sheets API');
+          await spreadsheets.setTrashed(before.id, trashed);
+          return open(operation, access, fileId);
+        }
         file = { ...before, modifiedAt: now(), ...metadata, version: before.version + 1 };
       }
       if (!hasContent(file.mimeType)) {
@@ -139,11 +147,11 @@ function fileOfSpreadsheet(sheet: Awaited<ReturnType<SpreadsheetFiles['list']>>[
     name: sheet.title,
     mimeType: SPREADSHEET,
     starred: false,
-    trashed: false,
+    trashed: sheet.trashed,
     parents: [rootOf(sheet.owner.sub)],
     createdAt: sheet.modifiedAt,
     modifiedAt: sheet.modifiedAt,
-    version: 1,
+    version: sheet.version,
     owner: sheet.owner,
     ...(sheet.clientId !== undefined && { clientId: sheet.clientId }),
   };

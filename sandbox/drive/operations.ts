@@ -4,8 +4,10 @@ const AUTH = 'https://www.googleapis.com/auth/';
 const WRITE = [`${AUTH}drive`, `${AUTH}drive.file`];
 const READ = [...WRITE, `${AUTH}drive.metadata.readonly`, `${AUTH}drive.readonly`];
 
+type Push = 'watch' | 'watchChanges' | 'startPageToken' | 'stopChannel';
+
 export interface Operation {
-  readonly name: 'about' | 'list' | 'get' | 'create' | 'update' | 'upload' | 'delete';
+  readonly name: 'about' | 'list' | 'get' | 'create' | 'update' | 'upload' | 'delete' | Push;
   /** Its name in Google's rpc service. */
   readonly rpc: string;
   /** The path with `{fileId}`, for counting. */
@@ -24,6 +26,19 @@ const operations: Readonly<Record<string, Operation>> = {
   [`GET ${ONE}`]: { name: 'get', rpc: 'DriveFiles.Get', route: ONE, scopes: READ },
   [`PATCH ${ONE}`]: { name: 'update', rpc: 'DriveFiles.Update', route: ONE, scopes: WRITE },
   [`DELETE ${ONE}`]: { name: 'delete', rpc: 'DriveFiles.Delete', route: ONE, scopes: WRITE },
+  [`POST ${ONE}/watch`]: { name: 'watch', rpc: 'DriveFiles.Watch', route: `${ONE}/watch`, scopes: READ },
+  'POST /drive/v3/changes/watch': {
+    ...{ name: 'watchChanges', rpc: 'DriveChanges.Watch', route: '/drive/v3/changes/watch', scopes: READ },
+  },
+  'GET /drive/v3/changes/startPageToken': {
+    name: 'startPageToken',
+    rpc: 'DriveChanges.GetStartPageToken',
+    route: '/drive/v3/changes/startPageToken',
+    scopes: READ,
+  },
+  'POST /drive/v3/channels/stop': {
+    ...{ name: 'stopChannel', rpc: 'DriveChannels.Stop', route: '/drive/v3/channels/stop', scopes: READ },
+  },
 };
 // The pieces of a resumable upload go to the address that began it.
 for (const method of ['POST', 'PUT', 'DELETE'])
@@ -41,7 +56,8 @@ export function findOperation(
   method: string,
   path: string,
 ): { operation: Operation; fileId: string | undefined } | undefined {
-  const [, stem = path, fileId] = /^(.*\/v3\/files)\/([A-Za-z0-9_-]{1,100})$/.exec(path) ?? [];
-  const operation = operations[`${method} ${fileId === undefined ? stem : `${stem}/{fileId}`}`];
+  const [, stem = path, fileId, below = ''] =
+    /^(.*\/v3\/files)\/([A-Za-z0-9_-]{1,100})(\/watch)?$/.exec(path) ?? [];
+  const operation = operations[`${method} ${fileId === undefined ? stem : `${stem}/{fileId}${below}`}`];
   return operation && { operation, fileId };
 }

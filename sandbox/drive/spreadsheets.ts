@@ -16,5 +16,6 @@ export function createDriveSpreadsheets(sheets: SheetsApi): SpreadsheetFiles {
       return (JSON.parse(answer.body.toString()) as { spreadsheetId: string }).spreadsheetId;
     },
     list: () => sheets.listSpreadsheets(),
+    setTrashed: (id, trashed) => sheets.setTrashed(id, trashed),
   };
 }

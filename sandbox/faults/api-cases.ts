@@ -40,6 +40,12 @@ export const API_CASES = {
   api_403_project_rate: answered('api', '403 of older APIs: the project has made too many calls.', () =>
     olderRefusal('rateLimitExceeded', 'Rate Limit Exceeded'),
   ),
+  api_401_push_address: answered('api', '401: messages of a push channel may not go to this address.', () =>
+    olderRefusal('push.webhookUrlUnauthorized', 'Unauthorized WebHook callback channel', 401),
+  ),
+  api_403_channels: answered('api', '403: too many push channels watch this file.', () =>
+    olderRefusal('subscriptionRateLimitExceeded', 'Rate limit exceeded for creating file subscriptions.'),
+  ),
   api_429_html: answered('api', '429 with the HTML page for automated queries.', () =>
     htmlAnswer(429, ABUSE_PAGE),
   ),
@@ -147,9 +153,13 @@ function serviceDisabled(projectNumber: string): GoogleError {
 }
 
 /** As Drive and other older APIs refuse: developers.google.com/workspace/drive/api/guides/handle-errors. */
-function olderRefusal(reason: string, message: string): Reply {
-  const error = { errors: [{ domain: 'usageLimits', reason, message }], code: 403, message };
-  return json(403, { error });
+function olderRefusal(reason: string, message: string, code = 403): Reply {
+  const error = {
+    errors: [{ domain: code === 403 ? 'usageLimits' : 'global', reason, message }],
+    code,
+    message,
+  };
+  return json(code, { error });
 }
 
 /** The answer to a call beyond a quota of the Sheets API. */

@@ -52,6 +52,8 @@ export interface SpreadsheetSummary {
   readonly clientId?: string;
   /** Milliseconds since 1970. */
   readonly modifiedAt: number;
+  readonly version: number;
+  readonly trashed: boolean;
   readonly sheets: readonly { title: string; rowCount: number; columnCount: number }[];
 }
 
@@ -68,6 +70,8 @@ export interface SheetsApi {
     rows: readonly (readonly (string | number | boolean | null)[])[];
   }): Promise<{ spreadsheetId: string }>;
   listSpreadsheets(): Promise<SpreadsheetSummary[]>;
+  /** Puts one into Drive's trash, or takes it out. */
+  setTrashed(spreadsheetId: string, trashed: boolean): Promise<void>;
   /** Writes what is not on disk yet. Call once, after the last request. */
   close(): Promise<void>;
 }
@@ -129,15 +133,19 @@ export function createSheetsApi({
   dataDir,
   url,
   now,
+  changed: tellChanged = () => {},
 }: {
   dataDir: string;
   url: string;
   now: () => number;
+  /** Told of each spreadsheet that was made or changed. */
+  changed?: (spreadsheet: { spreadsheetId: string; owner: { sub: string } }) => void;
 }): SheetsApi {
   const store = createSpreadsheetStore(dataDir);
 
   function keep(spreadsheet: Spreadsheet): void {
-    store.put({ ...spreadsheet, modifiedAt: now() });
+    store.put({ ...spreadsheet, modifiedAt: now(), version: (spreadsheet.version ?? 0) + 1 });
+    tellChanged(spreadsheet);
   }
 
   async function run(method: Method, access: Access & { ok: true }, invocation: Invocation): Promise<object> {
@@ -228,20 +236,29 @@ export function createSheetsApi({
       return { spreadsheetId: spreadsheet.spreadsheetId };
     },
 
+    async setTrashed(spreadsheetId, trashed) {
+      const found = await store.find(spreadsheetId);
+      if (found !== undefined) keep({ ...found, trashed });
+    },
+
     async listSpreadsheets() {
       const all = await store.list();
-      return all.map(({ spreadsheetId, properties, owner, clientId, modifiedAt, sheets }) => ({
-        spreadsheetId,
-        title: properties.title,
-        owner,
-        ...(clientId !== undefined && { clientId }),
-        modifiedAt,
-        sheets: sheets.map((one) => ({
-          title: one.properties.title,
-          rowCount: one.rowCount,
-          columnCount: one.columnCount,
-        })),
-      }));
+      return all.map(
+        ({ spreadsheetId, properties, owner, clientId, modifiedAt, version, trashed, sheets }) => ({
+          spreadsheetId,
+          title: properties.title,
+          owner,
+          ...(clientId !== undefined && { clientId }),
+          modifiedAt,
+          version: version ?? 1,
+          trashed: trashed ?? false,
+          sheets: sheets.map((one) => ({
+            title: one.properties.title,
+            rowCount: one.rowCount,
+            columnCount: one.columnCount,
+          })),
+        }),
+      );
     },
 
     close: () => store.close(),

@@ -45,6 +45,10 @@ export interface Spreadsheet {
   clientId?: string;
   /** Milliseconds since 1970. */
   modifiedAt: number;
+  /** Counts its changes, as Drive tells it. Absent in files of before it was counted. */
+  version?: number;
+  /** In Drive's trash; the Sheets API answers for it all the same. */
+  trashed?: boolean;
   properties: sheets_v4.Schema$SpreadsheetProperties & { title: string };
   /** In the order of the tabs. */
   sheets: Sheet[];

@@ -57,6 +57,14 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
   saveCheckpoint(checkpoint: Checkpoint): Promise<void>;
   clearCheckpoint(): Promise<void>;
 
+  /**
+   * What this function wrote down for this connection and variant, null where it has not. It outlives a reset that keeps the
+   * records. With `of` that of a sync of the same integration, to be read.
+   */
+  getState(of?: { sync: string; variant?: string }): Promise<string | null>;
+  /** In place of what is there; up to 64 MB. */
+  saveState(state: string): Promise<void>;
+
   /** Text, anything else to show with it, and a level (`info` unless given). */
   log(message: unknown, ...more: unknown[]): Promise<void>;
 
@@ -94,6 +102,11 @@ export interface SyncContext<
     model: N,
     options?: { cursor?: string },
   ): AsyncGenerator<z.infer<M[N]>, undefined, void>;
+  /** Tells the application that the provider's fields of a model have changed: the event `sync.schema_changed`. */
+  schemaChanged(
+    model: keyof M & string,
+    changes: { change: 'added' | 'removed' | 'renamed' | 'moved'; field: string; previous?: string }[],
+  ): Promise<void>;
   /** Once per model and run, before anything is saved. */
   setMergingStrategy(
     strategy: { strategy: 'override' | 'ignore_if_modified_after' },
@@ -107,6 +120,12 @@ export interface ActionContext<Metadata = Record<string, unknown>, Checkpoint = 
   readonly ActionError: new (
     payload?: Record<string, unknown>,
   ) => Error & { type: string; payload: unknown };
+  /** Records that a sync of the integration saved for this connection, with their metadata; those that are not there are left out. */
+  getStoredRecords<T = Record<string, Loose>>(of: {
+    model: string;
+    variant?: string;
+    ids: string[];
+  }): Promise<{ record: T; metadata: RecordMetadata }[]>;
   /** Throws an ActionError that names each fault. */
   zodValidateInput<S extends z.ZodType>(given: {
     zodSchema: S;
@@ -118,6 +137,16 @@ export type EventContext<
   Metadata = Record<string, unknown>,
   Checkpoint = Record<string, unknown>,
 > = ActionContext<Metadata, Checkpoint>;
+
+/** As the interface answers it with each record. */
+export type RecordMetadata = {
+  first_seen_at: string;
+  last_modified_at: string;
+  last_action: 'ADDED' | 'UPDATED' | 'DELETED';
+  deleted_at: string | null;
+  pruned_at: string | null;
+  cursor: string;
+};
 
 /** What of a connection a function gets; credentials are fresh. */
 export type ConnectionView = {

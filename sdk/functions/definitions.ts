@@ -59,6 +59,8 @@ export type ActionDefinition<
   output: Output;
   /** It changes nothing at the provider. Only such are tools for callers that may not write. */
   readOnly?: boolean;
+  /** It is not run a second time for one call, however many retries its caller asks for. */
+  once?: boolean;
   exec(
     context: ActionContext<Of<Metadata>, Of<Checkpoint>>,
     input: z.infer<Input>,

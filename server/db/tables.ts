@@ -69,6 +69,18 @@ export interface AuthAttempt {
   taken_at: Timestamp | null;
 }
 
+export interface Channel {
+  asked_at: Timestamp;
+  connection_id: number;
+  expires_at: Timestamp;
+  id: string;
+  next_at: Timestamp | null;
+  resource_id: string | null;
+  state: string;
+  target: string;
+  token_digest: Buffer;
+}
+
 export interface Connection {
   access_expires_at: Timestamp | null;
   account_email: string | null;
@@ -311,6 +323,14 @@ export interface FunctionLock {
   run_id: string;
 }
 
+export interface FunctionState {
+  connection_id: number;
+  function_id: number;
+  updated_at: Generated<Timestamp>;
+  value: Buffer;
+  variant: string;
+}
+
 export interface FunctionVersion {
   bundle_id: number;
   definition: Json;
@@ -502,6 +522,7 @@ export interface Run {
   cancel_requested: Generated<boolean>;
   connection_id: number | null;
   counts: Generated<Json>;
+  earlier: Generated<Json>;
   ended_at: Timestamp | null;
   environment_id: number;
   error: Json | null;
@@ -647,7 +668,6 @@ export interface Sync {
   held: Json | null;
   id: Generated<number>;
   last_ended_at: Timestamp | null;
-  last_started_at: Timestamp | null;
   last_succeeded_at: Timestamp | null;
   next_at: Timestamp | null;
   state: Generated<string>;
@@ -660,10 +680,41 @@ export interface Tracked {
   seqs: ArrayType<number>;
 }
 
+export interface Watch {
+  attempts: Generated<number>;
+  connection_id: number;
+  fault: Json | null;
+  id: Generated<number>;
+  next_at: Timestamp;
+  noticed_at: Timestamp | null;
+  target: string;
+}
+
+export interface Watching {
+  connection_id: number;
+  look_at: Timestamp;
+}
+
+export interface WebhookBody {
+  connection_id: number | null;
+  environment_id: number;
+  event_id: string;
+  integration_id: number;
+  received_at: Timestamp;
+  sealed: Buffer;
+}
+
+export interface WebhookSeen {
+  digest: Buffer;
+  integration_id: number;
+  seen_at: Timestamp;
+}
+
 export interface DB {
   api_key: ApiKey;
   audit: Audit;
   auth_attempt: AuthAttempt;
+  channel: Channel;
   connect_notice: ConnectNotice;
   connect_session: ConnectSession;
   connect_settings: ConnectSettings;
@@ -683,6 +734,7 @@ export interface DB {
   function_bundle: FunctionBundle;
   function_checkpoint: FunctionCheckpoint;
   function_lock: FunctionLock;
+  function_state: FunctionState;
   function_version: FunctionVersion;
   integration: Integration;
   invitation: Invitation;
@@ -716,4 +768,8 @@ export interface DB {
   signing_key: SigningKey;
   sync: Sync;
   tracked: Tracked;
+  watch: Watch;
+  watching: Watching;
+  webhook_body: WebhookBody;
+  webhook_seen: WebhookSeen;
 }

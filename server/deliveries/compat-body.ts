@@ -9,12 +9,14 @@ type Facts = {
   environment: string;
   brandWord: string;
   data: Readonly<Record<string, unknown>>;
+  /** Of a webhook: what the provider sent. */
+  payload?: unknown;
   /** `OAUTH2`, `API_KEY`, ...; undefined where the catalogue no longer has the provider. */
   authModeOf: (provider: string) => string | undefined;
 };
 type Body = Record<string, unknown>;
 
-const writers: Record<CompatType, (facts: Facts) => Body> = {
+const writers: Record<CompatType, (facts: Facts) => unknown> = {
   'connection.created': (facts) => auth(facts, { operation: 'creation', success: true }),
   'connection.reconnected': (facts) => auth(facts, { operation: 'override', success: true }),
   'connection.connect_failed': (facts) => ({
@@ -36,6 +38,7 @@ const writers: Record<CompatType, (facts: Facts) => Body> = {
   'sync.unchanged': (facts) => synced(facts),
   'action.succeeded': (facts) => actionOver(facts),
   'action.failed': (facts) => actionOver(facts),
+  'webhook.received': (facts) => forwarded(facts),
   'sync.failed': (facts) => {
     const { code, message } = facts.data.error as { code: string; message: string };
     return {
@@ -112,6 +115,18 @@ function actionOver({ brandWord, data }: Facts): Body {
     connectionId: data.connection_id,
     providerConfigKey: data.provider_config_key,
     payload: { id: data.run, statusUrl: `/action/${data.run}` },
+  };
+}
+
+/** One for no connection of ours goes on as the provider sent it. */
+function forwarded({ data, payload = null }: Facts): unknown {
+  if (data.connection_id === null) return payload;
+  return {
+    from: data.provider,
+    type: 'forward',
+    connectionId: data.connection_id,
+    providerConfigKey: data.provider_config_key,
+    payload,
   };
 }
 

@@ -8,6 +8,7 @@ import { compatBody } from './compat-body.ts';
 import { keptAnswer } from './evidence.ts';
 import { signatureHeaders } from './signing.ts';
 import type { SigningKeys } from './signing-keys.ts';
+import type { WebhookBody } from './webhook-bodies.ts';
 
 /** The guarded way to receivers; it follows no redirect. */
 export type Fetch = ReturnType<Outbound['fetchFor']>;
@@ -42,6 +43,8 @@ type Sending = {
   brand: Brand;
   authModeOf: (provider: string) => string | undefined;
   keys: SigningKeys;
+  /** Of an event about a webhook; undefined where it can no longer be opened. */
+  webhook?: WebhookBody | undefined;
   timeoutMs: number;
   /** Breaks it off. */
   signal: AbortSignal;
@@ -109,17 +112,21 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
 
 function request(
   { delivery, endpoint, environment }: Claim,
-  { brand, keys, nowMs, authModeOf }: Sending,
+  { brand, keys, nowMs, authModeOf, webhook }: Sending,
 ): { headers: Record<string, string>; body: string } {
   const { eventId, type, createdAt, data } = delivery;
   const isCompat = endpoint.kind !== 'events' && isCompatType(type);
   const body = isCompat
-    ? compatBody(type, { environment, brandWord: brand.word, data, authModeOf })
-    : JSON.stringify({ id: eventId, type, environment, created_at: createdAt.toISOString(), data });
+    ? compatBody(type, { environment, brandWord: brand.word, data, payload: webhook?.payload, authModeOf })
+    : JSON.stringify({
+        ...{ id: eventId, type, environment, created_at: createdAt.toISOString() },
+        data: type === 'webhook.received' ? { ...data, payload: webhook?.payload ?? null } : data,
+      });
   const [newest, ...others] = keys;
   return {
     body,
     headers: {
+      ...(isCompat && webhook?.headers),
       'content-type': 'application/json',
       'user-agent': `${brand.word}/1`,
       ...signatureHeaders({

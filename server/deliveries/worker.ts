@@ -13,6 +13,7 @@ import { settleFailed } from './settle-failed.ts';
 import { type SigningKeys, signingKeys } from './signing-keys.ts';
 import { createSlots, type Slot } from './slots.ts';
 import { inBatches, takingTurns } from './turns.ts';
+import { findWebhookBody } from './webhook-bodies.ts';
 
 /** Sends what is due. One on each node; together they send each delivery once, unless one of them is killed. */
 export type Deliverer = {
@@ -183,8 +184,9 @@ export function createDeliverer({
   async function tryOnce(claim: Claim, slot: Slot): Promise<Attempt | undefined> {
     try {
       const signedWith = await keys.get(claim.environmentId);
+      const webhook = await webhookOf(claim);
       if (performance.now() - claim.leasedAtMs > leaseMarginMs) return undefined;
-      const sending = { fetch, brand, authModeOf, timeoutMs, nowMs, signal: breakingOff.signal };
+      const sending = { fetch, brand, authModeOf, webhook, timeoutMs, nowMs, signal: breakingOff.signal };
       return await slot.during(() => send(claim, { ...sending, keys: signedWith }));
     } catch (error) {
       if (mayPass(error)) throw error;
@@ -195,6 +197,10 @@ export function createDeliverer({
       );
       return { isDelivered: false, durationMs: 0, error: 'internal' };
     }
+  }
+
+  async function webhookOf({ environmentId, delivery: { eventId, type } }: Claim) {
+    return type === 'webhook.received' ? findWebhookBody(db, { eventId, environmentId, vault }) : undefined;
   }
 
   function note({ environmentId, endpoint, delivery }: Claim, attempt: Attempt): void {

@@ -2,10 +2,12 @@ import { z } from 'zod';
 import { actionTypes } from './action-types.ts';
 import { connectionTypes } from './connection-types.ts';
 import type { DescribedType } from './event-type.ts';
+import { functionTypes } from './function-types.ts';
 import { grantTypes } from './grant-types.ts';
 import { installationTypes } from './installation-types.ts';
 import { recordTypes } from './record-types.ts';
 import { syncTypes } from './sync-types.ts';
+import { webhookTypes } from './webhook-types.ts';
 
 /**
  * Every type of event there is: what it means, what it carries, what it looks like. docs/events.md is made from it. A
@@ -18,6 +20,8 @@ export const eventCatalogue = {
   ...recordTypes,
   ...syncTypes,
   ...actionTypes,
+  ...functionTypes,
+  ...webhookTypes,
 };
 
 export type EventType = keyof typeof eventCatalogue;

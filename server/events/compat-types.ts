@@ -18,6 +18,8 @@ export const compatTypes = {
   'sync.failed': { switch: 'on_sync_error' },
   'action.succeeded': { switch: 'on_async_action_completion' },
   'action.failed': { switch: 'on_async_action_completion' },
+  // The integration's `forward_webhooks` has said already whether it is told.
+  'webhook.received': { switch: undefined },
 } as const satisfies Partial<Record<EventType, { switch: EventSwitch | undefined }>>;
 
 export type CompatType = keyof typeof compatTypes;

@@ -15,7 +15,7 @@ export type FeedBench = TestDatabase & {
   dev: Of;
   prod: Of;
   /** An event of `dev`, told apart by `n`. */
-  queue(n?: number, given?: { tx?: Queryable; of?: Of; type?: 'retention' | 'stale' }): Promise<void>;
+  queue(n?: number, given?: { tx?: Queryable; of?: Of; type?: 'retention' | 'stale' }): Promise<string>;
   place(): Promise<void>;
   read(after?: number, given?: Asked): Promise<FeedPage>;
   /** As `read`, by other means. */

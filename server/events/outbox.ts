@@ -3,7 +3,7 @@ import type { EventData, EventType } from './catalogue.ts';
 import { compatTypes } from './compat-types.ts';
 
 /**
- * Writes an event in the transaction of its cause: it exists exactly if the cause does. It carries no position
+ * Writes an event in the transaction of its cause, and answers its ID: it exists exactly if the cause does. It carries no position
  * until the sequencer has seen it committed. What it may carry says the catalogue.
  *
  * The address that its connection has instead of those of the settings is kept with it: whatever becomes of the
@@ -12,7 +12,8 @@ import { compatTypes } from './compat-types.ts';
 export async function queueEvent<T extends EventType>(
   tx: Queryable,
   event: { environmentId: number; type: T; data: EventData[T] },
-): Promise<void> {
+): Promise<string> {
+  const id = crypto.randomUUID();
   // Connections live floors above; of them nothing else is read here.
   await tx.query(
     `insert into event (id, environment_id, type, data, override)
@@ -26,12 +27,7 @@ export async function queueEvent<T extends EventType>(
          and connection.connection_id = $4::jsonb ->> 'connection_id'
          and connection.deleted_at is null
      ))`,
-    [
-      crypto.randomUUID(),
-      event.environmentId,
-      event.type,
-      JSON.stringify(event.data),
-      Object.hasOwn(compatTypes, event.type),
-    ],
+    [id, event.environmentId, event.type, JSON.stringify(event.data), Object.hasOwn(compatTypes, event.type)],
   );
+  return id;
 }

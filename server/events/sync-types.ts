@@ -63,6 +63,29 @@ export const syncTypes = {
       failed_at: '2026-11-21T10:15:02.512Z',
     },
   }),
+  'sync.schema_changed': eventType({
+    meaning:
+      'The fields that a provider has for a model are others than at the last run of its sync; told before records are ' +
+      'changed by it.',
+    data: z.strictObject({
+      ...ofDataset,
+      function: ofSync.function,
+      changes: z
+        .array(
+          z.strictObject({
+            change: z.enum(['added', 'removed', 'renamed', 'moved']),
+            field: z.string(),
+            previous: z.string().optional(),
+          }),
+        )
+        .describe('By field; `previous` is what a field that was renamed was called'),
+    }),
+    example: {
+      ...exampleDataset,
+      function: 'rows',
+      changes: [{ change: 'renamed', field: 'Total', previous: 'Amount' }],
+    },
+  }),
   'sync.held': eventType({
     meaning:
       'The runs of a sync do not start any more, for a reason of its connection; told once, until one starts again.',

@@ -60,6 +60,8 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
       }
       const gone = new AbortController();
       reply.raw.once('close', () => gone.abort());
+      // It may have hung up while its key and connection were looked up.
+      if (reply.raw.destroyed) gone.abort();
       return reply.type(json).send(asJson(await actions.call({ ...call, signal: gone.signal })));
     },
   );

@@ -13,6 +13,7 @@ import { AppError } from '../errors.ts';
 import { actionError } from './action-error.ts';
 import { beginRun, queueRun } from './asked-run.ts';
 import { hindranceOf, inputContext, outputContext } from './execute.ts';
+import { faultOfJson } from './messages.ts';
 import type { RunError } from './settle.ts';
 import { type DeployedFunction, getFunction, listFunctions } from './store.ts';
 import type { Runner } from './worker.ts';
@@ -85,7 +86,8 @@ export function createActions({ db, connections, runner, now, random = Math.rand
         throw new AppError('disabled_resource', `The action "${at.name}" is switched off.`);
       return found;
     },
-    async call({ retries = 0, ...call }) {
+    async call({ retries: asked, ...call }) {
+      const retries = retriesOf(call.found, asked);
       requireStartable(call);
       const { environmentId } = call.connection;
       const count = underWay.get(environmentId) ?? 0;
@@ -111,7 +113,7 @@ export function createActions({ db, connections, runner, now, random = Math.rand
     },
     async queue(call) {
       requireStartable(call);
-      const mostAttempts = 1 + (call.retries ?? 0);
+      const mostAttempts = 1 + retriesOf(call.found, call.retries);
       const id = await db.transaction((tx) =>
         queueRun(tx, { ...ofAction(call), trigger: 'action', mostAttempts, now: now() }),
       );
@@ -152,8 +154,18 @@ const stopped: RunError = {
   message: 'The node that ran the action stopped. What it did until then is done.',
 };
 
-/** Throws what a run would be held by: nobody waits in line to hear it. */
-function requireStartable({ connection, found }: ActionCall): void {
+/** What is authored to run once is not repeated, whoever asks for it. */
+function retriesOf({ definition }: DeployedFunction, asked = 0): number {
+  return definition.once === true ? 0 : asked;
+}
+
+/** Throws what a run would be held by: nobody waits in line to hear it. And `invalid_action_input` for what no run could be given. */
+function requireStartable({ connection, found, input }: ActionCall): void {
+  const fault = faultOfJson(input);
+  if (fault !== undefined)
+    throw new AppError('invalid_action_input', `The input is refused. ${fault}`, {
+      errors: [{ code: 'custom', message: fault, path: ['input'] }],
+    });
   const hindrance = hindranceOf(connection, found.definition.scopes);
   if (hindrance !== undefined) throw hindrance;
 }

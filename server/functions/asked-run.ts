@@ -51,7 +51,7 @@ export async function beginRun(
     definition: found.definition,
     connection: { id: connection.id ?? 0, connectionId, integrationKey },
     ...{ syncId: null, variant: 'base', kind, trigger: 'manual' },
-    ...{ attempt: 1, mostAttempts: 1, queuedAt: now, notBefore: now, isResumed: false },
+    ...{ attempt: 1, mostAttempts: 1, queuedAt: now, notBefore: now, isResumed: false, isCancelled: false },
     ...{ input, counts: {}, lastSucceededAt: null },
   };
 }

@@ -6,7 +6,10 @@ import type { Vault } from '../vault.ts';
 export type Candidates = {
   /** As the reader that it was made with, and it knows the candidates. */
   reader: ConnectionReader;
-  /** Lets the reader know it while `work` lasts. Its ID must not be that of a connection. */
+  /**
+   * Lets the reader know it while `work` lasts. Its ID must not be that of a connection; where another candidate has it at the
+   * moment, it gets one that is drawn.
+   */
   during<T>(candidate: Candidate, work: (connection: LiveConnection) => Promise<T>): Promise<T>;
 };
 
@@ -26,7 +29,9 @@ export function createCandidates(
       reread: async (connection) => known.get(nameOf(connection)) ?? reader.reread(connection),
     },
     async during(candidate, work) {
-      const connection = liveFrom(candidate, { vault, at: now() });
+      const wanted = liveFrom(candidate, { vault, at: now() });
+      const isTaken = known.has(nameOf(wanted));
+      const connection = isTaken ? { ...wanted, connectionId: crypto.randomUUID() } : wanted;
       const name = nameOf(connection);
       known.set(name, connection);
       try {

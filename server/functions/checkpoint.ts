@@ -29,7 +29,11 @@ export async function findCheckpoint(
     ),
   );
   if (found === undefined) return { value: undefined, version: 0 };
-  return { value: dataKey.openJson(found.value, context) as Checkpoint, version: found.version };
+  return { value: openCheckpoint(found.value, dataKey), version: found.version };
+}
+
+export function openCheckpoint(sealed: Buffer, dataKey: DataKey): Checkpoint {
+  return dataKey.openJson(sealed, context) as Checkpoint;
 }
 
 /**

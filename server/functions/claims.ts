@@ -33,6 +33,8 @@ export type Claim = {
   readonly notBefore: Date;
   /** Of the attempt before, where its node was lost. */
   readonly isResumed: boolean;
+  /** It was told to end before this claim. */
+  readonly isCancelled: boolean;
   /** Sealed. */
   readonly input: Buffer | null;
   /** What it changed until now. */
@@ -46,6 +48,14 @@ export const leaseMs = 20_000;
 const mostLooked = 1_000;
 /** Under way at once for one connection, from all nodes together, as near as nodes that claim at once can tell. */
 const mostOfConnection = 4;
+/**
+ * What counts in the choice among connections: priority, and for each run that goes on already so much less, and for each
+ * second of waiting so much more. So what waits for long has its turn however much of a higher priority comes.
+ */
+const [lessPerRun, morePerSecond] = [4, 0.5];
+
+/** Attempts that a row keeps: a run of a day may be taken over any number of times. */
+const mostEarlier = 20;
 
 type Claiming = { now: Date; most: number; leaseMs?: number };
 
@@ -67,7 +77,17 @@ export async function claimLost(db: Db, { most, leaseMs: lasting = leaseMs }: Cl
        update run
        set owner = $2,
          lease_until = clock_timestamp() + make_interval(secs => $3),
-         attempt = attempt + 1
+         attempt = attempt + 1,
+         -- Where it goes on, the loss of a node costs none of the attempts that an outage has.
+         most_attempts = most_attempts + case when kind in ('sync', 'webhook') then 1 else 0 end,
+         earlier = case
+           when jsonb_array_length(earlier) < ${mostEarlier} then earlier || jsonb_build_object(
+             'attempt', attempt,
+             'ended_at', clock_timestamp(),
+             'error', jsonb_build_object('code', 'run_lost', 'message', 'Its node is gone, another went on.')
+           )
+           else earlier
+         end
        from lost
        where run.id = lost.id
        returning run.*, true as is_resumed
@@ -79,8 +99,9 @@ export async function claimLost(db: Db, { most, leaseMs: lasting = leaseMs }: Cl
 }
 
 /**
- * Of runs that wait and are due, one a connection, those with the highest priority and the oldest of them first; none of
- * connections that have their share under way. `after` is where the look begins, `lookOnAfter` where the next one does: so
+ * Of runs that wait and are due, one a connection: its own with the highest priority, and among connections those with the
+ * highest priority first, less where runs of it go on, more where they wait for long; none of connections that have their
+ * share under way. `after` is where the look begins, `lookOnAfter` where the next one does: so
  * a connection for which ten thousand wait keeps no other from its turn.
  */
 export async function claimWaiting(
@@ -112,11 +133,6 @@ export async function claimWaiting(
        from due, function
        where run.id = due.id and function.id = run.function_id
        returning run.*, false as is_resumed
-     ), begun as (
-       update sync
-       set last_started_at = $4
-       from taken
-       where sync.id = taken.sync_id
      )
      ${claimOf('taken')}`,
     [ids, owner, lasting / 1000, now],
@@ -145,7 +161,10 @@ export const readyRunsSql = `
     ) as next
     where busy.nth < $3
   ), ready as (
-    select head.id
+    select
+      head.id,
+      head.priority - ${lessPerRun} * going.runs
+        + ${morePerSecond} * extract(epoch from $1::timestamptz - head.not_before) as weight
     from busy
     cross join lateral (
       select run.id, run.priority, run.not_before
@@ -154,12 +173,13 @@ export const readyRunsSql = `
       order by run.priority desc, run.not_before
       limit 1
     ) as head
-    where (
-      select count(*)
+    cross join lateral (
+      select count(*) as runs
       from run
       where run.state = 'running' and run.connection_id = busy.connection_id
-    ) < $4::bigint
-    order by head.priority desc, head.not_before
+    ) as going
+    where going.runs < $4::bigint
+    order by weight desc
     limit $5
   )
   select looked.last as "lookOnAfter", ready.id
@@ -199,6 +219,7 @@ const claimOf = (taken: string) => `
     ${taken}.queued_at as "queuedAt",
     ${taken}.not_before as "notBefore",
     ${taken}.is_resumed as "isResumed",
+    ${taken}.cancel_requested as "isCancelled",
     ${taken}.input,
     ${taken}.counts,
     sync.last_succeeded_at as "lastSucceededAt"
@@ -244,10 +265,17 @@ export async function renewLeases(
   lasting: number = leaseMs,
 ): Promise<string[]> {
   const rows = await q.query<{ id: string }>(
-    `update run
+    // One that is being settled or ended just now is passed over: nobody waits for another here.
+    `with held as (
+       select run.id, given.counts
+       from unnest($1::uuid[], $2::uuid[], $4::jsonb[]) as given (id, owner, counts)
+       join run on run.id = given.id and run.owner = given.owner and run.state = 'running'
+       for no key update of run skip locked
+     )
+     update run
      set lease_until = clock_timestamp() + make_interval(secs => $3), counts = held.counts
-     from unnest($1::uuid[], $2::uuid[], $4::jsonb[]) as held (id, owner, counts)
-     where run.id = held.id and run.owner = held.owner and run.state = 'running'
+     from held
+     where run.id = held.id
      returning run.id`,
     [
       runs.map(({ id }) => id),

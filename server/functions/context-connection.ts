@@ -32,12 +32,17 @@ export function connectionAsks(
     reader.forget(placeOf(known));
     return null;
   }
+  async function told(of: LiveConnection): Promise<Credentials> {
+    const fresh = await credentials.fresh(of);
+    facts.secrets.noteCredentials(credentialsToWire({ credentials: fresh }));
+    return fresh;
+  }
   return [
     ask('getConnection', z.unknown(), async () => {
       const found = await connection();
-      return connectionView(found, await credentials.fresh(found));
+      return connectionView(found, await told(found));
     }),
-    ask('getToken', z.unknown(), async () => tokenOf(await credentials.fresh(await connection()))),
+    ask('getToken', z.unknown(), async () => tokenOf(await told(await connection()))),
     ask('getIntegration', z.unknown(), async () => {
       const { integration } = await connection();
       return {
@@ -48,9 +53,11 @@ export function connectionAsks(
         custom: integration.custom ?? null,
       };
     }),
-    ask('getEnvironmentVariables', z.unknown(), () =>
-      listVariables(db, { environmentId: facts.environmentId, vault }),
-    ),
+    ask('getEnvironmentVariables', z.unknown(), async () => {
+      const variables = await listVariables(db, { environmentId: facts.environmentId, vault });
+      facts.secrets.noteVariables(variables);
+      return variables;
+    }),
     ask('getWebhookURL', z.unknown(), async () => {
       const path = [facts.environment, place.integrationKey].map(encodeURIComponent).join('/');
       return new URL(`/webhook/${path}`, baseUrl).href;

@@ -5,7 +5,9 @@ import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { JsonValue } from '../records/canonical.ts';
 import { RecordChecker, readRecordId, requireRecords } from '../records/check.ts';
+import { findDataset } from '../records/dataset.ts';
 import { deleteRecords } from '../records/delete.ts';
+import { NewerChanges } from '../records/newer-changes.ts';
 import { readPage } from '../records/page.ts';
 import { defaultRestore } from '../records/policy.ts';
 import { saveRecords } from '../records/save.ts';
@@ -25,6 +27,8 @@ const model = z.string().min(1).max(255);
 const records = z.array(z.unknown()).max(mostRecords);
 const inModel = z.object({ model });
 const write = z.object({ model, records });
+/** `ignore_if_modified_after`: what others change from now on stays as they made it. */
+const merging = inModel.extend({ strategy: z.enum(['override', 'ignore_if_modified_after']) });
 
 export function recordAsks(
   { db, brand }: ContextDeps,
@@ -32,6 +36,8 @@ export function recordAsks(
 ): [string, Ask][] {
   const { variant, counts } = facts;
   const { metadataKey } = brand;
+  /** By model; what was set stays set. */
+  const strategies = new Map<string, NewerChanges | 'override'>();
   let turn: Promise<unknown> = Promise.resolve();
 
   /** One write after the other, whatever the code does not wait for. */
@@ -41,8 +47,14 @@ export function recordAsks(
     return done;
   }
   function countsOf(name: string): ModelCounts {
-    counts[name] ??= { added: 0, updated: 0, deleted: 0, unchanged: 0 };
-    return counts[name];
+    // A model may have the name of something that every object has.
+    if (!Object.hasOwn(counts, name)) counts[name] = { added: 0, updated: 0, deleted: 0, unchanged: 0 };
+    return counts[name]!;
+  }
+  /** What others changed since the run chose to leave that alone; undefined: nothing is left alone. */
+  function leftAlone(name: string): NewerChanges | undefined {
+    const strategy = strategies.get(name);
+    return strategy === 'override' ? undefined : strategy;
   }
   function requireModel(name: string): void {
     if (facts.models.includes(name)) return;
@@ -69,6 +81,7 @@ export function recordAsks(
         ...{ model: args.model, variant },
         records: requireRecords(checker.end()),
         restore: await defaultRestore(db, of),
+        leaves: leftAlone(args.model),
       });
       sum.added += saved.added.length;
       sum.updated += saved.updated.length;
@@ -80,6 +93,7 @@ export function recordAsks(
         connection: of,
         ...{ model: args.model, variant, metadataKey },
         records: args.records as JsonValue[],
+        leaves: leftAlone(args.model),
       });
       sum.updated += updated.updatedCount;
       sum.unchanged += updated.unchangedCount;
@@ -88,7 +102,9 @@ export function recordAsks(
     }),
     writing('batchDelete', write, async (args, { connection: of, counts: sum }) => {
       const ids = args.records.map((record) => idOf(record));
-      const { count } = await deleteRecords(fenced, { connection: of.id, model: args.model, variant, ids });
+      const leaves = leftAlone(args.model);
+      const name = { connection: of.id, model: args.model, variant };
+      const { count } = await deleteRecords(fenced, { ...name, ids, leaves });
       sum.deleted += count;
       return null;
     }),
@@ -104,14 +120,17 @@ export function recordAsks(
       sum.deleted += ended.count;
       return { deletedKeys: ended.deletedKeys };
     }),
-    ask(
-      'setMergingStrategy',
-      inModel.extend({ strategy: z.literal('override', 'is to be `override`') }),
-      async (args) => {
-        requireModel(args.model);
-        return null;
-      },
-    ),
+    writing('setMergingStrategy', merging, async ({ model: name, strategy }, { connection: of }) => {
+      const set = strategies.get(name);
+      if (set === undefined) {
+        const found = await findDataset(db, { connection: of.id, model: name, variant });
+        const isOverride = strategy === 'override';
+        strategies.set(name, isOverride ? strategy : new NewerChanges(found?.lastSeq ?? 0));
+      } else if ((set === 'override') !== (strategy === 'override')) {
+        throw new AppError('invalid_body', `The merging strategy of "${name}" is set already.`);
+      }
+      return null;
+    }),
     ask('listRecords', inModel.extend({ cursor: z.string().max(1_000).optional() }), async (args) => {
       requireModel(args.model);
       return page({ model: args.model, cursor: args.cursor, limit: pageRecords });

@@ -21,7 +21,11 @@ import { fencedDb, holdRun, type Right } from './fence.ts';
 import type { InnerProxy } from './inner-proxy.ts';
 import { acquireLock, releaseAllLocks, releaseLock } from './locks.ts';
 import { outsideFetch } from './outside-fetch.ts';
+import { requireReading, requireReadingAsk } from './read-only.ts';
 import type { Answer, Asked, Serve } from './runtime.ts';
+import type { Secrets } from './secrets.ts';
+import { schemaChangedAsk, stateAsks } from './state.ts';
+import { storedRecordsAsk } from './stored-records.ts';
 
 export type ContextDeps = {
   db: Db;
@@ -49,6 +53,10 @@ export type RunFacts = {
   models: readonly string[];
   /** Who waits for it. */
   priority: 'background' | 'interactive';
+  /** It is an action that says that it changes nothing. */
+  isReadOnly: boolean;
+  /** Filled with what the run is told in confidence. */
+  secrets: Secrets;
   /** Filled as records are saved. */
   counts: RunCounts;
 };
@@ -139,29 +147,44 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
     ask('tryAcquireLock', z.object({ key: lockKey, ttlMs: z.number().min(1).max(mostLockMs) }), (lock) =>
       fenced.transaction((tx) => acquireLock(tx, { ...ofRun, ...lock })),
     ),
-    ask('releaseLock', z.object({ key: lockKey }), ({ key }) => releaseLock(db, { ...ofRun, key })),
+    ask('releaseLock', z.object({ key: lockKey }), ({ key }) =>
+      fenced.transaction((tx) => releaseLock(tx, { ...ofRun, key })),
+    ),
     ask('releaseAllLocks', z.unknown(), async () => {
-      await releaseAllLocks(db, right.id);
+      await fenced.transaction((tx) => releaseAllLocks(tx, right.id));
       return null;
     }),
     ...connectionAsks(deps, { fenced, place, connection, facts }),
     ...recordAsks(deps, { fenced, connection, facts }),
+    ...stateAsks({ db, fenced, connection, facts }),
+    schemaChangedAsk({ fenced, connection, facts }),
+    storedRecordsAsk(deps, { connection }),
   ]);
   asks.set('proxy', async (args, { signal, body }) => {
     const read = proxyArgs.safeParse(args);
     if (!read.success) throw unfit('proxy', read.error.issues);
-    // A write at the provider is refused as one here is, so far as that can be told before it is made.
-    if (read.data.method !== 'GET') await db.transaction((tx) => holdRun(tx, right));
-    await connection();
+    const { data: call } = read;
+    if (facts.isReadOnly) {
+      const { overrides } = (await connection()).integration.provider.api;
+      requireReading({ ...call, address: call.endpoint }, overrides);
+    }
     const { body: answered, ...head } = await proxy.call(
       { ...place, ...facts },
-      { ...read.data, body, signal },
+      {
+        ...call,
+        ...{ body, signal },
+        // A write at the provider is refused as one here is, so far as that can be told before it is made.
+        async admit() {
+          if (call.method !== 'GET') await db.transaction((tx) => holdRun(tx, right));
+        },
+      },
     );
     return { value: head, body: answered };
   });
   asks.set('uncontrolledFetch', async (args, { signal, body }) => {
     const read = fetchArgs.safeParse(args);
     if (!read.success) throw unfit('uncontrolledFetch', read.error.issues);
+    if (facts.isReadOnly) requireReading({ ...read.data, address: read.data.url });
     const { body: answered, ...head } = await outsideFetch(deps.outbound.fetchWhole, {
       ...read.data,
       ...{ body, signal },
@@ -173,6 +196,7 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
     const work = asks.get(name);
     if (work === undefined)
       throw new AppError('not_found', `There is nothing called "${name.slice(0, 100)}" to ask for.`);
+    if (facts.isReadOnly) requireReadingAsk(name);
     return work(args, asked);
   };
 }

@@ -50,6 +50,8 @@ export const definition = z.object({
   event: z.enum(occasions).nullable(),
   /** It changes nothing at the provider; of actions alone. */
   read_only: z.boolean(),
+  /** It is not run a second time for one call; of actions alone. */
+  once: z.literal(true).optional(),
   features: z.array(z.string()),
   sdk_version: z.string().nullable(),
 });
@@ -94,6 +96,7 @@ const described = z.discriminatedUnion(
       input: jsonSchema.nullish(),
       output: jsonSchema.nullish(),
       readOnly: z.boolean().optional(),
+      once: z.boolean().optional(),
     }),
     z.object({ ...common, type: z.literal('onEvent'), event: z.enum(occasions) }),
   ],
@@ -128,8 +131,9 @@ export function readDescription(
     ...{ event: null, read_only: false, features: [...features], sdk_version: sdkVersion },
   };
   if (data.type === 'action') {
-    const { input = null, output = null, readOnly = false } = data;
-    return { label, definition: { ...base, input, output, read_only: readOnly } };
+    const { input = null, output = null, readOnly = false, once = false } = data;
+    const own = { input, output, read_only: readOnly, ...(once && { once }) };
+    return { label, definition: { ...base, ...own } };
   }
   if (data.type === 'onEvent') return { label, definition: { ...base, event: data.event } };
   const frequency = readFrequency(data.frequency);

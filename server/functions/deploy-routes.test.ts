@@ -201,6 +201,50 @@ test('what changed gets a new version, which can be taken back, and what is miss
   ]);
 });
 
+test('an application is told when the models of a sync become others, by a deploy or a roll back', async () => {
+  const sync = (fields: string, frequency = 'every hour') =>
+    deployBody(
+      [
+        flowConfig({
+          name: 'shaped',
+          type: 'sync',
+          code: `const { z } = require('zod');
+            exports.default = {
+              type: 'sync', description: '', frequency: '${frequency}', exec: async () => {},
+              models: { Thing: z.object({ id: z.string(), ${fields} }) },
+            };`,
+        }),
+      ],
+      { deployMode: 'single' },
+    );
+  for (const body of [
+    sync('a: z.string(), b: z.string()'),
+    sync('b: z.string().optional(), c: z.number()'),
+    sync('b: z.string().optional(), c: z.number()', 'every day'),
+  ])
+    assert.equal((await deploy(body)).status, 200);
+  const at = '/integrations/google-sheet/functions/shaped';
+  await trellis.call('POST', `${at}/rollback`, { body: { version: 1 } });
+  const told = await trellis.db.query<{ data: Record<string, unknown> }>(
+    `select data from event where type = 'function.models_changed' order by created_at, id`,
+  );
+  const of = { provider_config_key: 'google-sheet', function: 'shaped' };
+  assert.deepEqual(
+    told.map(({ data }) => data),
+    [
+      {
+        ...{ ...of, version: 2, previous_version: 1 },
+        models: [{ model: 'Thing', change: 'changed', added: ['c'], removed: ['a'], changed: ['b'] }],
+      },
+      {
+        ...{ ...of, version: 1, previous_version: 3 },
+        models: [{ model: 'Thing', change: 'changed', added: ['a'], removed: ['c'], changed: ['b'] }],
+      },
+    ],
+  );
+  await trellis.call('DELETE', `${at}?type=sync`);
+});
+
 test('a function is turned off and on, found by a part of its name, and removed', async () => {
   const both = [
     flowConfig({ name: 'twice', code: actionCode() }),

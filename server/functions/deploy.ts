@@ -8,6 +8,7 @@ import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
 import type { Kind } from './definition.ts';
 import { type Examined, examineAll, type Given, titleOf } from './examine.ts';
+import { tellModelChanges } from './model-changes.ts';
 import type { Runtime } from './runtime.ts';
 import {
   addVersion,
@@ -78,6 +79,11 @@ export async function deploy(
       const { number } = await addVersion(tx, one, by);
       numbers.set(one, number);
       await note('function.deployed', titleOf(one), { version: number, label: one.label });
+    }
+    for (const { before, after } of changed) {
+      const { integrationKey, name, definition } = after;
+      const later = { number: numbers.get(after)!, definition };
+      await tellModelChanges(tx, { environmentId, integrationKey, name, before, after: later });
     }
     for (const one of removed) {
       await removeFunction(tx, { environmentId, functionId: one.id });

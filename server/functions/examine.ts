@@ -134,7 +134,8 @@ function wordsOf({
   return `${name}: ${message}${place === undefined ? '' : ` (${place})`}`;
 }
 
-function digestOf(code: string, source: string | null): Buffer {
+/** What tells one version's text from another's. */
+export function digestOf(code: string, source: string | null): Buffer {
   const hash = createHash('sha256').update(createHash('sha256').update(code).digest());
   return hash.update(source ?? '').digest();
 }

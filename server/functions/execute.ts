@@ -6,6 +6,7 @@ import { missingScopes } from '../providers/scopes.ts';
 import type { Claim, RunCounts } from './claims.ts';
 import { type ContextDeps, createContext, requireRow } from './context.ts';
 import type { LogLine, RunFailure, Runtime } from './runtime.ts';
+import { Secrets } from './secrets.ts';
 import type { Ending, RunError } from './settle.ts';
 import { storable, storableText } from './storable.ts';
 import { findCode } from './store.ts';
@@ -84,6 +85,7 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
   const found = await findCode(deps.db, { environmentId, versionId });
   if (found === undefined) return cancelledBy('function_removed', 'The function was removed.');
   const isSync = kind === 'sync' || kind === 'webhook';
+  const secrets = new Secrets();
   const outcome = await deps.runtime.run({
     environmentId,
     bundle: { id: String(versionId), code: found.code },
@@ -103,23 +105,27 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
       variant: claim.variant,
       models: isSync ? definition.models : [],
       priority: isSync ? 'background' : 'interactive',
+      isReadOnly: definition.read_only,
+      secrets,
       counts,
     }),
-    log,
+    log: (line) => log({ ...line, text: secrets.hide(line.text) }),
     signal,
   });
-  if ('failure' in outcome) return endingOf(outcome.failure);
+  if ('failure' in outcome) return endingOf(secrets.hideIn(outcome.failure) as RunFailure);
   const output = kind === 'action' ? connection.dataKey.sealJson(outcome.result, outputContext) : null;
   return { state: 'succeeded', output };
 }
 
 function aboutOf({ claim, connection }: Order & { connection: LiveConnection }) {
+  const { paginate } = connection.integration.provider.api;
   return {
     connectionId: claim.connection.connectionId,
     providerConfigKey: claim.connection.integrationKey,
     provider: connection.providerName,
     environmentName: claim.environment,
     variant: claim.variant,
+    ...(paginate && { paginate }),
     ...(claim.lastSucceededAt && { lastSyncDate: claim.lastSucceededAt.toISOString() }),
   };
 }

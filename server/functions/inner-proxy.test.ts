@@ -23,6 +23,7 @@ after(() => database.drop());
 
 const user = {
   ...{ environmentId: 1, environment: 'dev', integrationKey: 'google', connectionId: 'alice' },
+  connectionRow: 7,
   priority: 'background' as const,
 };
 
@@ -43,6 +44,7 @@ async function open(t: TestContext, answer: RequestListener, { isCounted = false
     proxyRules: [],
   };
   const connection = {
+    id: 7,
     connectionId: 'alice',
     connectionConfig: {},
     integration,
@@ -166,4 +168,30 @@ test('a quota that is used up is waited for, also with a body, and no longer tha
   const waiting = Promise.all(['f', 'g', 'h', 'i', 'j'].map((text) => post(text, ended.signal)));
   ended.abort();
   await assert.rejects(waiting);
+});
+
+test('a refusal to a HEAD, which has no body, is thrown with its code', async (t) => {
+  const call = await open(t, (_request, response) => void response.end());
+  await assert.rejects(call({ method: 'HEAD' }, { ...user, connectionId: 'bob' }), {
+    code: 'unknown_connection',
+  });
+});
+
+test('a connection that got the ID of another is not called for it, and each attempt asks again', async (t) => {
+  let calls = 0;
+  const count: RequestListener = (_request, response) => {
+    calls += 1;
+    response.end();
+  };
+  const call = await open(t, count, { isCounted: true });
+  await assert.rejects(call({}, { ...user, connectionRow: 8 }), { code: 'unknown_connection' });
+  assert.equal(calls, 0);
+  await Promise.all([call(), call()]);
+  let asked = 0;
+  const admit = async () => {
+    asked += 1;
+    if (asked === 2) throw new AppError('run_lost');
+  };
+  await assert.rejects(call({ admit }), { code: 'run_lost' });
+  assert.deepEqual([calls, asked], [2, 2]);
 });

@@ -20,6 +20,8 @@ export type ProxyUser = {
   environment: string;
   integrationKey: string;
   connectionId: string;
+  /** Another connection that has the ID by now is another account. */
+  connectionRow: number;
   /** Calls of what nobody waits for leave the provider's quota to those that somebody does. */
   priority: 'background' | 'interactive';
 };
@@ -36,6 +38,8 @@ export type ProxiedCall = {
   decompress?: boolean | undefined;
   body: AsyncIterable<Uint8Array> | undefined;
   signal: AbortSignal;
+  /** Asked before each attempt, also the one behind a wait; what it throws ends the call. */
+  admit?: (() => Promise<void>) | undefined;
 };
 
 export type ProxiedAnswer = {
@@ -100,6 +104,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
       environment: user.environment,
       keyId: 0,
       scopes: new Set(['proxy:read', 'proxy:write']),
+      connectionRow: user.connectionRow,
     });
     try {
       return await exchange(connect, {
@@ -116,6 +121,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
     async call(user, call) {
       const body = await readAhead(call.body);
       for (;;) {
+        await call.admit?.();
         const answer = await once(user, { ...call, body: body.stream() });
         const fault = await faultOf(answer, brand);
         if (fault === undefined) return answerFrom(answer);
@@ -217,16 +223,22 @@ function exchange(
 async function faultOf(answer: IncomingMessage, brand: Brand): Promise<AppError | undefined> {
   const code = answer.headers[brand.header('Error').toLowerCase()];
   if (typeof code !== 'string' || !Object.hasOwn(errorCatalogue, code)) return undefined;
-  const bytes = Buffer.concat(await answer.toArray());
-  const { error } = JSON.parse(bytes.toString()) as {
-    error: { message: string; payload?: unknown; errors?: [] };
-  };
+  const error = readFault(Buffer.concat(await answer.toArray()).toString());
   const retryAfterMs = readRetryAfter(answer.headers['retry-after'], Date.now());
   return new AppError(code as ErrorCode, error.message, {
     ...(error.payload !== undefined && { payload: error.payload }),
     ...(error.errors !== undefined && { errors: error.errors }),
     ...(retryAfterMs !== undefined && { retryAfterS: retryAfterMs / 1000 }),
   });
+}
+
+/** What it says of the fault; nothing where the answer to a HEAD has no body, or it broke off. */
+function readFault(body: string): { message?: string; payload?: unknown; errors?: [] } {
+  try {
+    return (JSON.parse(body) as { error: object }).error;
+  } catch {
+    return {};
+  }
 }
 
 function answerFrom(answer: IncomingMessage): ProxiedAnswer {

@@ -3,7 +3,7 @@ import type { Queryable, Tx } from '../db/pool.ts';
 
 type Lock = { environmentId: number; runId: string; key: string };
 
-/** Whether the run has it now; the one that has it already gets it for the new time. */
+/** Whether the run has it now; the one that has it already gets it for the new time. A run that is over or gone has none. */
 export async function acquireLock(
   tx: Tx,
   { environmentId, runId, key, ttlMs }: Lock & { ttlMs: number },
@@ -13,7 +13,11 @@ export async function acquireLock(
      values ($1, $2, $3, clock_timestamp() + make_interval(secs => $4))
      on conflict on constraint function_lock_pkey do update
      set run_id = excluded.run_id, lease_until = excluded.lease_until
-     where function_lock.run_id = excluded.run_id or function_lock.lease_until <= clock_timestamp()
+     where function_lock.run_id = excluded.run_id
+       or function_lock.lease_until <= clock_timestamp()
+       or not exists (
+         select from run where run.id = function_lock.run_id and run.state in ('waiting', 'running')
+       )
      returning key`,
     [environmentId, key, runId, ttlMs / 1000],
   );

@@ -90,6 +90,8 @@ export function mcpRoutes(app: App, deps: Deps): void {
         gone.abort();
         void server.close();
       });
+      // It may have hung up while its key and connection were looked up.
+      if (reply.raw.destroyed) gone.abort();
       // The transport's own type says less of `sessionId` than the interface it stands for.
       await server.connect(transport as Parameters<typeof server.connect>[0]);
       return reply.send(await transport.handleRequest(asWeb(request), { parsedBody: request.body }));

@@ -99,8 +99,7 @@ async function judge(
   const { environmentId } = candidate.integration;
   const environment = await nameOf(db, environmentId);
   const asked = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
-  await endLost(db, now());
-  // Nobody renews it: it ends before its lease does.
+  // Nobody renews it: it ends before its lease does. What a lost node leaves behind `run-sweep.ts` ends.
   const claim = await beginRun(db, { ...asked, leaseMs: 2 * validateMs, now: now() });
   const lines = createRunLog({
     ...{ db, runId: claim.id, attempt: 1, now },
@@ -113,21 +112,12 @@ async function judge(
   await settle(db, { claim, ending, counts, now: now(), random: 0 });
   if (ending.state === 'succeeded') return;
   const { code, message } = ending.error;
-  const isRefusal = ending.state === 'failed' && code !== 'internal' && !ending.mayPass;
+  const isRefusal =
+    ending.state === 'held' || (ending.state === 'failed' && code !== 'internal' && !ending.mayPass);
   const said = isRefusal ? message : 'The function that is to judge it could not be asked.';
   throw new AppError('connection_validation_failed', `The connection was refused by ${found.name}: ${said}`, {
     payload: { function: found.name },
   });
-}
-
-/** Without a connection no node takes a run over; what a lost one left behind has failed. */
-async function endLost(db: Queryable, at: Date): Promise<void> {
-  await db.query(
-    `update run
-     set state = 'failed', owner = null, lease_until = null, ended_at = $1, error = $2
-     where connection_id is null and state = 'running' and lease_until <= clock_timestamp()`,
-    [at, JSON.stringify({ code: 'function_unavailable', message: 'The node that ran it was lost.' })],
-  );
 }
 
 async function functionsFor(

@@ -89,9 +89,15 @@ test('a redirect keeps method and body where its status says so', async () => {
     [307, 'POST', 'text'],
     [308, 'POST', 'text'],
   ] as const) {
-    await ask(to(status, `${here}/then`), { method: 'POST', text: 'text' });
+    const headers = { 'Content-Type': 'text/plain' };
+    await ask(to(status, `${here}/then`), { method: 'POST', text: 'text', headers });
     assert.deepEqual([seen[1]?.method, seen[1]?.body], [method, body], String(status));
+    // What speaks of a body goes with it.
+    const isKept = method === 'POST';
+    assert.equal(seen[1]?.headers['content-type'], isKept ? 'text/plain' : undefined, String(status));
   }
+  await ask(to(303, `${here}/then`), { method: 'HEAD' });
+  assert.equal(seen[1]?.method, 'HEAD');
 });
 
 test('redirects have an end, and lead to no other scheme', async () => {
@@ -105,6 +111,15 @@ test('redirects have an end, and lead to no other scheme', async () => {
 });
 
 test('an address that is not public is refused, also one that is redirected to', async () => {
-  await assert.rejects(ask('http://169.254.169.254/'), { code: 'address_not_allowed' });
+  for (const url of [
+    'http://169.254.169.254/',
+    'https://2852039166/',
+    'https://0xa9.0376.43518/',
+    'https://name:word@169.254.169.254:444/',
+    'https://[::ffff:169.254.169.254]/',
+    'https://[64:ff9b::a9fe:a9fe]/',
+    'https://[fd00:ec2::254]/',
+  ])
+    await assert.rejects(ask(url), { code: 'address_not_allowed' }, url);
   await assert.rejects(ask(to(302, 'http://10.0.0.1/')), { code: 'address_not_allowed' });
 });

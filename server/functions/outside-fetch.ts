@@ -16,6 +16,8 @@ const mostBodyBytes = 10 * 1024 * 1024;
 const timeoutMs = 60_000;
 /** What is meant for one origin is not shown to another. */
 const ofOneOrigin = new Set(['authorization', 'cookie', 'proxy-authorization']);
+/** What is said of a body that is not sent again (WHATWG Fetch §4.4, step 12). */
+const ofBody = new Set(['content-encoding', 'content-language', 'content-location', 'content-type']);
 /** Where a message ends, and to whom it goes, says the request itself. */
 const framing = new Set([
   'connection',
@@ -33,7 +35,7 @@ export async function outsideFetch(fetch: Fetch, asked: Asked) {
   const signal = AbortSignal.any([asked.signal, AbortSignal.timeout(timeoutMs)]);
   const body = await textOf(asked.body);
   let url = new URL(asked.url);
-  let { method, headers } = { ...asked, headers: cleaned(asked.headers) };
+  let { method, headers } = { ...asked, headers: without(asked.headers, framing) };
   let sent = method === 'GET' || method === 'HEAD' ? undefined : body;
   for (let redirects = 0; ; redirects++) {
     const init = {
@@ -65,17 +67,18 @@ export async function outsideFetch(fetch: Fetch, asked: Asked) {
       throw new AppError('upstream_unreadable', 'The address redirects to what is no address.');
     }
     if (next.origin !== url.origin) {
-      headers = Object.fromEntries(
-        Object.entries(headers).filter(([name]) => !ofOneOrigin.has(name.toLowerCase())),
-      );
+      headers = without(headers, ofOneOrigin);
     }
-    if (status === 303 || (method === 'POST' && status < 303)) [method, sent] = ['GET', undefined];
+    if ((status === 303 && method !== 'HEAD') || (method === 'POST' && status < 303)) {
+      [method, sent] = ['GET', undefined];
+      headers = without(headers, ofBody);
+    }
     url = next;
   }
 }
 
-function cleaned(headers: Record<string, string>): Record<string, string> {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !framing.has(name.toLowerCase())));
+function without(headers: Record<string, string>, names: ReadonlySet<string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !names.has(name.toLowerCase())));
 }
 
 async function textOf(body: AsyncIterable<Uint8Array> | undefined): Promise<string | undefined> {

@@ -6,13 +6,15 @@ import type { Caller } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { integrationKey } from '../integrations/wire.ts';
-import { functionName, type Kind } from './definition.ts';
+import { functionName } from './definition.ts';
 import { titleOf } from './examine.ts';
+import { tellModelChanges } from './model-changes.ts';
 import { startNewSyncs } from './schedule.ts';
 import {
   countFunctions,
   type DeployedFunction,
   getFunction,
+  getVersionId,
   listFunctions,
   listVersions,
   lockFunctions,
@@ -22,7 +24,7 @@ import {
   sourceOf,
   wireKind,
 } from './store.ts';
-import { functionWire, toWire } from './wire.ts';
+import { functionWire, kindOf, toWire } from './wire.ts';
 
 type Deps = {
   db: Db;
@@ -91,15 +93,19 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       ...read,
       schema: {
         summary: 'The source of a function',
-        description: 'As it was deployed with; the bundle where it was deployed without.',
+        description:
+          'As it was deployed with; the bundle where it was deployed without. Of the version that runs unless another is named.',
         params,
-        querystring: typed,
+        querystring: typed.extend({ version: z.coerce.number().int().min(1).optional() }),
         response: { 200: z.object({ type, code: z.string() }) },
       },
     },
     async ({ params, query, caller }) => {
-      const { kind, versionId } = await get(db, { caller, params, query });
+      const { id: functionId, kind, versionId: current } = await get(db, { caller, params, query });
       const { environmentId } = caller;
+      const { version: number } = query;
+      const versionId =
+        number === undefined ? current : await getVersionId(db, { environmentId, functionId, number });
       return { type: wireKind(kind), code: await sourceOf(db, { environmentId, versionId }) };
     },
   );
@@ -169,6 +175,8 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
         if (!wanted.isCurrent) {
           await pointTo(tx, { environmentId, functionId: found.id, versionId: wanted.id, at: now() });
           await startNewSyncs(tx, { environmentId, at: now() });
+          const after = await get(tx, { caller, params, query });
+          await tellModelChanges(tx, { ...after, environmentId, before: found, after });
           await audit(tx, caller, {
             action: 'function.rolled_back',
             found,
@@ -231,10 +239,6 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       return { success: true as const };
     },
   );
-}
-
-function kindOf(type: 'sync' | 'action' | 'on-event' | undefined): Kind | undefined {
-  return type === 'on-event' ? 'on_event' : type;
 }
 
 async function get(

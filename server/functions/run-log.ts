@@ -1,12 +1,12 @@
 /** What the code of a run writes to its log: kept in batches, bounded, and readable while the run goes on. */
 import type { OperationMessage } from '../activity/operations.ts';
-import type { Db } from '../db/pool.ts';
+import { type Db, first } from '../db/pool.ts';
 import type { LogLine } from './runtime.ts';
 
 /** Of one attempt. Then one line says that the rest is left out. */
 const mostLines = 2_000;
 const flushMs = 1_000;
-/** Each attempt writes behind those before it. */
+/** Each attempt writes behind those before it, and one that was given back, which does not count, behind itself. */
 const positionsOfAttempt = 100_000;
 /** The last ones, for the activity log. */
 const mostTold = 50;
@@ -39,13 +39,19 @@ export function createRunLog({
   let last: LogLine[] = [];
   let timer: NodeJS.Timeout | undefined;
   let writing = Promise.resolve();
+  let begin: number | undefined;
+
+  async function storeAll(lines: readonly Line[]): Promise<void> {
+    begin ??= Math.max(attempt * positionsOfAttempt, await behindLast(db, runId));
+    await store(db, { runId, begin, lines });
+  }
 
   function flush(): void {
     clearTimeout(timer);
     timer = undefined;
     const lines = waiting;
     waiting = [];
-    if (lines.length > 0) writing = writing.then(() => store(db, runId, lines)).catch(onFailure);
+    if (lines.length > 0) writing = writing.then(() => storeAll(lines)).catch(onFailure);
   }
 
   return {
@@ -55,7 +61,7 @@ export function createRunLog({
       if (count > mostLines) return;
       const text = count === mostLines ? 'More lines were written and are left out.' : line.text;
       const level = count === mostLines ? 'warn' : line.level;
-      waiting.push({ level, text, position: attempt * positionsOfAttempt + count, at: now() });
+      waiting.push({ level, text, position: count, at: now() });
       count += 1;
       timer ??= setTimeout(flush, flushMs);
     },
@@ -70,7 +76,21 @@ export function createRunLog({
   };
 }
 
-async function store(db: Db, runId: string, lines: readonly Line[]): Promise<void> {
+/** The position behind all lines that a run has. */
+async function behindLast(db: Db, runId: string): Promise<number> {
+  const last = first(
+    await db.query<{ position: number }>(
+      'select position from run_line where run_id = $1 order by position desc limit 1',
+      [runId],
+    ),
+  );
+  return last === undefined ? 0 : last.position + 1;
+}
+
+async function store(
+  db: Db,
+  { runId, begin, lines }: { runId: string; begin: number; lines: readonly Line[] },
+): Promise<void> {
   // A run that was removed meanwhile has no log.
   await db.query(
     `insert into run_line (run_id, position, at, level, message)
@@ -80,7 +100,7 @@ async function store(db: Db, runId: string, lines: readonly Line[]): Promise<voi
      on conflict on constraint run_line_pkey do nothing`,
     [
       runId,
-      lines.map(({ position }) => position),
+      lines.map(({ position }) => begin + position),
       lines.map(({ at }) => at),
       lines.map(({ level }) => level),
       // PostgreSQL stores neither.

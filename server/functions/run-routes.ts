@@ -5,7 +5,10 @@ import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { functionName } from './definition.ts';
-import { cancelRun, getRun, listLines, listRuns, type RunView, runKinds, runStates } from './runs.ts';
+import { listRuns } from './run-list.ts';
+import { cancelRun, getRun, listLines, type RunView, runKinds, runStates } from './runs.ts';
+
+import { kindOf } from './wire.ts';
 
 type Deps = { db: Db; now: () => Date; poke: () => void; open: () => Promise<void> };
 
@@ -38,6 +41,14 @@ const runWire = z.object({
   error: z.object({ code: z.string(), message: z.string(), payload: z.unknown().optional() }).nullable(),
   /** By model. */
   counts: z.record(z.string(), counts),
+  /** Attempts before the last one, the oldest first: when and by what each ended. */
+  earlier_attempts: z.array(
+    z.object({
+      attempt: z.number(),
+      ended_at: z.string(),
+      error: z.object({ code: z.string(), message: z.string() }),
+    }),
+  ),
 });
 const lineWire = z.object({ position: z.number(), at: z.string(), level: z.string(), message: z.string() });
 const one = z.object({ id: z.uuid() });
@@ -57,6 +68,8 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
           provider_config_key: integrationKey.optional(),
           connection_id: connectionId.optional(),
           function: functionName.optional(),
+          /** Of the function. */
+          type: z.enum(['sync', 'action', 'on-event']).optional(),
           kind: z.enum(['sync', 'webhook', 'action', 'on-event']).optional(),
           state: z.enum(runStates).optional(),
           cursor: z.uuid().optional(),
@@ -66,12 +79,13 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
       },
     },
     async ({ query, caller }) => {
-      const { provider_config_key, connection_id, kind, cursor, limit, ...rest } = query;
+      const { provider_config_key, connection_id, kind, type, cursor, limit, ...rest } = query;
       const found = await listRuns(db, {
         ...rest,
         environmentId: caller.environmentId,
         integrationKey: provider_config_key,
         connectionId: connection_id,
+        functionKind: kindOf(type),
         kind: runKinds.find((one) => wireKind(one) === kind),
         before: cursor,
         limit: limit + 1,
@@ -96,7 +110,9 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
         summary: "Lines of a run's log",
         description: 'Those after a position; while the run goes on more come about each second.',
         params: one,
-        querystring: z.strictObject({ after: z.coerce.number().int().min(-1).default(-1) }),
+        querystring: z.strictObject({
+          after: z.coerce.number().int().min(-1).max(2_147_483_647).default(-1),
+        }),
         response: { 200: z.object({ lines: z.array(lineWire), has_more: z.boolean() }) },
       },
     },
@@ -154,5 +170,9 @@ function toWire(run: RunView): z.input<typeof runWire> {
     ended_at: run.endedAt?.toISOString() ?? null,
     error: run.error,
     counts: run.counts,
+    earlier_attempts: run.earlier.map(({ ended_at: endedAt, ...rest }) => ({
+      ...rest,
+      ended_at: new Date(endedAt).toISOString(),
+    })),
   };
 }

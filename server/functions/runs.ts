@@ -6,10 +6,11 @@
 import { randomUUIDv7 } from 'node:crypto';
 import { first, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { lockLeft, tellFailed } from './action-over.ts';
 import type { RunCounts, RunKind, Trigger } from './claims.ts';
 import { releaseAllLocks } from './locks.ts';
 import { syncAttempts } from './schedule.ts';
-import type { RunError } from './settle.ts';
+import { cancelled, type RunError } from './settle.ts';
 
 export const runStates = ['waiting', 'running', 'succeeded', 'failed', 'cancelled'] as const;
 export type RunState = (typeof runStates)[number];
@@ -34,7 +35,11 @@ export type RunView = {
   endedAt: Date | null;
   error: RunError | null;
   counts: RunCounts;
+  /** Attempts before the last one, the oldest first. */
+  earlier: EarlierAttempt[];
 };
+
+export type EarlierAttempt = { attempt: number; ended_at: string; error: { code: string; message: string } };
 
 /** What is asked for now comes before what is due by its time. */
 const manualPriority = 5;
@@ -59,7 +64,9 @@ export async function queueRuns(
      join function on function.id = sync.function_id
      order by sync.id
      on conflict (sync_id) where state in ('waiting', 'running') and kind = 'sync' do update
-     set not_before = least(run.not_before, excluded.not_before), priority = excluded.priority
+     set not_before = least(run.not_before, excluded.not_before),
+       priority = excluded.priority,
+       trigger = excluded.trigger
      where run.state = 'waiting'
      returning id`,
     [syncIds, syncIds.map(() => randomUUIDv7()), manualPriority, at],
@@ -79,8 +86,15 @@ export async function endRuns(
   const ended = await tx.query<{ id: string }>(
     `update run
      set state = 'cancelled', owner = null, lease_until = null, ended_at = $2, error = $3, cancel_requested = true
-     where sync_id = any($1) and state in ('waiting', 'running')
-     returning id`,
+     from (
+       select id
+       from run
+       where sync_id = any($1) and state in ('waiting', 'running')
+       order by id
+       for update
+     ) as open
+     where run.id = open.id
+     returning run.id`,
     [syncIds, at, JSON.stringify(error)],
   );
   for (const { id } of ended) await releaseAllLocks(tx, id);
@@ -94,7 +108,7 @@ export async function cancelRun(
   tx: Tx,
   { environmentId, id, at }: { environmentId: number; id: string; at: Date },
 ): Promise<void> {
-  const error: RunError = { code: 'cancelled', message: 'The run was cancelled before it began.' };
+  const { error } = cancelled;
   const found = first(
     await tx.query<{ state: RunState }>(
       'select state from run where environment_id = $1 and id = $2 for update',
@@ -102,6 +116,9 @@ export async function cancelRun(
     ),
   );
   if (found === undefined) throw new AppError('not_found', 'There is no such run, or no longer.');
+  if (found.state === 'waiting') {
+    for (const left of await lockLeft(tx, { environmentId, runId: id })) await tellFailed(tx, left, error);
+  }
   await tx.query(
     found.state === 'waiting'
       ? `update run set state = 'cancelled', ended_at = $2, error = $3, cancel_requested = true where id = $1`
@@ -112,7 +129,8 @@ export async function cancelRun(
   );
 }
 
-const select = `
+/** Of runs: what a view has, from tables joined to `run`. */
+export const runViewSql = `
   select
     run.id,
     integration.key as "integrationKey",
@@ -131,44 +149,13 @@ const select = `
     run.started_at as "startedAt",
     run.ended_at as "endedAt",
     run.error,
-    run.counts
+    run.counts,
+    run.earlier
   from run
   join function on function.id = run.function_id
   join function_version version on version.id = run.version_id
   join integration on integration.id = function.integration_id
   left join connection on connection.id = run.connection_id and connection.deleted_at is null`;
-
-export type RunFilter = {
-  environmentId: number;
-  integrationKey?: string | undefined;
-  connectionId?: string | undefined;
-  function?: string | undefined;
-  kind?: RunKind | undefined;
-  state?: RunState | undefined;
-};
-
-/** Newest first, those before `before`. */
-export function listRuns(
-  q: Queryable,
-  { before, limit, ...filter }: RunFilter & { before?: string | undefined; limit: number },
-): Promise<RunView[]> {
-  return q.query<RunView>(
-    `${select}
-     where run.environment_id = $1
-       and ($2::uuid is null or run.id < $2)
-       and ($3::text is null or integration.key = $3)
-       and ($4::text is null or connection.connection_id = $4)
-       and ($5::text is null or function.name = $5)
-       and ($6::text is null or run.kind = $6)
-       and ($7::text is null or run.state = $7)
-     order by run.id desc
-     limit $8`,
-    [
-      ...[filter.environmentId, before ?? null, filter.integrationKey ?? null, filter.connectionId ?? null],
-      ...[filter.function ?? null, filter.kind ?? null, filter.state ?? null, limit],
-    ],
-  );
-}
 
 /** Throws `not_found`. */
 export async function getRun(
@@ -176,7 +163,10 @@ export async function getRun(
   { environmentId, id }: { environmentId: number; id: string },
 ): Promise<RunView> {
   const found = first(
-    await q.query<RunView>(`${select} where run.environment_id = $1 and run.id = $2`, [environmentId, id]),
+    await q.query<RunView>(`${runViewSql} where run.environment_id = $1 and run.id = $2`, [
+      environmentId,
+      id,
+    ]),
   );
   if (found === undefined) throw new AppError('not_found', 'There is no such run, or no longer.');
   return found;

@@ -75,6 +75,8 @@ async function hastenSyncs(
            sync.next_at is null
            or sync.next_at > $2::timestamptz + make_interval(secs => ${frequencySql})
          )
+       order by sync.id
+       for no key update of sync
      ) as idle
      where sync.id = idle.id and idle.frequency is not null`,
     [environmentId, at],

@@ -4,8 +4,10 @@
 import type { OperationDetails } from '../activity/operations.ts';
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
-import type { Claim, RunCounts } from './claims.ts';
+import { tellFailed, tellSucceeded } from './action-over.ts';
+import type { Claim, ModelCounts, RunCounts } from './claims.ts';
 import { releaseAllLocks } from './locks.ts';
+import type { EarlierAttempt } from './runs.ts';
 
 export type RunError = { code: string; message: string; payload?: unknown };
 
@@ -29,21 +31,49 @@ export function backoffMs(attempt: number, random: number): number {
 export async function settle(db: Db, settling: Settling): Promise<'ended' | 'waits' | undefined> {
   return db.transaction(async (tx) => {
     const { claim, ending } = settling;
-    const held = await tx.query('select from run where id = $1 and owner = $2 and state = $3 for update', [
-      claim.id,
-      claim.owner,
-      'running',
-    ]);
-    if (held.length === 0) return undefined;
+    // Before its run, as a trigger and a reset lock them.
+    if (claim.syncId !== null)
+      await tx.query('select from sync where id = $1 for no key update', [claim.syncId]);
+    const held = first(
+      await tx.query<{ isCancelled: boolean }>(
+        `select cancel_requested as "isCancelled"
+         from run
+         where id = $1 and owner = $2 and state = 'running'
+         for update`,
+        [claim.id, claim.owner],
+      ),
+    );
+    if (held === undefined) return undefined;
     await releaseAllLocks(tx, claim.id);
-    if (ending.state === 'failed' && ending.mayPass && claim.attempt < claim.mostAttempts) {
+    const isAgain = ending.state === 'failed' && ending.mayPass && claim.attempt < claim.mostAttempts;
+    if (isAgain && !held.isCancelled) {
       await tryAgain(tx, { ...settling, ending });
       return 'waits';
     }
     if (ending.state === 'held') await endHeld(tx, { ...settling, ending });
+    else if (isAgain) await end(tx, { ...settling, ending: cancelled });
     else await end(tx, settling);
     return 'ended';
   });
+}
+
+/** Of a run that was told to end before it began, or before it began again. */
+export const cancelled = {
+  state: 'cancelled',
+  error: { code: 'cancelled', message: 'The run was cancelled before it began.' },
+} as const satisfies Ending;
+
+/** As the row keeps an attempt that another one follows. */
+function attemptOver({
+  claim,
+  error: { code, message },
+  now,
+}: {
+  claim: Claim;
+  error: RunError;
+  now: Date;
+}): EarlierAttempt {
+  return { attempt: claim.attempt, ended_at: now.toISOString(), error: { code, message } };
 }
 
 async function tryAgain(
@@ -53,9 +83,13 @@ async function tryAgain(
   const notBefore = new Date(now.getTime() + backoffMs(claim.attempt, random));
   await tx.query(
     `update run
-     set state = 'waiting', owner = null, lease_until = null, not_before = $2, error = $3, counts = $4
+     set state = 'waiting', owner = null, lease_until = null, not_before = $2, error = $3, counts = $4,
+       earlier = earlier || $5::jsonb
      where id = $1`,
-    [claim.id, notBefore, JSON.stringify(ending.error), JSON.stringify(counts)],
+    [
+      ...[claim.id, notBefore, JSON.stringify(ending.error), JSON.stringify(counts)],
+      JSON.stringify([attemptOver({ claim, error: ending.error, now })]),
+    ],
   );
 }
 
@@ -77,7 +111,7 @@ async function end(tx: Tx, { claim, ending, counts, now }: Settling): Promise<vo
       ],
     ),
   );
-  if (claim.kind === 'action' && claim.trigger === 'action') await actionOver(tx, { claim, ending });
+  await actionOver(tx, { claim, ending });
   if (claim.syncId === null) return;
   const of = { claim, counts, now, startedAt: ended?.startedAt ?? claim.queuedAt };
   if (ending.state === 'succeeded') await syncSucceeded(tx, of);
@@ -87,12 +121,11 @@ async function end(tx: Tx, { claim, ending, counts, now }: Settling): Promise<vo
 
 /** Of an action that nobody waits for. */
 async function actionOver(tx: Tx, { claim, ending }: Pick<Settling, 'claim' | 'ending'>): Promise<void> {
-  const { environmentId, id: run } = claim;
-  const { variant: _, ...data } = { ...subjectOf(claim), run };
-  if (!('error' in ending)) return queueEvent(tx, { environmentId, type: 'action.succeeded', data });
-  const { code, message } = ending.error;
-  const failed = { ...data, error: { code, message: message.slice(0, 1_000) } };
-  await queueEvent(tx, { environmentId, type: 'action.failed', data: failed });
+  if (claim.kind !== 'action' || claim.trigger !== 'action') return;
+  const { environmentId, id, connection, function: of } = claim;
+  const action = { ...connection, environmentId, id, function: of.name };
+  if ('error' in ending) await tellFailed(tx, action, ending.error);
+  else await tellSucceeded(tx, action);
 }
 
 type Ended = { claim: Claim; counts: RunCounts; now: Date; startedAt: Date };
@@ -105,7 +138,7 @@ async function syncSucceeded(tx: Tx, { claim, counts, now, startedAt }: Ended): 
     [claim.syncId, now, claim.kind === 'sync', startedAt],
   );
   for (const model of claim.definition.models) {
-    const { added = 0, updated = 0, deleted = 0 } = counts[model] ?? {};
+    const { added = 0, updated = 0, deleted = 0 } = countsOf(counts, model);
     const about = {
       ...subjectOf(claim),
       model,
@@ -166,6 +199,7 @@ async function endHeld(tx: Tx, settling: Settling & { ending: { error: RunError 
        where id = $1`,
       [claim.id, now, JSON.stringify(error)],
     );
+    await actionOver(tx, { claim, ending });
   }
   const told = await tx.query(
     `update sync
@@ -184,6 +218,11 @@ async function endHeld(tx: Tx, settling: Settling & { ending: { error: RunError 
       since: now.toISOString(),
     },
   });
+}
+
+/** A model may have the name of something that every object has. */
+function countsOf(counts: RunCounts, model: string): Partial<ModelCounts> {
+  return Object.hasOwn(counts, model) ? counts[model]! : {};
 }
 
 function subjectOf({ connection, function: of, variant }: Claim) {

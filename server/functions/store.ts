@@ -7,11 +7,12 @@ import { promisify } from 'node:util';
 import { brotliCompress, brotliDecompress, constants } from 'node:zlib';
 import { first, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { lockLeft, tellFailed } from './action-over.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { Examined } from './examine.ts';
 
-/** Who brought it: a call of the interface, or the service's own folder. */
-export type Origin = 'deploy' | 'folder';
+/** Who brought it: a call of the interface, the service's own folder, or the service itself, with which it ships. */
+export type Origin = 'deploy' | 'folder' | 'shipped';
 
 /** A function with the version that runs. */
 export type DeployedFunction = {
@@ -47,6 +48,7 @@ export type Which = {
   kind?: Kind | undefined;
   /** A part of the name, whatever its case. */
   search?: string | undefined;
+  isEnabled?: boolean | undefined;
 };
 
 const select = `
@@ -72,10 +74,14 @@ const select = `
     and ($2::text is null or integration.key = $2)
     and ($3::text is null or function.name = $3)
     and ($4::text is null or function.kind = $4)
-    and ($5::text is null or strpos(lower(function.name), lower($5)) > 0)`;
+    and ($5::text is null or strpos(lower(function.name), lower($5)) > 0)
+    and ($6::boolean is null or function.is_enabled = $6)`;
 
-function valuesOf({ environmentId, integrationKey, name, kind, search }: Which): unknown[] {
-  return [environmentId, integrationKey ?? null, name ?? null, kind ?? null, search ?? null];
+function valuesOf({ environmentId, integrationKey, name, kind, search, isEnabled }: Which): unknown[] {
+  return [
+    ...[environmentId, integrationKey ?? null, name ?? null, kind ?? null, search ?? null],
+    isEnabled ?? null,
+  ];
 }
 
 /** By integration, kind and name. */
@@ -86,8 +92,8 @@ export function listFunctions(
   return db.query<DeployedFunction>(
     `${select}
      order by integration.key collate "C", function.kind, function.name collate "C"
-     limit $6
-     offset $7`,
+     limit $7
+     offset $8`,
     [...valuesOf(which), limit ?? null, offset ?? 0],
   );
 }
@@ -146,6 +152,24 @@ export function listVersions(
   );
 }
 
+/** Throws `not_found`. */
+export async function getVersionId(
+  db: Queryable,
+  { environmentId, functionId, number }: Record<'environmentId' | 'functionId' | 'number', number>,
+): Promise<number> {
+  const found = first(
+    await db.query<{ id: number }>(
+      `select version.id
+       from function_version version
+       join function on function.id = version.function_id
+       where function.id = $1 and function.environment_id = $2 and version.number = $3`,
+      [functionId, environmentId, number],
+    ),
+  );
+  if (found === undefined) throw new AppError('not_found', `The function has no version ${number}.`);
+  return found.id;
+}
+
 /** Lets a version run that was deployed before. */
 export async function pointTo(
   tx: Tx,
@@ -177,13 +201,18 @@ export async function setEnabled(
   );
 }
 
-/** With its versions, syncs and runs. Records that it saved stay. */
+/** With its versions, syncs and runs; who left an action to run hears that it failed. Records that it saved stay. */
 export async function removeFunction(
   tx: Tx,
   { environmentId, functionId }: { environmentId: number; functionId: number },
 ): Promise<void> {
+  // In the order in which everybody locks them.
+  await tx.query('select from sync where function_id = $1 order by id for update', [functionId]);
+  for (const left of await lockLeft(tx, { environmentId, functionId })) await tellFailed(tx, left, removed);
   await tx.query('delete from function where id = $1 and environment_id = $2', [functionId, environmentId]);
 }
+
+const removed = { code: 'function_removed', message: 'The function was removed.' };
 
 /** The source of a version, or its code where it was deployed without. */
 export async function sourceOf(

@@ -74,7 +74,7 @@ test('a sync is triggered, told of, paused and started, and shows its runs', asy
     ...{ connection_id: connectionId, name: 'rows', variant: 'base', type: 'INCREMENTAL' },
     ...{ status: 'PAUSED', frequency: 'every hour', latestExecutionStatus: 'SUCCESS' },
     ...{ latestResult: { Row: { added: 2, updated: 0, deleted: 0 } }, recordCount: { Row: 2 } },
-    ...{ checkpoint: { seen: true }, error: null, held: null },
+    ...{ checkpoint: { seen: true }, error: null, held: null, push: null },
   });
   assert.equal(nextScheduledSyncAt, null);
   await post('/sync/start', { syncs: ['rows'] });
@@ -119,6 +119,9 @@ test('a reset forgets the checkpoint, and with the cache the records', async () 
   await settled();
   assert.deepEqual(await ids(), ['1', '2']);
   assert.deepEqual((await statuses())[0]?.latestResult, { Row: { added: 2, updated: 0, deleted: 0 } });
+  const entries = (await trellis.call('GET', '/audit?action=sync.reset')).body.entries as object[];
+  const entry = { actor: 'key:1', target: `google-sheet/${connectionId}` };
+  assert.partialDeepStrictEqual(entries, [{ ...entry, details: { syncs: 'rows', records: 'removed' } }]);
   await post('/sync/trigger', { syncs: ['rows'], sync_mode: 'full_refresh' });
   await settled();
   assert.deepEqual((await statuses())[0]?.latestResult, { Row: { added: 0, updated: 0, deleted: 0 } });
@@ -183,9 +186,18 @@ test('what is not there is named', async () => {
   ]);
   const unknown = { syncs: ['rows'], provider_config_key: key, connection_id: 'none' };
   assert.deepEqual(codeOf(await trigger(unknown)), [404, 'unknown_connection']);
+  for (const [syncs, code] of [
+    [['rows::none'], 'no_syncs_found'],
+    [['rows::a::b'], 'invalid_body'],
+    [[{ name: 'rows', variant: 'none' }], 'no_syncs_found'],
+  ] as const)
+    assert.deepEqual(codeOf(await trigger({ ...place(), syncs })), [400, code]);
   const both = { syncs: ['rows'], provider_config_key: key, opts: {}, full_resync: true };
   assert.deepEqual(codeOf(await trigger(both)), [400, 'invalid_body']);
   assert.deepEqual(await statuses('none'), []);
   const other = await trellis.call('GET', '/functions/runs', { key: trellis.keys.prod });
   assert.deepEqual(other.body.runs, []);
+  const [run] = await runs();
+  const after = await trellis.call('GET', `/functions/runs/${run!.id}/lines?after=99999999999`);
+  assert.deepEqual(codeOf(after), [400, 'invalid_query_params']);
 });

@@ -41,8 +41,8 @@ type Deps = {
 const syncName = z
   .union([
     z.string().transform((given) => {
-      const [name = '', variant = 'base'] = given.split('::', 2);
-      return { name, variant };
+      const [name = '', ...variant] = given.split('::');
+      return { name, variant: variant.length === 0 ? undefined : variant.join('::') };
     }),
     z.strictObject({ name: z.string(), variant: z.string().optional() }),
   ])
@@ -92,7 +92,11 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
       const syncs = { place: placeOf(caller, body, headers), wanted: body.syncs };
       await db.transaction(async (tx) => {
         const locked = await syncsOf(tx, syncs);
-        if (reset !== undefined) await resetSyncs(tx, { syncs: locked, records: reset, at });
+        if (reset !== undefined) {
+          await resetSyncs(tx, { syncs: locked, records: reset, at });
+          const { target, details } = noteOf(syncs);
+          await note(tx, { caller, action: 'sync.reset', target, details: { ...details, records: reset } });
+        }
         await queueRuns(tx, { syncIds: locked.map(({ id }) => id), at });
       });
       poke();
@@ -114,14 +118,7 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     },
     async ({ body, headers, caller }) => {
       const syncs = { place: placeOf(caller, body, headers), wanted: body.syncs };
-      await db.transaction(async (tx) => {
-        const locked = await syncsOf(tx, syncs);
-        await pauseSyncs(
-          tx,
-          locked.map(({ id }) => id),
-        );
-        await note(tx, { caller, action: 'sync.paused', ...noteOf(syncs) });
-      });
+      await changeState(syncs, { caller, action: 'sync.paused', change: pauseSyncs });
       return { success: true as const };
     },
   );
@@ -140,11 +137,7 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     },
     async ({ body, headers, caller }) => {
       const syncs = { place: placeOf(caller, body, headers), wanted: body.syncs };
-      await db.transaction(async (tx) => {
-        const locked = await syncsOf(tx, syncs);
-        await startSyncs(tx, { syncIds: locked.map(({ id }) => id), at: now() });
-        await note(tx, { caller, action: 'sync.started', ...noteOf(syncs) });
-      });
+      await changeState(syncs, { caller, action: 'sync.started', change: startSyncs });
       return { success: true as const };
     },
   );
@@ -171,7 +164,7 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
         // An integration without syncs has none to tell of.
         if (!(error instanceof AppError && error.code === 'no_syncs_found')) throw error;
       });
-      return { syncs: await syncStatuses({ db, reader }, { ...at, wanted: wantedOf(query.syncs) }) };
+      return { syncs: await syncStatuses({ db, reader, now }, { ...at, wanted: wantedOf(query.syncs) }) };
     },
   );
 
@@ -206,7 +199,7 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
         await note(tx, { caller, action, target, details: { ...details, frequency } });
       });
       if (given !== null) return { frequency: given.text };
-      const [status] = await syncStatuses({ db, reader }, { ...at, wanted: [wanted] });
+      const [status] = await syncStatuses({ db, reader, now }, { ...at, wanted: [wanted] });
       return { frequency: status?.frequency ?? '' };
     },
   );
@@ -262,6 +255,17 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     },
   );
 
+  async function changeState(
+    syncs: Wanted,
+    { change, ...by }: { caller: Caller; action: string; change: typeof startSyncs },
+  ): Promise<void> {
+    await db.transaction(async (tx) => {
+      const locked = await syncsOf(tx, syncs);
+      await change(tx, { syncIds: locked.map(({ id }) => id), at: now() });
+      await note(tx, { ...by, ...noteOf(syncs) });
+    });
+  }
+
   async function requireConnection({ environmentId, integrationKey: key, connectionId: id }: SyncPlace) {
     await reader.get({ environmentId, integrationKey: key, connectionId: id ?? '' });
   }
@@ -289,7 +293,15 @@ async function syncsOf(tx: Parameters<typeof lockSyncs>[0], { place: at, wanted 
   await requirePlace(tx, { ...at, names: wanted.map(({ name }) => name) });
   const based = wanted.filter(({ variant }) => variant === 'base').map(({ name }) => name);
   if (wanted.length === 0 || based.length > 0) await makeBaseSyncs(tx, { ...at, names: based });
-  return lockSyncs(tx, { ...at, wanted });
+  const locked = await lockSyncs(tx, { ...at, wanted });
+  const missing = wanted.find(
+    (one) =>
+      one.variant !== 'base' &&
+      !locked.some(({ name, variant }) => name === one.name && variant === one.variant),
+  );
+  if (missing === undefined) return locked;
+  const { name, variant } = missing;
+  throw new AppError('no_syncs_found', `The sync "${name}" has no variant "${variant}" here.`);
 }
 
 function placeOf(

@@ -2,11 +2,12 @@
 import { z } from 'zod';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
-import { findCheckpoint } from './checkpoint.ts';
+import { AppError } from '../errors.ts';
+import { openCheckpoint } from './checkpoint.ts';
 import type { ModelCounts, RunCounts } from './claims.ts';
 import { spellFrequency } from './frequency.ts';
 import type { RunState } from './runs.ts';
-import type { SyncName, SyncPlace } from './syncs.ts';
+import { fromSyncs, isNamed, ofPlace, type SyncName, type SyncPlace } from './syncs.ts';
 
 const counts = z.object({ added: z.number(), updated: z.number(), deleted: z.number() });
 const error = z.object({ code: z.string(), message: z.string() });
@@ -29,13 +30,24 @@ export const syncStatusWire = z.object({
   error: error.nullable(),
   /** Why its runs do not start; null where they do. */
   held: error.nullable(),
+  /**
+   * Whether the provider tells of changes by push channels, so that it runs before its time: `open` where it does for all
+   * that is watched, `none` where it does not, and the error says why where it is known. Null where it subscribes to
+   * nothing, or the provider has no such channels.
+   */
+  push: z
+    .object({
+      state: z.enum(['open', 'partly', 'none']),
+      /** When the first of them ends, unless it is renewed before, as it is at half its life. */
+      expires_at: z.string().nullable(),
+      error: error.nullable(),
+    })
+    .nullable(),
 });
 export type SyncStatus = z.input<typeof syncStatusWire>;
 
 type Row = {
   id: number;
-  functionId: number;
-  connection: number;
   connectionId: string;
   name: string;
   variant: string;
@@ -49,13 +61,21 @@ type Row = {
   isRunning: boolean;
   last: { state: RunState; counts: RunCounts; error: { code: string; message: string } | null } | null;
   recordCount: Record<string, number>;
+  /** Sealed. */
+  checkpoint: Buffer | null;
+  push: {
+    watched: number;
+    open: number;
+    expiresAt: string | null;
+    fault: { code: string; message: string } | null;
+  } | null;
 };
 
 const mostSyncs = 1_000;
 
 /** Of at most 1000 syncs, by connection, name and variant. `wanted` undefined: all. */
 export async function syncStatuses(
-  { db, reader }: { db: Db; reader: Pick<ConnectionReader, 'get'> },
+  { db, reader, now }: { db: Db; reader: Pick<ConnectionReader, 'get'>; now: () => Date },
   {
     environmentId,
     integrationKey,
@@ -64,25 +84,32 @@ export async function syncStatuses(
   }: SyncPlace & { wanted: readonly SyncName[] | undefined },
 ): Promise<SyncStatus[]> {
   const rows = await db.query<Row>(statusSql, [
-    ...[environmentId, integrationKey, connectionId ?? null, wanted === undefined],
-    ...[wanted?.map(({ name }) => name) ?? [], wanted?.map(({ variant }) => variant) ?? [], mostSyncs],
+    ...[environmentId, integrationKey, connectionId ?? null],
+    ...[wanted?.map(({ name }) => name) ?? [], wanted?.map(({ variant }) => variant) ?? []],
+    ...[wanted === undefined, mostSyncs, now()],
   ]);
   const statuses: SyncStatus[] = [];
   for (const row of rows) {
-    const place = { environmentId, integrationKey, connectionId: row.connectionId };
-    const { dataKey } = await reader.get(place);
-    const at = { connectionId: row.connection, functionId: row.functionId, variant: row.variant };
-    const { value } = await findCheckpoint(db, { at, dataKey });
-    statuses.push({ ...toWire(row), checkpoint: value ?? null });
+    const { checkpoint: sealed, connectionId: id } = row;
+    const read = async () =>
+      openCheckpoint(
+        sealed!,
+        (await reader.get({ environmentId, integrationKey, connectionId: id })).dataKey,
+      );
+    statuses.push({ ...toWire(row), checkpoint: sealed && (await read().catch(nothingWhereDeleted)) });
   }
   return statuses;
+}
+
+/** Of a connection that was deleted since its row was read. */
+function nothingWhereDeleted(error: unknown): null {
+  if (error instanceof AppError && error.code === 'unknown_connection') return null;
+  throw error;
 }
 
 const statusSql = `
   select
     sync.id,
-    function.id as "functionId",
-    connection.id as connection,
     connection.connection_id as "connectionId",
     function.name,
     sync.variant,
@@ -107,21 +134,37 @@ const statusSql = `
       ) as last
     ) as last,
     (
+      select value
+      from function_checkpoint
+      where connection_id = sync.connection_id and function_id = sync.function_id and variant = sync.variant
+    ) as checkpoint,
+    (
       select coalesce(jsonb_object_agg(dataset.model, dataset.records), '{}')
       from dataset
       where dataset.connection = sync.connection_id
         and dataset.variant = sync.variant
         and version.definition -> 'models' ? dataset.model
-    ) as "recordCount"
-  from sync
-  join function on function.id = sync.function_id
-  join function_version version on version.id = function.version_id
-  join integration on integration.id = function.integration_id
-  join connection on connection.id = sync.connection_id and connection.deleted_at is null
-  where integration.environment_id = $1
-    and integration.key = $2
-    and ($3::text is null or connection.connection_id = $3)
-    and ($4 or (function.name, sync.variant) in (select * from unnest($5::text[], $6::text[])))
+    ) as "recordCount",
+    (
+      select jsonb_build_object(
+        'watched', count(*),
+        'open', count(channel.id),
+        'expiresAt', min(channel.expires_at),
+        'fault', (array_agg(watch.fault order by watch.id) filter (where watch.fault is not null))[1]
+      )
+      from watch
+      left join channel
+        on channel.connection_id = watch.connection_id
+        and channel.target = watch.target
+        and channel.state = 'open'
+        and channel.expires_at > $8
+      where watch.connection_id = sync.connection_id
+        and jsonb_array_length(version.definition -> 'webhook_subscriptions') > 0
+      having count(*) > 0
+    ) as push
+  ${fromSyncs}
+  where ${ofPlace}
+    and ($6 or ${isNamed})
   order by connection.id, function.name collate "C", sync.variant collate "C"
   limit $7`;
 
@@ -143,6 +186,15 @@ function toWire(row: Row): Omit<SyncStatus, 'checkpoint'> {
     recordCount: row.recordCount,
     error: last?.error ? { code: last.error.code, message: last.error.message } : null,
     held: row.held ? { code: row.held.code, message: row.held.message } : null,
+    push: row.push ? pushToWire(row.push) : null,
+  };
+}
+
+function pushToWire({ watched, open, expiresAt, fault }: NonNullable<Row['push']>): SyncStatus['push'] {
+  return {
+    state: open === 0 ? 'none' : open < watched ? 'partly' : 'open',
+    expires_at: expiresAt === null ? null : new Date(expiresAt).toISOString(),
+    error: fault ? { code: fault.code, message: fault.message } : null,
   };
 }
 

@@ -7,6 +7,7 @@ import { closeTracking } from '../records/track-deletes.ts';
 import { removeCheckpoint } from './checkpoint.ts';
 import { endRuns } from './runs.ts';
 import { setNextTime } from './schedule.ts';
+import { removeState } from './state.ts';
 
 export type SyncName = { name: string; variant: string };
 
@@ -28,6 +29,22 @@ export type Sync = {
 };
 
 const mostVariants = 100;
+
+/**
+ * Tables of syncs of live connections, and the condition of a place: its environment, integration and connection are $1 to $3.
+ * Names and variants are $4 and $5.
+ */
+export const fromSyncs = `
+  from sync
+  join function on function.id = sync.function_id
+  join function_version version on version.id = function.version_id
+  join integration on integration.id = function.integration_id
+  join connection on connection.id = sync.connection_id and connection.deleted_at is null`;
+export const ofPlace = `
+  integration.environment_id = $1
+  and integration.key = $2
+  and ($3::text is null or connection.connection_id = $3)`;
+export const isNamed = '(function.name, sync.variant) in (select * from unnest($4::text[], $5::text[]))';
 
 /**
  * Throws `unknown_provider_config` (400), `unknown_connection` (404), `no_syncs_found` where the integration has no sync, or
@@ -96,18 +113,9 @@ export function lockSyncs(
        function.name,
        sync.variant,
        array(select jsonb_array_elements_text(version.definition -> 'models')) as models
-     from sync
-     join function on function.id = sync.function_id
-     join function_version version on version.id = function.version_id
-     join integration on integration.id = function.integration_id
-     join connection on connection.id = sync.connection_id and connection.deleted_at is null
-     where integration.environment_id = $1
-       and integration.key = $2
-       and ($3::text is null or connection.connection_id = $3)
-       and (
-         cardinality($4::text[]) = 0
-         or (function.name, sync.variant) in (select * from unnest($4::text[], $5::text[]))
-       )
+     ${fromSyncs}
+     where ${ofPlace}
+       and (cardinality($4::text[]) = 0 or ${isNamed})
      order by sync.id
      for no key update of sync`,
     [
@@ -117,7 +125,7 @@ export function lockSyncs(
   );
 }
 
-export async function pauseSyncs(tx: Tx, syncIds: readonly number[]): Promise<void> {
+export async function pauseSyncs(tx: Tx, { syncIds }: { syncIds: readonly number[] }): Promise<void> {
   await tx.query(`update sync set state = 'paused', next_at = null where id = any($1)`, [syncIds]);
 }
 
@@ -144,6 +152,7 @@ export async function resetSyncs(
   await tx.query('update sync set last_succeeded_at = null where id = any($1)', [syncIds]);
   for (const { connection, functionId, variant, models } of syncs) {
     await removeCheckpoint(tx, { connectionId: connection, functionId, variant });
+    if (records === 'removed') await removeState(tx, { connectionId: connection, functionId, variant });
     for (const model of models) {
       const dataset = await findDataset(tx, { connection, model, variant });
       if (dataset === undefined) continue;

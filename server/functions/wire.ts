@@ -1,8 +1,15 @@
 import { z } from 'zod';
-import { type JsonSchema, occasions } from './definition.ts';
+import { type JsonSchema, type Kind, occasions } from './definition.ts';
 import { type DeployedFunction, wireKind } from './store.ts';
 
 const schema = z.record(z.string(), z.unknown());
+
+const sources = ['repo', 'folder', 'shipped'] as const;
+/** How official clients call what was deployed. */
+const sourceOf = { deploy: 'repo', folder: 'folder', shipped: 'shipped' } as const satisfies Record<
+  DeployedFunction['origin'],
+  (typeof sources)[number]
+>;
 
 /** One function. `input` and `returns` are names in `json_schema.definitions`. */
 export const functionWire = z.object({
@@ -16,7 +23,7 @@ export const functionWire = z.object({
   version: z.int(),
   version_label: z.string(),
   last_deployed: z.string(),
-  source: z.enum(['repo', 'folder']),
+  source: z.enum(sources),
   metadata_schema: schema.nullable(),
   checkpoint_schema: schema.nullable(),
   input: z.string().optional(),
@@ -47,7 +54,7 @@ export function toWire(found: DeployedFunction): FunctionWire {
     version: found.number,
     version_label: found.label,
     last_deployed: found.deployedAt.toISOString(),
-    source: found.origin === 'folder' ? ('folder' as const) : ('repo' as const),
+    source: sourceOf[found.origin],
     metadata_schema: definition.metadata,
     checkpoint_schema: definition.checkpoint,
   };
@@ -63,6 +70,11 @@ export function toWire(found: DeployedFunction): FunctionWire {
     track_deletes: definition.track_deletes,
     webhook_subscriptions: definition.webhook_subscriptions,
   };
+}
+
+/** How a kind that is named on the wire is called here. */
+export function kindOf(type: FunctionWire['type'] | undefined): Kind | undefined {
+  return type === 'on-event' ? 'on_event' : type;
 }
 
 /** An input and an output have no names of their own: they get some, for readers that want names. */

@@ -20,7 +20,7 @@ import {
 import { type ExecuteDeps, execute } from './execute.ts';
 import { createRunLog } from './run-log.ts';
 import { queueDue } from './schedule.ts';
-import { detailsOf, type Ending, settle } from './settle.ts';
+import { cancelled, detailsOf, type Ending, settle } from './settle.ts';
 
 export type Runner = {
   /** From now on until `stop`. */
@@ -63,6 +63,8 @@ const ordinary: RunnerLimits = { most: 8, pollMs: 500, leaseMs: ordinaryLeaseMs,
 /** Before the end of its lease a node that could not renew stops, so that no two run the same. */
 const marginMs = 3_000;
 const graceOrdinaryMs = 3_000;
+/** Of a run that goes on wherever its node is lost: it may be what loses the nodes. */
+const mostTurns = 25;
 
 /** Why a run is broken off. What is lost is another's, or nobody's: nothing is written of it. */
 type Cut = 'cancelled' | 'lost' | 'stopping';
@@ -158,10 +160,10 @@ export function createRunner(deps: RunnerDeps): Runner {
     const { claim, counts, cut } = of;
     const startedAt = performance.now();
     const lines = createRunLog({ db, runId: claim.id, attempt: claim.attempt, now, onFailure: report });
-    if (claim.isResumed && isRepeatable(claim))
+    if (claim.isResumed && isRepeatable(claim) && !claim.isCancelled)
       lines.write({ level: 'warn', text: 'Its node was lost; the run goes on from its last checkpoint.' });
     const order = { claim, counts, signal: cut.signal, log: lines.write };
-    let ending = isSpent(claim) ? cutShort : await execute(deps, order);
+    let ending = endingBefore(claim) ?? (await execute(deps, order));
     const isOfStop = of.why === 'stopping' && ending.state !== 'succeeded';
     if (isOfStop && !isRepeatable(claim)) ending = cutShort;
     if (ending.state === 'failed')
@@ -233,7 +235,14 @@ export function createRunner(deps: RunnerDeps): Runner {
     const renewed = new Set(await renewLeases(db, wanted, leaseMs).catch(reportAnd<string[]>([])));
     for (const of of held) {
       if (renewed.has(of.claim.id)) of.renewedAtMs = atMs;
-      else if (performance.now() - of.renewedAtMs > leaseMs - marginMs) breakOff(of, 'lost');
+    }
+    breakLapsed();
+  }
+
+  /** Also of a database that does not answer, before the next renewal waits for it. */
+  function breakLapsed(): void {
+    for (const of of underWay.values()) {
+      if (performance.now() - of.renewedAtMs > leaseMs - marginMs) breakOff(of, 'lost');
     }
   }
 
@@ -254,7 +263,10 @@ export function createRunner(deps: RunnerDeps): Runner {
   return {
     start() {
       loop ??= goOn();
-      renewing ??= setInterval(() => void renew(), renewMs);
+      renewing ??= setInterval(() => {
+        breakLapsed();
+        void renew();
+      }, renewMs);
     },
     poke: () => wake(),
     async runDue() {
@@ -297,9 +309,11 @@ function isRepeatable({ kind }: Claim): boolean {
   return kind === 'sync' || kind === 'webhook';
 }
 
-/** Its node was lost, and nobody asked for another attempt. */
-function isSpent(claim: Claim): boolean {
-  return claim.isResumed && !isRepeatable(claim) && claim.attempt > claim.mostAttempts;
+/** Of one that is not to begin: it was told to end meanwhile, or its node was lost and nobody asked for another attempt. */
+function endingBefore(claim: Claim): Ending | undefined {
+  if (claim.isCancelled) return cancelled;
+  const isSpent = claim.attempt > (isRepeatable(claim) ? mostTurns : claim.mostAttempts);
+  return claim.isResumed && isSpent ? cutShort : undefined;
 }
 
 const cutShort: Ending = {

@@ -46,6 +46,8 @@ export type KeyCaller = {
   proxyRules?: readonly ProxyRule[];
   /** Absent: it does not end by itself. */
   expiresAt?: Date | undefined;
+  /** Of a run: the row of its connection, the only one that it may call for. Absent: any. */
+  connectionRow?: number;
 };
 
 /** Scopes and rules are those of the key that made the ticket, as they are now. No route serves such a caller. */

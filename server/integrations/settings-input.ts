@@ -4,6 +4,7 @@ import type { ProxyRule } from '../http/proxy-rule.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
 import { quotaWith } from '../providers/quota-setting.ts';
+import { standardKey } from '../providers/webhook-secret.ts';
 import type { Integration, IntegrationChange, IntegrationReading, OAuthClient } from './store.ts';
 import { type changedCredentials, readScopes } from './wire.ts';
 
@@ -44,6 +45,12 @@ export function readSettings(
     );
   }
   const scopes = readScopes(credentials?.scopes);
+  requireUsableSecret(provider, { secret: body.webhook_secret, path: ['webhook_secret'] });
+  if (credentials?.type === 'OAUTH2')
+    requireUsableSecret(provider, {
+      secret: credentials.webhook_secret,
+      path: ['credentials', 'webhook_secret'],
+    });
   return {
     ...(body.display_name !== undefined && { displayName: body.display_name }),
     ...(body.forward_webhooks !== undefined && { forwardWebhooks: body.forward_webhooks }),
@@ -61,6 +68,17 @@ export function readSettings(
       ...(credentials.webhook_secret !== undefined && { webhookSecret: credentials.webhook_secret }),
     }),
   };
+}
+
+/** A secret that proves nobody, or everybody, is not taken. An empty one is none. */
+function requireUsableSecret(
+  { webhook }: ProviderDefinition,
+  { secret, path }: { secret: string | undefined; path: string[] },
+): void {
+  const { scheme, key } = webhook?.proof ?? {};
+  if (!secret || scheme !== 'standard' || key !== 'webhook_secret') return;
+  if (standardKey(secret) !== undefined) return;
+  throw fieldError('invalid_body', path, 'must be base64 of 16 bytes or more, with or without `whsec_`.');
 }
 
 /** The client as it is given, with the secret that is stored where none is. */

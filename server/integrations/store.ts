@@ -29,6 +29,8 @@ export type Integration = {
   /** Undefined for auth modes without one, and for a test integration while the sandbox is off. */
   client: OAuthClient | undefined;
   webhookSecret: string | undefined;
+  /** The one before it, which proves a sender as well until then: senders are not all moved at once. */
+  formerWebhookSecret: { secret: string; until: Date } | undefined;
   /** Undefined: the provider's default scopes. */
   scopes: string[] | undefined;
   integrationConfig: Record<string, string>;
@@ -62,7 +64,13 @@ export type IntegrationChange = {
 };
 
 type At = { environmentId: number; key: string };
-type Sealed = { client_secret?: string; webhook_secret?: string };
+type Sealed = {
+  client_secret?: string;
+  webhook_secret?: string;
+  former_webhook_secret?: { secret: string; until: string };
+};
+/** How long a webhook secret is good beside the one that took its place. */
+const formerMs = 24 * 3600_000;
 
 const columns = [
   'id',
@@ -235,12 +243,17 @@ export async function updateIntegration(
   }
   const client = change.client ?? (isTest ? undefined : current.client);
   const webhookSecret = change.webhookSecret ?? current.webhookSecret;
+  const formerWebhookSecret = formerOf(current, { webhookSecret, at });
   const values = {
     key: change.key ?? current.key,
     display_name: change.displayName ?? current.displayName,
     is_test: isTest,
     client_id: client?.clientId ?? null,
-    secrets: sealSecrets(key, { ...(client && { client }), ...(webhookSecret && { webhookSecret }) }),
+    secrets: sealSecrets(key, {
+      ...(client && { client }),
+      ...(webhookSecret && { webhookSecret }),
+      ...(formerWebhookSecret && { formerWebhookSecret }),
+    }),
     scopes: change.scopes ?? current.scopes ?? null,
     integration_config: JSON.stringify(change.integrationConfig ?? current.integrationConfig),
     custom: change.custom
@@ -310,13 +323,33 @@ async function hasConnections(tx: Queryable, integrationId: number): Promise<boo
   return found.length > 0;
 }
 
+/** Clearing the secret ends the one before it too; what was set to the same stays as it was. */
+function formerOf(
+  current: Integration,
+  { webhookSecret, at }: { webhookSecret: string | undefined; at: Date },
+): Integration['formerWebhookSecret'] {
+  if (!webhookSecret) return undefined;
+  const { webhookSecret: secret, formerWebhookSecret: former } = current;
+  if (secret && secret !== webhookSecret) return { secret, until: new Date(at.getTime() + formerMs) };
+  return former && former.until > at ? former : undefined;
+}
+
 function sealSecrets(
   key: DataKey,
-  { client, webhookSecret }: Pick<IntegrationChange, 'client' | 'webhookSecret'>,
+  {
+    client,
+    webhookSecret,
+    formerWebhookSecret: former,
+  }: Pick<IntegrationChange, 'client' | 'webhookSecret'> & {
+    formerWebhookSecret?: NonNullable<Integration['formerWebhookSecret']>;
+  },
 ): Buffer | null {
   const secrets: Sealed = {
     ...(client && { client_secret: client.clientSecret }),
     ...(webhookSecret && { webhook_secret: webhookSecret }),
+    ...(former && {
+      former_webhook_secret: { secret: former.secret, until: former.until.toISOString() },
+    }),
   };
   return Object.keys(secrets).length > 0 ? key.sealJson(secrets, 'integration secrets') : null;
 }
@@ -328,6 +361,7 @@ function fromRow(row: Row, key: DataKey, { catalog, testClient }: IntegrationRea
       ? { clientId: row.client_id, clientSecret: secrets.client_secret ?? '' }
       : undefined;
   const definition = catalog.get(row.provider);
+  const former = secrets.former_webhook_secret;
   return {
     id: row.id,
     environmentId: row.environment_id,
@@ -337,6 +371,7 @@ function fromRow(row: Row, key: DataKey, { catalog, testClient }: IntegrationRea
     isTest: row.is_test,
     client: row.is_test ? testClient : own,
     webhookSecret: secrets.webhook_secret,
+    formerWebhookSecret: former && { secret: former.secret, until: new Date(former.until) },
     scopes: row.scopes ?? undefined,
     integrationConfig: row.integration_config as Record<string, string>,
     custom: (row.custom as Record<string, string> | null) ?? undefined,

@@ -131,7 +131,14 @@ describe('the shipped definitions', () => {
     assert.equal(wire.verified?.on, '2026-11-21');
     assert.equal(toWire(shipped.get('box'), { logosUrl: '' }).verified, null);
     assert.equal(wire.authorization_url, 'https://accounts.google.com/o/oauth2/v2/auth');
-    assert.deepEqual(wire.proxy, { base_url: 'https://sheets.googleapis.com' });
+    assert.deepEqual(wire.proxy, {
+      base_url: 'https://sheets.googleapis.com',
+      paginate: {
+        type: 'cursor',
+        cursor_path_in_response: 'nextPageToken',
+        cursor_name_in_request: 'pageToken',
+      },
+    });
     assert.ok(wire.available_scopes?.includes('openid'));
     assert.equal(
       JSON.parse(JSON.stringify(toWire(shipped.get('private-api-key'), { logosUrl: '' }))).credentials.apiKey
@@ -285,9 +292,16 @@ describe('the sandbox of a definition', () => {
       assert.equal(moved.userinfo?.url, 'http://localhost:3004/v1/userinfo');
       assert.equal(moved.issuer?.jwks_url, 'http://localhost:3004/oauth2/v3/certs');
       assert.equal(moved.api.base_url, 'http://localhost:3004');
-      const { docs: _docs, verified: _verified, scopes: _scopes, ...reachable } = moved;
-      assert.doesNotMatch(JSON.stringify(reachable), /https:\/\//);
+      assert.equal(moved.channels?.base_url, 'http://localhost:3004');
+      const { docs: _docs, verified: _verified, scopes: _scopes, channels: _channels, ...reachable } = moved;
+      const { other_base_urls: others, ...api } = reachable.api;
+      // What a caller names stays as it is; where it leads does not.
+      assert.doesNotMatch(JSON.stringify([{ ...reachable, api }, Object.values(others)]), /https:\/\//);
     }
+    const drive = 'https://www.googleapis.com';
+    assert.deepEqual(shipped.get('google-sheet').api.other_base_urls, { [drive]: drive });
+    const moved = withSandbox(shipped.get('google-sheet'), 'http://localhost:3004');
+    assert.deepEqual(moved.api.other_base_urls, { [drive]: 'http://localhost:3004' });
   });
 
   test('is refused where there is none', () => {

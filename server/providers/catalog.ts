@@ -135,6 +135,7 @@ export function toWire(definition: ProviderDefinition, { logosUrl }: { logosUrl:
     proxy: {
       base_url: api.base_url,
       ...(Object.keys(api.headers).length > 0 && { headers: api.headers }),
+      ...(api.paginate && { paginate: api.paginate }),
       ...(verification && { verification: { method: verification.method, endpoints: [verification.path] } }),
     },
     ...formOf('connection_config', definition.connection_config),

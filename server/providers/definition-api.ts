@@ -31,9 +31,55 @@ export const quotaSchema = z.strictObject({
     .min(1),
 });
 
+const fieldPath = z.string().min(1);
+const parameter = z.string().min(1);
+const ofPages = {
+  /** Where the items stand in an answer, a dot for each step inside; absent: the answer is the list, or it differs by call. */
+  response_path: fieldPath.optional(),
+  /** Asked for where a function asks for no other number. */
+  limit: z.int().positive().optional(),
+  limit_name_in_request: parameter.optional(),
+  in_body: z.boolean().optional(),
+};
+/** How the API hands out lists in pages: what a function's `paginate` goes by where the function says nothing else. */
+export const paginateSchema = z.discriminatedUnion('type', [
+  z.strictObject({
+    ...ofPages,
+    type: z.literal('cursor'),
+    cursor_path_in_response: fieldPath,
+    cursor_name_in_request: parameter,
+  }),
+  z
+    .strictObject({
+      ...ofPages,
+      type: z.literal('link'),
+      link_rel_in_response_header: z.string().min(1).optional(),
+      link_path_in_response_body: fieldPath.optional(),
+    })
+    .refine(
+      (of) => (of.link_rel_in_response_header ?? of.link_path_in_response_body) !== undefined,
+      'says neither which header nor which field holds the link',
+    ),
+  z.strictObject({
+    ...ofPages,
+    type: z.literal('offset'),
+    offset_name_in_request: parameter,
+    offset_start_value: z.int().min(0).optional(),
+    offset_calculation_method: z.enum(['by-response-size', 'per-page']).optional(),
+  }),
+]);
+
 /** The API that the proxy calls: where it is, what goes along, how it answers. */
 export const apiSchema = z.strictObject({
   base_url: z.string(),
+  /**
+   * Further addresses of the provider's that a Base-Url-Override may name without a setting of the integration. Read as
+   * where each leads: to itself, but for the sandbox.
+   */
+  other_base_urls: z
+    .array(z.url({ protocol: /^https$/ }))
+    .default([])
+    .transform((urls): Record<string, string> => Object.fromEntries(urls.map((url) => [url, url]))),
   /** Sent with each call; values may hold placeholders. */
   headers: z.record(headerName, z.string()).default({}),
   /** Caller's headers that go on besides those every provider gets. */
@@ -78,6 +124,7 @@ export const apiSchema = z.strictObject({
     })
     .prefault({}),
   quota: quotaSchema.optional(),
+  paginate: paginateSchema.optional(),
   /** Shortest waits that the provider asks for before a retry when it names none. */
   retry_wait_ms: z.strictObject({ too_many: z.int().positive(), unavailable: z.int().positive() }).optional(),
 });

@@ -8,26 +8,32 @@ const key = z.enum(['webhook_secret', 'client_secret']);
 
 const proof = z.discriminatedUnion('scheme', [
   /** A message authentication code (RFC 2104) over the body. */
-  z.strictObject({
-    scheme: z.literal('hmac'),
-    key,
-    header,
-    digest: z.enum(['sha1', 'sha256', 'sha512']).default('sha256'),
-    encoding: z.enum(['hex', 'base64']).default('hex'),
-    /** What stands before the signature. */
-    prefix: z.string().default(''),
-    /** Where the header is a list such as `t=1,v1=ab`: the names of its parts. */
-    parts: z.strictObject({ timestamp: z.string(), signature: z.string() }).optional(),
-    /** The header with the time of sending, in seconds since 1970. */
-    timestamp_header: header.optional(),
-    /** What is signed: `{body}`, and `{timestamp}` where there is one. */
-    signed: z
-      .string()
-      .refine((text) => text.split('{body}').length === 2, 'holds {body} once')
-      .default('{body}'),
-    /** `unset`: whoever set no secret takes everybody's. */
-    required: z.enum(['always', 'unset']).default('always'),
-  }),
+  z
+    .strictObject({
+      scheme: z.literal('hmac'),
+      key,
+      header,
+      digest: z.enum(['sha1', 'sha256', 'sha512']).default('sha256'),
+      encoding: z.enum(['hex', 'base64']).default('hex'),
+      /** What stands before the signature. */
+      prefix: z.string().default(''),
+      /** Where the header is a list such as `t=1,v1=ab`: the names of its parts. */
+      parts: z.strictObject({ timestamp: z.string(), signature: z.string() }).optional(),
+      /** The header with the time of sending, in seconds since 1970. */
+      timestamp_header: header.optional(),
+      /** What is signed: `{body}`, and `{timestamp}` where there is one. */
+      signed: z
+        .string()
+        .refine((text) => text.split('{body}').length === 2, 'holds {body} once')
+        .default('{body}'),
+      /** `unset`: whoever set no secret takes everybody's. */
+      required: z.enum(['always', 'unset']).default('always'),
+    })
+    .refine(
+      ({ parts, timestamp_header, signed }) =>
+        (parts !== undefined || timestamp_header !== undefined) === signed.includes('{timestamp}'),
+      { path: ['signed'], message: 'a timestamp is read and signed, or neither' },
+    ),
   /** https://www.standardwebhooks.com */
   z.strictObject({ scheme: z.literal('standard'), key }),
   /** The secret itself. */

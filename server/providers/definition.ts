@@ -7,6 +7,7 @@
  */
 import { z } from 'zod';
 import { apiSchema, patternSchema as pattern, type quotaSchema } from './definition-api.ts';
+import { channelsSchema } from './definition-channels.ts';
 import { type FAULT_KINDS, tokenSchema } from './definition-token.ts';
 import { webhookSchema } from './definition-webhook.ts';
 import { addressFaults, textFaults } from './template-faults.ts';
@@ -169,6 +170,8 @@ const fields = z.strictObject({
     .optional(),
   /** What else it sends to an integration's webhook, such as changes of data: for functions that subscribe to it. */
   webhook: webhookSchema.optional(),
+  /** By which it tells of changes for a while once it was asked to: syncs that subscribe to them run soon after one. */
+  channels: channelsSchema.optional(),
   userinfo: z
     .strictObject({
       url: z.string(),

@@ -25,6 +25,7 @@ export function withSandbox(definition: ProviderDefinition, sandboxUrl: string):
     userinfo,
     refresh,
     security_events: events,
+    channels,
     ...others
   } = definition;
   const { url: _refreshUrl, ...refreshAtTokenEndpoint } = refresh;
@@ -52,8 +53,15 @@ export function withSandbox(definition: ProviderDefinition, sandboxUrl: string):
       sandbox.jwks !== undefined && {
         security_events: { ...events, issuers: [origin, `${origin}/`], jwks_url: origin + sandbox.jwks },
       }),
+    ...(channels && { channels: { ...channels, base_url: origin + sandbox.api } }),
     ...(userinfo &&
       sandbox.userinfo !== undefined && { userinfo: { ...userinfo, url: origin + sandbox.userinfo } }),
-    api: { ...definition.api, base_url: origin + sandbox.api },
+    api: {
+      ...definition.api,
+      base_url: origin + sandbox.api,
+      other_base_urls: Object.fromEntries(
+        Object.keys(definition.api.other_base_urls).map((url) => [url, origin + sandbox.api]),
+      ),
+    },
   };
 }

@@ -7,6 +7,7 @@ import type { Credentials } from '../auth-modes/mode.ts';
 import type { Brand } from '../brand.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
 import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
+import { AppError } from '../errors.ts';
 import { type AuthenticateCall, proxyCallerOf } from '../http/authorize.ts';
 import { type ProxyCaller, proxyScopeOf } from '../http/caller.ts';
 import type { Ask } from './attempt.ts';
@@ -41,13 +42,15 @@ export function placeOf(caller: ProxyCaller, call: Call): Place {
   return { environmentId: caller.environmentId, integrationKey, connectionId };
 }
 
-/** Throws `proxy_rule_denied` (403) where the caller holds a ticket for another connection. */
+/** Throws `proxy_rule_denied` (403) where the caller holds a ticket for another connection, `unknown_connection` where a run does. */
 export function askOf(
   { brand }: Pick<Knowing, 'brand'>,
   given: { request: IncomingMessage; call: Call; caller: ProxyCaller; connection: LiveConnection },
 ): Ask {
   const { request, call, caller, connection } = given;
   if (caller.kind === 'ticket') requireSameConnection(caller.ticket, connection);
+  if (caller.kind === 'key' && (caller.connectionRow ?? connection.id) !== connection.id)
+    throw new AppError('unknown_connection');
   return {
     connection,
     brand,

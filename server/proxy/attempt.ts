@@ -86,8 +86,11 @@ function judgedCall(
 }
 
 /** The address that the caller chose in place of the API's; undefined: none. */
-function chosenBase({ override }: Ask, { allowedOrigins }: Address): Base | undefined {
-  return override ? overrideOf(override, allowedOrigins) : undefined;
+function chosenBase({ override, connection }: Ask, { allowedOrigins }: Address): Base | undefined {
+  if (!override) return undefined;
+  const { other_base_urls: others } = connection.integration.provider.api;
+  const known = Object.hasOwn(others, override) ? others[override] : undefined;
+  return known === undefined ? overrideOf(override, allowedOrigins) : baseOf(known);
 }
 
 type Address = {

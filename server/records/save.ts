@@ -7,6 +7,7 @@ import { type Change, isAddition, type Restore, writeChanges } from './changes.t
 import { type CheckedRecords, countOf } from './checked.ts';
 import { type Dataset, ensureDataset, findDataset, lockDataset } from './dataset.ts';
 import { changedFields, type IgnoredFields, ignoredFields, isSameDigest } from './ignore.ts';
+import type { NewerChanges } from './newer-changes.ts';
 import { findPruned } from './payloads.ts';
 import { sealNames } from './previous.ts';
 import { letGoSealed, openPayload, type SealedRecord, sealRecords } from './seal.ts';
@@ -28,6 +29,8 @@ export type SaveRequest = {
   ignoreFields?: readonly string[] | undefined;
   /** Whether to say which fields of an updated record changed. */
   withChangedFields?: boolean | undefined;
+  /** What others changed meanwhile stays as it is, and counts as unchanged. */
+  leaves?: NewerChanges | undefined;
 };
 
 export type SaveResult = {
@@ -64,35 +67,43 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
   }
   const datasetId = known?.id ?? (await ensureDataset(db, name));
   const sealed = await sealRecords(records, { dataKey: connection.dataKey, datasetId, ignoreFields });
+  let taken: { first: number; count: number } | undefined;
   const saving = db.transaction(async (tx) => {
     await holdConnection(tx, connection.id);
     const dataset = await lockDataset(tx, datasetId);
     if (dataset === undefined) throw new AppError('unknown_connection');
-    const { changes, equal } = await compare(tx, {
+    const { changes, equal, left } = await compare(tx, {
       dataset,
+      leaves: request.leaves,
       dataKey: connection.dataKey,
       records: sealed,
       ignored,
       changedFields,
     });
     const restores = request.restore === 'always' ? await findRestores(tx, dataset, equal) : [];
-    await noteSeen(tx, { dataset, seqs: equal.map(({ stored }) => stored.seq) });
+    await noteSeen(tx, {
+      dataset,
+      seqs: [...equal.map(({ stored }) => stored), ...left].map(({ seq }) => seq),
+    });
     await writeChanges(tx, { dataset, changes, restores, ignored: ignored.digest });
+    taken = { first: dataset.lastSeq + 1, count: changes.length };
     const idsOf = (some: readonly { record: SealedRecord }[]) => some.map(({ record }) => record.id);
     return {
       added: idsOf(changes.filter(isAddition)),
       updated: idsOf(changes.filter((change) => !isAddition(change))),
       restored: idsOf(restores),
-      unchangedCount: equal.length,
+      unchangedCount: equal.length + left.length,
       duplicates,
       ...(changedFields && { changedFields }),
     };
   });
-  return saving.finally(() => letGoSealed(sealed));
+  const saved = await saving.finally(() => letGoSealed(sealed));
+  if (taken !== undefined) request.leaves?.noteOwn(taken.first, taken.count);
+  return saved;
 }
 
 /**
- * Tells changes from equal records, by their hashes; where a stored hash leaves out other fields, by the stored payload,
+ * Tells changes from equal records and from those that are left alone, by their hashes; where a stored hash leaves out other fields, by the stored payload,
  * and where that is pruned, it is a change. Fills `changedFields`, which the changes then carry, too.
  */
 async function compare(
@@ -103,21 +114,23 @@ async function compare(
     records: readonly SealedRecord[];
     ignored: IgnoredFields;
     changedFields: Map<string, string[]> | undefined;
+    leaves: NewerChanges | undefined;
   },
-): Promise<{ changes: Change[]; equal: Restore[] }> {
-  const { dataset, dataKey, records, ignored, changedFields: named } = by;
+): Promise<{ changes: Change[]; equal: Restore[]; left: Stored[] }> {
+  const { dataset, dataKey, records, ignored, changedFields: named, leaves } = by;
   const stored = await findStored(
     tx,
     dataset,
     records.map(({ id }) => id),
   );
+  const left = new Map([...stored].filter(([, { seq }]) => leaves?.isOthers(seq)));
   const equalIds = new Set<string>();
   const toRead: Stored[] = [];
   const changed = new Map<string, string[]>();
   const sent = new Map<string, SealedRecord>();
   for (const record of records) {
     const row = stored.get(record.id);
-    if (row === undefined || row.isDeleted) continue;
+    if (row === undefined || row.isDeleted || left.has(record.id)) continue;
     const isComparable = isSameDigest(row.ignored, ignored.digest);
     if (isComparable && row.hash.equals(record.hash)) equalIds.add(record.id);
     else if (!isComparable || named !== undefined) {
@@ -144,11 +157,12 @@ async function compare(
   const changes: Change[] = [];
   const equal: Restore[] = [];
   for (const record of records) {
+    if (left.has(record.id)) continue;
     const row = stored.get(record.id);
     if (row !== undefined && equalIds.has(record.id)) equal.push({ record, stored: row });
     else changes.push({ record, stored: row, names: sealedNames?.get(record.id) });
   }
-  return { changes, equal };
+  return { changes, equal, left: [...left.values()] };
 }
 
 /** The equal ones whose payload is pruned. */

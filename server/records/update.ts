@@ -9,6 +9,7 @@ import { RecordPacker } from './checked.ts';
 import { type Dataset, findDatasetForReading, lockDataset } from './dataset.ts';
 import { changedFields, type IgnoredFields, ignoredFields } from './ignore.ts';
 import { merge } from './merge.ts';
+import type { NewerChanges } from './newer-changes.ts';
 import { findPruned } from './payloads.ts';
 import { sealNames } from './previous.ts';
 import type { RecordOwner } from './save.ts';
@@ -24,6 +25,8 @@ export type UpdateRequest = {
   records: readonly JsonValue[];
   /** Dropped from each record: it is ours. */
   metadataKey: string;
+  /** What others changed meanwhile stays as it is, and counts as unchanged. */
+  leaves?: NewerChanges | undefined;
 };
 
 export type UpdateResult = {
@@ -64,15 +67,16 @@ export async function updateRecords(db: Db, request: UpdateRequest): Promise<Upd
   if (early === undefined || ids.length === 0)
     return { updatedCount: 0, unchangedCount: 0, missing: ids, deleted: [], pruned: [] };
   const { by } = early;
-  return db.transaction(async (tx) => {
+  let taken: { first: number; count: number } | undefined;
+  const updated = await db.transaction(async (tx) => {
     await holdConnection(tx, connection.id);
     const dataset = await lockDataset(tx, by.datasetId);
     if (dataset === undefined) throw new AppError('unknown_connection');
     const stored = await findStored(tx, dataset, ids);
-    const left: Stored[] = [];
+    const [left, live] = parted(findLive(ids, stored), request.leaves);
     const pruned: string[] = [];
     let updatedCount = 0;
-    for (const rows of groupsOf(findLive(ids, stored))) {
+    for (const rows of groupsOf(live)) {
       const laid = await layAgain(tx, { ...by, dataset, rows, early: early.laid });
       const changes: Change[] = [];
       for (const row of rows) {
@@ -85,6 +89,7 @@ export async function updateRecords(db: Db, request: UpdateRequest): Promise<Upd
       updatedCount += changes.length;
     }
     await noteSeen(tx, { dataset, seqs: left.map(({ seq }) => seq) });
+    taken = { first: dataset.lastSeq + 1, count: updatedCount };
     return {
       updatedCount,
       unchangedCount: left.length - pruned.length,
@@ -93,6 +98,14 @@ export async function updateRecords(db: Db, request: UpdateRequest): Promise<Upd
       pruned,
     };
   });
+  if (taken !== undefined) request.leaves?.noteOwn(taken.first, taken.count);
+  return updated;
+}
+
+/** Those that are left alone, and the others. */
+function parted(rows: readonly Stored[], leaves: NewerChanges | undefined): [Stored[], Stored[]] {
+  const isLeft = ({ seq }: Stored) => leaves?.isOthers(seq) === true;
+  return [rows.filter(isLeft), rows.filter((row) => !isLeft(row))];
 }
 
 function partsById(parts: readonly CheckedPart[]): Map<string, CheckedPart[]> {

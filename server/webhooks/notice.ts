@@ -40,12 +40,24 @@ function withoutPlace(connection: NonNullable<WebhookRules['connection']>) {
   return connection.by === 'tag' ? { by: connection.by, tag: connection.tag } : { by: connection.by };
 }
 
+/** As strict as a signature is: bytes that are no UTF-8 would be handed on as other ones. */
+function textOf(body: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(body);
+  } catch (error) {
+    throw new AppError('invalid_json', 'The webhook is not in UTF-8.', { cause: error });
+  }
+}
+
 function readPayload({ headers, body }: Sent): Payload {
   if (body.length === 0) return {};
+  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? '';
+  if (encoding !== '' && encoding !== 'identity')
+    throw new AppError('invalid_content_type', 'Send the webhook without `Content-Encoding`.');
   const type = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
   if (type === 'application/json' || type.endsWith('+json')) {
     try {
-      return requireHarmless(JSON.parse(body.toString('utf8')) as Payload);
+      return requireHarmless(JSON.parse(textOf(body)) as Payload);
     } catch (error) {
       if (error instanceof AppError) throw error;
       throw new AppError('invalid_json', undefined, { cause: error });
@@ -53,7 +65,7 @@ function readPayload({ headers, body }: Sent): Payload {
   }
   if (type === 'application/x-www-form-urlencoded') {
     const fields: Record<string, unknown> = { __proto__: null };
-    for (const [name, value] of new URLSearchParams(body.toString('utf8'))) fields[name] = value;
+    for (const [name, value] of new URLSearchParams(textOf(body))) fields[name] = value;
     return requireHarmless({ ...fields });
   }
   throw new AppError('invalid_content_type', 'Send the webhook as JSON, or as a form.');

@@ -2,22 +2,46 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { WebhookProof } from '../providers/definition-webhook.ts';
+import { standardKey, strictBase64 } from '../providers/webhook-secret.ts';
 
 /** What came, as it came. */
 export type Sent = { headers: IncomingHttpHeaders; body: Buffer };
 
 /** Older or younger than this and it may be one that somebody kept and sends again. */
-const mostAgeMs = 5 * 60_000;
+export const mostAgeMs = 5 * 60_000;
 
-/** Why it is not believed, for whoever set the webhook up; undefined: it is. `secret` is the integration's of the proof's key. */
+/**
+ * Why it is not believed, for whoever set the webhook up; undefined: it is. `secrets` are the integration's of the proof's
+ * key, the one in force first: while a sender is moved to another one, both are good. An empty one is none.
+ */
 export function faultOfProof(
   proof: WebhookProof,
-  { sent, secret, now }: { sent: Sent; secret: string | undefined; now: Date },
+  { sent, secrets, now }: { sent: Sent; secrets: readonly string[]; now: Date },
 ): string | undefined {
-  if (secret === undefined) {
+  const [newest, ...others] = secrets.filter((secret) => secret !== '');
+  if (newest === undefined) {
     if (proof.scheme === 'hmac' && proof.required === 'unset') return undefined;
     return 'The integration has no secret to prove the sender by: set its webhook secret to what the provider signs with.';
   }
+  const fault = faultUnder(newest, { proof, sent, now });
+  return others.some((secret) => faultUnder(secret, { proof, sent, now }) === undefined) ? undefined : fault;
+}
+
+/**
+ * What is signed besides the body, of a proof that says when it was made: such bytes are never sent twice on purpose.
+ * Undefined where it does not say. Parts of a header that are not signed are none of it: anybody can add some.
+ */
+export function signedFacts(proof: WebhookProof, sent: Sent): string[] | undefined {
+  if (proof.scheme === 'standard')
+    return [one(sent, 'webhook-id') ?? '', one(sent, 'webhook-timestamp') ?? ''];
+  const timestamp = proof.scheme === 'hmac' ? timestampOf(proof, sent) : undefined;
+  return timestamp === undefined ? undefined : [timestamp];
+}
+
+function faultUnder(
+  secret: string,
+  { proof, sent, now }: { proof: WebhookProof; sent: Sent; now: Date },
+): string | undefined {
   switch (proof.scheme) {
     case 'token':
       return isSame(Buffer.from(one(sent, proof.header) ?? ''), Buffer.from(secret))
@@ -30,16 +54,16 @@ export function faultOfProof(
   }
 }
 
+type Hmac = WebhookProof & { scheme: 'hmac' };
+
 function faultOfHmac(
-  proof: WebhookProof & { scheme: 'hmac' },
+  proof: Hmac,
   { sent, secret, now }: { sent: Sent; secret: string; now: Date },
 ): string | undefined {
   const { header, parts, prefix, digest, encoding, signed, timestamp_header } = proof;
   const held = one(sent, header);
   if (held === undefined) return `The header ${header} is missing.`;
-  const pairs = parts === undefined ? [] : held.split(',').map((pair) => pair.trim().split(/=(.*)/s));
-  const named = (name: string) => pairs.filter(([key]) => key === name).map(([, value = '']) => value);
-  const timestamp = parts ? named(parts.timestamp)[0] : timestamp_header && one(sent, timestamp_header);
+  const timestamp = timestampOf(proof, sent);
   if (parts !== undefined || timestamp_header !== undefined) {
     const fault = faultOfTime(timestamp, now);
     if (fault !== undefined) return fault;
@@ -48,13 +72,24 @@ function faultOfHmac(
     .split('{body}')
     .map((part) => part.replaceAll('{timestamp}', timestamp ?? ''));
   const right = createHmac(digest, secret).update(before).update(sent.body).update(after).digest();
-  const given = parts ? named(parts.signature) : [held];
+  const given = parts ? namedIn(held, parts.signature) : [held];
   const isRight = given.some(
     (text) => text.startsWith(prefix) && isSame(decoded(text.slice(prefix.length), encoding), right),
   );
   return isRight
     ? undefined
     : `The signature in ${header} is not that of this body under the integration's secret.`;
+}
+
+function timestampOf({ header, parts, timestamp_header }: Hmac, sent: Sent): string | undefined {
+  if (parts !== undefined) return namedIn(one(sent, header) ?? '', parts.timestamp)[0];
+  return timestamp_header && one(sent, timestamp_header);
+}
+
+/** The values of a name in a list such as `t=1,v1=ab,v1=cd`. */
+function namedIn(list: string, name: string): string[] {
+  const pairs = list.split(',').map((pair) => pair.trim().split(/=(.*)/s));
+  return pairs.filter(([key]) => key === name).map(([, value = '']) => value);
 }
 
 /** https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md */
@@ -73,11 +108,13 @@ function faultOfStandard({
   if (id === undefined || signatures === undefined) return 'The headers of Standard Webhooks are missing.';
   const fault = faultOfTime(timestamp, now);
   if (fault !== undefined) return fault;
-  const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64');
+  const key = standardKey(secret);
+  if (key === undefined)
+    return "The integration's webhook secret is none of Standard Webhooks: it is base64 of 16 bytes or more, behind `whsec_`.";
   const right = createHmac('sha256', key).update(`${id}.${timestamp}.`).update(sent.body).digest();
   const isRight = signatures
     .split(' ')
-    .some((text) => text.startsWith('v1,') && isSame(Buffer.from(text.slice(3), 'base64'), right));
+    .some((text) => text.startsWith('v1,') && isSame(decoded(text.slice(3), 'base64'), right));
   return isRight ? undefined : "The signature is not that of this body under the integration's secret.";
 }
 
@@ -89,8 +126,9 @@ function faultOfTime(timestamp: string | undefined, now: Date): string | undefin
 
 /** Bytes in one spelling alone: what else decodes to the same is none. */
 function decoded(text: string, encoding: 'hex' | 'base64'): Buffer {
-  const pattern = encoding === 'hex' ? /^([0-9a-f]{2})+$/i : /^[A-Za-z0-9+/]+={0,2}$/;
-  return pattern.test(text) ? Buffer.from(text, encoding) : Buffer.alloc(0);
+  const none = Buffer.alloc(0);
+  if (encoding === 'base64') return strictBase64(text) ?? none;
+  return /^([0-9a-f]{2})+$/i.test(text) ? Buffer.from(text, 'hex') : none;
 }
 
 /** Digests of equal length are compared, so that time tells nothing of the secret's length either. */

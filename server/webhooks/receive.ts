@@ -1,24 +1,30 @@
 /**
  * A provider's webhook: whether it is believed, whom it is for, and what follows.
  *
- * Does not own: how one is proved (`proof.ts`) and read (`notice.ts`), or the runs that it queues
- * (`functions/webhook-runs.ts`).
+ * Does not own: how one is proved (`proof.ts`) and read (`notice.ts`), whether it came before (`seen.ts`), the runs that it
+ * queues (`functions/webhook-runs.ts`), or what the application is told of it (`forward.ts`).
  */
 import { sql } from 'kysely';
+import type { Brand } from '../brand.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from '../connections/reader.ts';
 import { headFrom, selectHeads } from '../connections/rows.ts';
 import type { ConnectionHead } from '../connections/store.ts';
-import type { Db } from '../db/pool.ts';
+import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { queueWebhookRuns } from '../functions/webhook-runs.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { WebhookProof } from '../providers/definition-webhook.ts';
+import type { Vault } from '../vault.ts';
+import { forwardTo, forwardUnmatched, requireRoom } from './forward.ts';
 import { type Notice, readNotice } from './notice.ts';
-import { faultOfProof, type Sent } from './proof.ts';
+import { faultOfProof, type Sent, signedFacts } from './proof.ts';
+import { isFirst } from './seen.ts';
 
 export type ReceiveDeps = {
   db: Db;
+  vault: Vault;
+  brand: Brand;
   connections: Pick<ConnectionReader, 'get'>;
   /** Told that runs wait. */
   poke: () => void;
@@ -52,37 +58,95 @@ export async function receive(
       );
     throw new AppError('not_found', `${provider.display_name} sends no webhooks to this integration.`);
   }
-  const fault = faultOfProof(rules.proof, { sent, secret: secretOf(integration, rules.proof), now: now() });
+  const at = now();
+  const secrets = secretsOf(integration, { proof: rules.proof, at });
+  const fault = faultOfProof(rules.proof, { sent, secrets, now: at });
   if (fault !== undefined) {
     log.warn({ integration: integration.key, refused: fault }, 'a webhook was refused');
     throw new AppError('webhook_refused', fault);
   }
   const notice = readNotice(rules, sent);
   if (notice.challenge !== undefined) return { challenge: notice.challenge };
-  const { connections, runs } = await handOn(deps, { integration, notice });
+  const isProved = secrets.length > 0;
+  const { connections, runs } = await handOn(deps, { integration, notice, sent, at, isProved });
   log.info({ integration: integration.key, type: notice.type, connections, runs }, 'webhook');
   return { status: 'success' };
 }
 
-function secretOf({ webhookSecret, client }: Integration, proof: WebhookProof): string | undefined {
-  return proof.key === 'webhook_secret' ? webhookSecret : client?.clientSecret;
+function secretsOf(
+  { webhookSecret, formerWebhookSecret: former, client }: Integration,
+  { proof, at }: { proof: WebhookProof; at: Date },
+): string[] {
+  const secrets =
+    proof.key === 'client_secret'
+      ? [client?.clientSecret]
+      : [webhookSecret, former && former.until > at ? former.secret : undefined];
+  return secrets.filter((secret) => secret !== undefined && secret !== '') as string[];
 }
 
 async function handOn(
-  { db, connections, poke, isOn, now }: ReceiveDeps,
-  { integration, notice }: { integration: Integration; notice: Notice },
+  deps: ReceiveDeps,
+  given: { integration: Integration; notice: Notice; sent: Sent; at: Date; isProved: boolean },
 ): Promise<{ connections: number; runs: number }> {
-  const found = isOn ? await recipientsOf(db, { integration, notice }) : [];
+  const { db, connections, poke, isOn } = deps;
+  const { integration, isProved, at } = given;
+  const isForwarded = integration.forwardWebhooks;
+  const found = isOn || isForwarded ? await recipientsOf(db, given) : [];
+  if (isForwarded && !isProved && found.length > 0) await requireRoom(db, { integration, at });
   let runs = 0;
   for (const head of found) {
     const connection = await liveOf(connections, head);
-    if (connection === undefined) continue;
-    const { type, payload } = notice;
-    runs += await db.transaction((tx) => queueWebhookRuns(tx, { connection, type, payload, at: now() }));
+    if (connection !== undefined) runs += await handTo(deps, { ...given, connection });
   }
   if (runs > 0) poke();
+  // Nothing is kept of a stranger who names nobody.
+  if (isForwarded && isProved && found.length === 0) await forwardStray(deps, given);
   return { connections: found.length, runs };
 }
+
+type Handed = Parameters<typeof handOn>[1];
+
+/** How many runs wait by it. Nothing where the connection is deleted meanwhile. */
+async function handTo(
+  deps: ReceiveDeps,
+  { connection, ...given }: Handed & { connection: LiveConnection },
+): Promise<number> {
+  const { integration, notice, at } = given;
+  try {
+    return await deps.db.transaction(async (tx) => {
+      if (!(await isNews(tx, { ...given, connection: connection.id }))) return 0;
+      if (integration.forwardWebhooks) await forwardTo(tx, { ...forwarded(deps, given), connection });
+      if (!deps.isOn) return 0;
+      return queueWebhookRuns(tx, { connection, type: notice.type, payload: notice.payload, at });
+    });
+  } catch (error) {
+    if (isGone(error)) return 0;
+    throw error;
+  }
+}
+
+async function forwardStray(deps: ReceiveDeps, given: Handed): Promise<void> {
+  await deps.db.transaction(async (tx) => {
+    if (!(await isNews(tx, { ...given, connection: null }))) return;
+    await forwardUnmatched(tx, { ...forwarded(deps, given), vault: deps.vault });
+  });
+}
+
+/** What bears no time may be sent again on purpose, such as by a button of the provider's. */
+async function isNews(
+  tx: Tx,
+  { integration, sent, at, connection, isProved }: Handed & { connection: number | null },
+): Promise<boolean> {
+  const proof = integration.provider.webhook?.proof;
+  const facts = proof && isProved ? signedFacts(proof, sent) : undefined;
+  if (facts === undefined) return true;
+  return isFirst(tx, { integration, facts, body: sent.body, at, connection });
+}
+
+const forwarded = ({ brand }: ReceiveDeps, { integration, notice, sent, at }: Handed) => ({
+  ...{ integration, notice, sent, at },
+  brandPrefix: brand.header('').toLowerCase(),
+});
 
 /** Undefined where it was deleted meanwhile. */
 async function liveOf(
@@ -92,9 +156,13 @@ async function liveOf(
   try {
     return await connections.get(placeOf(head));
   } catch (error) {
-    if (error instanceof AppError && error.code === 'unknown_connection') return undefined;
+    if (isGone(error)) return undefined;
     throw error;
   }
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'unknown_connection';
 }
 
 async function recipientsOf(

@@ -6,6 +6,7 @@ import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
+import { isChannelMessage, receiveMessage } from './channel-notice.ts';
 import { type ReceiveDeps, receive } from './receive.ts';
 import { actOn, type SecurityEventDeps } from './security-events.ts';
 import { createVerifier } from './verify.ts';
@@ -13,8 +14,9 @@ import { createVerifier } from './verify.ts';
 /**
  * What providers send us, at an integration's webhook address.
  *
- * Owns: who may knock and how it is answered. Of two kinds: signed security events, which `verify.ts` judges and
- * `security-events.ts` acts upon, and whatever else a provider tells, which `receive.ts` judges and hands to functions.
+ * Owns: who may knock and how it is answered. Of three kinds: signed security events, which `verify.ts` judges and
+ * `security-events.ts` acts upon; messages of push channels (`channel-notice.ts`); and whatever else a provider tells, which
+ * `receive.ts` judges and hands on.
  */
 const mostBytes = 4 * 1024 * 1024;
 const mostEventBytes = 64 * 1024;
@@ -58,6 +60,8 @@ export async function webhookRoutes(
           environmentId: environment.id,
           key: params.key,
         });
+        if (isChannelMessage(integration, headers))
+          return receiveMessage(receiving, { integration, headers });
         if (headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() !== eventType) {
           return receive(receiving, { integration, sent: { headers, body } });
         }

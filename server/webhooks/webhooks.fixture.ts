@@ -68,7 +68,7 @@ export async function openWebhookBench() {
     isRootAlias: () => false,
   });
   const deps = { db, reading, reader, credentials, fetchFor, log, now };
-  const receiving = { db, connections: reader, poke: () => {}, log, now, isOn: true };
+  const receiving = { db, vault, brand, connections: reader, poke: () => {}, log, now, isOn: true };
   await webhookRoutes(app, { ...deps, receiving });
   await app.listen({ host: '127.0.0.1', port: 0 });
   const baseUrl = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;

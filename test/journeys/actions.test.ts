@@ -163,9 +163,8 @@ describe('an action that is waited for', () => {
     );
   });
 
-  test('its caller hangs up, and the run is cancelled', async () => {
-    const gone = new AbortController();
-    const asked = fetch(`${trellis.baseUrl}/action/trigger`, {
+  const waiting = (signal: AbortSignal) =>
+    fetch(`${trellis.baseUrl}/action/trigger`, {
       method: 'POST',
       headers: {
         ...headers,
@@ -173,12 +172,45 @@ describe('an action that is waited for', () => {
         'content-type': 'application/json',
       },
       body: JSON.stringify({ action_name: 'wait' }),
-      signal: gone.signal,
+      signal,
     });
+
+  test('its caller hangs up, and the run is cancelled', async () => {
+    const gone = new AbortController();
+    const asked = waiting(gone.signal);
     await stateOf('wait', 'running');
     gone.abort();
     await assert.rejects(asked);
     await stateOf('wait', 'cancelled');
+  });
+
+  test('its caller hangs up before it is found, and the run is cancelled', async () => {
+    await trellis.db.query('delete from run');
+    const gone = new AbortController();
+    await trellis.db.transaction(async (tx) => {
+      await tx.query('lock table function_version in access exclusive mode');
+      const closed = new Promise<void>((resolve) => {
+        trellis.app.server.once('request', (request) => request.once('close', resolve));
+      });
+      const asked = assert.rejects(waiting(gone.signal));
+      while ((await trellis.db.query('select from pg_locks where not granted')).length === 0) await pause(10);
+      gone.abort();
+      await Promise.all([asked, closed]);
+    });
+    await stateOf('wait', 'cancelled');
+  });
+
+  test('an input that is nested too deep is 400, and nothing is called', async () => {
+    let input: unknown = 1;
+    for (let depth = 0; depth < 200; depth += 1) input = [input];
+    for (const more of [{}, { 'x-async': 'true' }]) {
+      const answer = await call('text', input, { headers: more });
+      assert.deepEqual([answer.status, errorOf(answer).code], [400, 'invalid_action_input'], answer.text);
+      assert.deepEqual(
+        errorOf(answer).errors?.map(({ path }) => path),
+        [['input']],
+      );
+    }
   });
 
   test('ten at once each get their own answer', async () => {

@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
-import { type Fixture, prepareScenarios, scenarios } from './scenarios.ts';
+import type { Fixture } from './scenario.ts';
+import { prepareScenarios, scenarios } from './scenarios.ts';
 
 let trellis: TestTrellis;
 let given: Fixture;
@@ -61,6 +62,7 @@ const actions: Record<string, string | undefined> = {
   // These two ask for what is so already.
   'POST /integrations/{key}/functions/{name}/rollback': ofData,
   'PATCH /integrations/{key}/functions/{name}': ofData,
+  'PUT /integrations/{key}/functions/{name}/shipped': 'function.deployed',
   'DELETE /integrations/{key}/functions/{name}': 'function.removed',
   // Runs stand in the activity log.
   'POST /sync/trigger': ofData,

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
-import { type Fixture, prepareScenarios, scenarios } from './scenarios.ts';
+import type { Fixture } from './scenario.ts';
+import { prepareScenarios, scenarios } from './scenarios.ts';
 
 /**
  * Bad input gives a 4xx that names the field and changes nothing. The fields come from the interface's own

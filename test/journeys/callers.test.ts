@@ -10,7 +10,8 @@ import { getEnvironment } from '../../server/environments/store.ts';
 import { scopes } from '../../server/http/caller.ts';
 import { openPaths } from '../../server/users/sign-in.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
-import { type Fixture, prepareScenarios, scenarios } from './scenarios.ts';
+import type { Fixture } from './scenario.ts';
+import { prepareScenarios, scenarios } from './scenarios.ts';
 
 type Described = { security?: Record<string, unknown>[]; 'x-scope'?: string | string[] };
 

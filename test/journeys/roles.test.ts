@@ -7,7 +7,8 @@ import { createFirstOwner } from '../../server/users/invitations.ts';
 import { openPaths } from '../../server/users/sign-in.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from '../support/person.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
-import { type Fixture, prepareScenarios, type Scenario, scenarios } from './scenarios.ts';
+import type { Fixture, Scenario } from './scenario.ts';
+import { prepareScenarios, scenarios } from './scenarios.ts';
 
 let trellis: TestTrellis;
 let given: Fixture;

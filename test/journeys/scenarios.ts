@@ -1,62 +1,12 @@
-import { setTimeout as pause } from 'node:timers/promises';
-import type { Scope } from '../../server/http/caller.ts';
-import { actionCode, deployBody, flowConfig, syncCode } from '../support/functions.ts';
-import { type CallOptions, connect, type TestTrellis } from '../support/trellis.ts';
+import { connect, type TestTrellis } from '../support/trellis.ts';
+import { type Fixture, inQuery, key, ofConnection, type Scenario } from './scenario.ts';
+import { functionScenarios, prepareFunctions } from './scenarios-functions.ts';
 
-/**
- * Every route of the interface with a request that works, and how it answers a key of another environment: the
- * objects of one environment do not exist for another.
- */
-export type Scenario = {
-  request: (with_: Fixture) => { path: string } & CallOptions;
-  right: number;
-  /** What the same request gives to a key of another environment. */
-  foreign: number;
-  /** Where docs/keys.md names several for the route: the one that this request needs. */
-  scope?: Scope;
-};
-export type Fixture = {
-  connectionId: string;
-  headers: Record<string, string>;
-  cursor: string;
-  operationId: string;
-  /** A key that can manage keys and nothing else. */
-  keyId: number;
-  /** An endpoint that is disabled, and a delivery that it did not take. */
-  endpointId: number;
-  deliveryId: number;
-  /** Of the sync `things`. */
-  runId: string;
-  /** Of an action that was not waited for, and is over. */
-  actionId: string;
-};
-
-const key = 'google-sheet';
-const ofConnection =
-  (path: string, body?: (with_: Fixture) => object): Scenario['request'] =>
-  (given) => ({
-    path: path.replace('{id}', given.connectionId).replace('{key}', key),
-    headers: given.headers,
-    ...(body && { body: body(given) }),
-  });
 const ticketFor = (method: string) =>
   ofConnection('/tickets', ({ connectionId }) => ({
     ...{ provider_config_key: key, connection_id: connectionId },
     ...{ methods: [method], paths: ['/v4/spreadsheets/**'] },
   }));
-const ofSync = (path: string, body: object) =>
-  ofConnection(path, ({ connectionId }) => ({
-    provider_config_key: key,
-    connection_id: connectionId,
-    ...body,
-  }));
-const inQuery = `provider_config_key=${key}`;
-/** A deploy of actions that double a number, beside what is there. */
-const deployed = (...names: string[]) =>
-  deployBody(
-    names.map((name) => flowConfig({ name, code: actionCode() })),
-    { reconcile: false },
-  );
 
 // In an order in which each request still finds what it names.
 export const scenarios: Record<string, Scenario> = {
@@ -320,102 +270,7 @@ export const scenarios: Record<string, Scenario> = {
     right: 200,
     foreign: 404,
   },
-  'POST /sync/deploy/confirmation': {
-    request: ofConnection('/sync/deploy/confirmation', () => deployed('other')),
-    right: 200,
-    foreign: 400,
-  },
-  'POST /sync/deploy': {
-    request: ofConnection('/sync/deploy', () => deployed('other')),
-    right: 200,
-    foreign: 400,
-  },
-  'GET /scripts/config': { request: ofConnection('/scripts/config'), right: 200, foreign: 200 },
-  'GET /integrations/{key}/functions': {
-    request: ofConnection('/integrations/{key}/functions'),
-    right: 200,
-    foreign: 404,
-  },
-  'GET /integrations/{key}/functions/{name}': {
-    request: ofConnection('/integrations/{key}/functions/double'),
-    right: 200,
-    foreign: 404,
-  },
-  'GET /integrations/{key}/functions/{name}/code': {
-    request: ofConnection('/integrations/{key}/functions/double/code'),
-    right: 200,
-    foreign: 404,
-  },
-  'GET /integrations/{key}/functions/{name}/versions': {
-    request: ofConnection('/integrations/{key}/functions/double/versions'),
-    right: 200,
-    foreign: 404,
-  },
-  'POST /integrations/{key}/functions/{name}/rollback': {
-    request: ofConnection('/integrations/{key}/functions/double/rollback', () => ({ version: 1 })),
-    right: 200,
-    foreign: 404,
-  },
-  'PATCH /integrations/{key}/functions/{name}': {
-    request: ofConnection('/integrations/{key}/functions/double', () => ({ enabled: true })),
-    right: 200,
-    foreign: 404,
-  },
-  'DELETE /integrations/{key}/functions/{name}': {
-    request: ofConnection('/integrations/{key}/functions/leaving?type=action'),
-    right: 200,
-    foreign: 404,
-  },
-  'POST /sync/trigger': { request: ofSync('/sync/trigger', { syncs: ['things'] }), right: 200, foreign: 400 },
-  'POST /sync/start': { request: ofSync('/sync/start', { syncs: ['things'] }), right: 200, foreign: 400 },
-  'POST /sync/pause': { request: ofSync('/sync/pause', { syncs: ['things'] }), right: 200, foreign: 400 },
-  'GET /sync/status': {
-    request: ofConnection(`/sync/status?syncs=*&${inQuery}`),
-    right: 200,
-    foreign: 400,
-  },
-  'PUT /sync/update-connection-frequency': {
-    request: ofSync('/sync/update-connection-frequency', { sync_name: 'things', frequency: 'every day' }),
-    right: 200,
-    foreign: 400,
-  },
-  'POST /sync/{name}/variant/{variant}': {
-    request: ofSync('/sync/things/variant/mine', {}),
-    right: 200,
-    foreign: 400,
-  },
-  'DELETE /sync/{name}/variant/{variant}': {
-    request: ofSync('/sync/things/variant/mine', {}),
-    right: 200,
-    foreign: 400,
-  },
-  'POST /action/trigger': {
-    request: ofConnection('/action/trigger', () => ({ action_name: 'double', input: { n: 1 } })),
-    right: 200,
-    foreign: 400,
-    scope: 'functions:write',
-  },
-  'GET /action/{id}': {
-    request: ({ actionId }) => ({ path: `/action/${actionId}` }),
-    right: 200,
-    foreign: 404,
-  },
-  'GET /functions/runs': { request: ofConnection('/functions/runs'), right: 200, foreign: 200 },
-  'GET /functions/runs/{id}': {
-    request: ({ runId }) => ({ path: `/functions/runs/${runId}` }),
-    right: 200,
-    foreign: 404,
-  },
-  'GET /functions/runs/{id}/lines': {
-    request: ({ runId }) => ({ path: `/functions/runs/${runId}/lines` }),
-    right: 200,
-    foreign: 404,
-  },
-  'POST /functions/runs/{id}/cancel': {
-    request: ({ runId }) => ({ path: `/functions/runs/${runId}/cancel` }),
-    right: 200,
-    foreign: 404,
-  },
+  ...functionScenarios,
   'POST /tickets': { request: ticketFor('GET'), right: 201, foreign: 400, scope: 'proxy:read' },
   'POST /tickets (to write)': { request: ticketFor('POST'), right: 201, foreign: 400, scope: 'proxy:write' },
   // Not in the OpenAPI document: the provider's own paths.
@@ -451,11 +306,6 @@ export const scenarios: Record<string, Scenario> = {
 /** A connection with a record, and an integration that `dev` alone has: what the requests name. */
 export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const { connectionId, headers } = await connect(trellis);
-  await trellis.call('POST', '/sync/deploy', { body: deployed('double', 'leaving') });
-  const things = { name: 'things', code: syncCode({ more: 'autoStart: false,' }), type: 'sync' as const };
-  await trellis.call('POST', '/sync/deploy', {
-    body: deployBody([flowConfig(things)], { reconcile: false }),
-  });
   const devOnly = { provider: 'google-sheet', unique_key: 'dev-only' };
   await trellis.call('POST', '/integrations/quickstart', { body: devOnly });
   await trellis.call('POST', '/records', { headers, body: { model: 'M', records: [{ id: 'x' }] } });
@@ -474,27 +324,8 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const { id: keyId } = made.data as { id: number };
   const { endpointId, deliveryId } = await prepareDelivery(trellis);
   const cursor = record!._trellis_metadata.cursor;
-  const runId = await prepareRun(trellis, connectionId);
-  const actionId = await prepareAction(trellis, headers);
-  return { connectionId, headers, cursor, operationId, keyId, endpointId, deliveryId, runId, actionId };
-}
-
-async function prepareAction(trellis: TestTrellis, headers: Record<string, string>): Promise<string> {
-  const { body } = await trellis.call('POST', '/action/trigger', {
-    headers: { ...headers, 'x-async': 'true' },
-    body: { action_name: 'double', input: { n: 1 } },
-  });
-  const { id, statusUrl } = body as { id: string; statusUrl: string };
-  while ((await trellis.call('GET', statusUrl)).status === 404) await pause(50);
-  return id;
-}
-
-async function prepareRun(trellis: TestTrellis, connectionId: string): Promise<string> {
-  await trellis.call('POST', '/sync/trigger', {
-    body: { provider_config_key: key, connection_id: connectionId, syncs: ['things'] },
-  });
-  const { body } = await trellis.call('GET', '/functions/runs?function=things');
-  return (body.runs as { id: string }[])[0]!.id;
+  const ofFunctions = await prepareFunctions(trellis, { connectionId, headers });
+  return { connectionId, headers, cursor, operationId, keyId, endpointId, deliveryId, ...ofFunctions };
 }
 
 async function prepareDelivery(trellis: TestTrellis): Promise<{ endpointId: number; deliveryId: number }> {

@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
-import { type Fixture, prepareScenarios, scenarios } from './scenarios.ts';
+import type { Fixture } from './scenario.ts';
+import { prepareScenarios, scenarios } from './scenarios.ts';
 
 const methods = ['GET', 'POST', 'PATCH', 'PUT', 'DELETE'];
 const proxied = Object.entries(scenarios).filter(([name]) => / \/(proxy|v4)\//.test(name));

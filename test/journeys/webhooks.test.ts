@@ -2,10 +2,16 @@ import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { placeAll } from '../../server/db/sequencer.ts';
+import { openReceiver, type Receiver } from '../../server/deliveries/deliveries.fixture.ts';
+import { eventSequence } from '../../server/events/sequence.ts';
 import { deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 let trellis: TestTrellis;
+let told: Receiver;
+let toldInTheOfficialForm: Receiver;
 const secret = 'signs-for-the-sender';
 const hearing = (subscriptions: string[]) =>
   syncCode({
@@ -17,7 +23,9 @@ const hearing = (subscriptions: string[]) =>
   });
 
 before(async () => {
-  trellis = await openTrellis();
+  trellis = await openTrellis({ TRELLIS_OUTBOUND_ALLOW: '127.0.0.1/32' });
+  told = await openReceiver();
+  toldInTheOfficialForm = await openReceiver();
   for (const [key, webhook] of [
     ['open', undefined],
     ['signed', secret],
@@ -55,7 +63,11 @@ before(async () => {
   const answer = await trellis.call('POST', '/sync/deploy', { body: deployBody(flows) });
   assert.equal(answer.status, 200, answer.text);
 });
-after(() => trellis.close());
+after(async () => {
+  await trellis.close();
+  await told.close();
+  await toldInTheOfficialForm.close();
+});
 
 /** What `PATCH /integrations/{key}` takes for providers with a client alone. */
 async function setSecret(key: string, value: string): Promise<void> {
@@ -169,12 +181,29 @@ test('what cannot be read is a 4xx, and the service goes on', async () => {
     ['<a/>', 'application/xml'],
     ['x', 'no type'],
     ['x'.repeat(5 * 1024 * 1024), json],
+    ['x'.repeat(30 * 1024 * 1024), json],
     [Buffer.from([0xff, 0xfe, 0x00]).toString('latin1'), json],
   ] as const) {
     const { status, text } = await send('open', body, { 'content-type': type });
     assert.ok(status < 500, `${body.slice(0, 40)}: ${status} ${text.slice(0, 200)}`);
     if (body !== '') assert.ok(status >= 400, `${body.slice(0, 40)}: ${status} ${text}`);
   }
+  const refused = async (init: RequestInit) => {
+    const headers = { 'content-type': json, ...(init.headers as Record<string, string>) };
+    const answer = await fetch(`${trellis.baseUrl}/webhook/dev/open`, { ...init, method: 'POST', headers });
+    return [answer.status, ((await answer.json()) as { error: { code: string } }).error.code];
+  };
+  const bytes = Buffer.concat([
+    Buffer.from('{"connectionId":"one","type":"order","id":"'),
+    Buffer.from([0xc3, 0x28]),
+  ]);
+  assert.deepEqual(await refused({ body: Buffer.concat([bytes, Buffer.from('"}')]) }), [400, 'invalid_json']);
+  const packed = {
+    headers: { 'content-encoding': 'gzip' },
+    body: gzipSync('{"connectionId":"one","type":"order"}'),
+  };
+  assert.deepEqual(await refused(packed), [415, 'invalid_content_type']);
+  assert.equal(await waiting(), 0);
   assert.equal((await send('none', {})).status, 404);
   assert.equal((await fetch(`${trellis.baseUrl}/webhook/none/open`, { method: 'POST' })).status, 404);
   assert.equal((await send('open', { connectionId: 'two', type: 'order', id: 10 })).status, 200);
@@ -196,4 +225,211 @@ test('a connection for which a thousand wait takes no more until some are done, 
   assert.equal((await send('open', { connectionId: 'one', type: 'order', id: 11 })).status, 200);
   await trellis.db.query("delete from run where kind = 'on_event'");
   await settled();
+});
+
+describe('a webhook is told to the application', () => {
+  type Told = { type: string; data: Record<string, unknown> };
+  const forwards = () =>
+    told.got.map(({ body }) => JSON.parse(body) as Told).filter(({ type }) => type === 'webhook.received');
+  const inTheOfficialForm = () =>
+    toldInTheOfficialForm.got
+      .map((got) => ({ ...got, json: JSON.parse(got.body) as Record<string, unknown> }))
+      .filter(({ json }) => json.type !== 'sync' && json.type !== 'auth');
+  async function until(isSo: () => boolean): Promise<void> {
+    for (let left = 300; !isSo(); left--) {
+      assert.ok(left > 0, 'it is not told');
+      await placeAll(trellis.db, eventSequence);
+      await pause(20);
+    }
+  }
+  const fresh = () => {
+    told.got.length = 0;
+    toldInTheOfficialForm.got.length = 0;
+  };
+  const setForwarding = async (isOn: boolean) => {
+    const body = { forward_webhooks: isOn };
+    assert.equal((await trellis.call('PATCH', '/integrations/signed', { body })).status, 200);
+  };
+  before(async () => {
+    await settled();
+    // What came before there was anybody to tell.
+    await placeAll(trellis.db, eventSequence);
+    const body = { url: told.url, types: ['webhook.*'] };
+    assert.equal((await trellis.call('POST', '/events/endpoints', { body })).status, 201);
+    const settings = { webhook_url: toldInTheOfficialForm.url };
+    assert.equal((await trellis.call('PATCH', '/environment/settings', { body: settings })).status, 200);
+  });
+
+  test('with its payload, in our form and in the one of official clients, and stands nowhere in plain text', async () => {
+    fresh();
+    const payload = { type: 'refund', connectionId: 'one', z: { b: 'words-that-are-told', a: 1 } };
+    const headers = {
+      ...signature(payload),
+      'x-of-the-sender': 'kept',
+      'x-trellis-hmac-sha256': 'forged',
+      'webhook-id': 'forged',
+      authorization: 'Basic forged',
+      cookie: 'a=b',
+    };
+    assert.equal((await send('signed', payload, headers)).status, 200);
+    await until(() => forwards().length > 0 && inTheOfficialForm().length > 0);
+    const [event] = forwards();
+    assert.deepEqual(event!.data, {
+      connection_id: 'one',
+      provider_config_key: 'signed',
+      provider: 'unauthenticated',
+      test: false,
+      type: 'refund',
+      payload,
+    });
+    const [official] = inTheOfficialForm();
+    assert.equal(
+      official!.body,
+      '{"connectionId":"one","from":"unauthenticated","payload":{"connectionId":"one","type":"refund",' +
+        '"z":{"a":1,"b":"words-that-are-told"}},"providerConfigKey":"signed","type":"forward"}',
+    );
+    const got = official!.headers;
+    assert.equal(got['x-of-the-sender'], 'kept');
+    assert.deepEqual([got.authorization, got.cookie], [undefined, undefined]);
+    const keys = await trellis.call('GET', '/environment/webhook-signing-key');
+    const { webhook_signing_key: key } = keys.body.data as { webhook_signing_key: string };
+    const right = createHmac('sha256', key).update(official!.body).digest('hex');
+    assert.equal(got['x-trellis-hmac-sha256'], right);
+    assert.notEqual(got['webhook-id'], 'forged');
+    const rows = await trellis.db.query<{ text: string }>(
+      `select event::text as text from event
+       union all
+       select encode(sealed, 'escape') from webhook_body
+       union all
+       select delivery::text from delivery`,
+    );
+    assert.ok(rows.every(({ text }) => !text.includes('words-that-are-told')));
+    const feed = await trellis.call('GET', '/events?types=webhook.received&limit=1000');
+    assert.ok(feed.text.includes('"type":"refund"') && !feed.text.includes('words-that-are-told'));
+  });
+
+  test('once, also where it names no connection of ours, and then as it came', async () => {
+    fresh();
+    const payload = { type: 'refund', connectionId: 'nobody', b: 1, a: 'of-nobody' };
+    assert.equal((await send('signed', payload, signature(payload))).status, 200);
+    await until(() => forwards().length > 0 && inTheOfficialForm().length > 0);
+    assert.deepEqual(
+      forwards().map(({ data }) => [data.connection_id, data.payload]),
+      [[null, payload]],
+    );
+    assert.deepEqual(
+      inTheOfficialForm().map(({ json }) => json),
+      [payload],
+    );
+    const [row] = await trellis.db.query<{ text: string }>(
+      "select string_agg(encode(sealed, 'escape'), '') as text from webhook_body",
+    );
+    assert.ok(!row!.text.includes('of-nobody'));
+  });
+
+  test('without what it held where its connection is deleted before it is sent', async () => {
+    fresh();
+    const body = { provider_config_key: 'signed', connection_id: 'short', credentials: { type: 'NONE' } };
+    assert.equal((await trellis.call('POST', '/connections', { body })).status, 201);
+    const payload = { type: 'refund', connectionId: 'short' };
+    assert.equal((await send('signed', payload, signature(payload))).status, 200);
+    const gone = await trellis.call('DELETE', '/connections/short?provider_config_key=signed');
+    assert.equal(gone.status, 200, gone.text);
+    await until(() => forwards().length > 0);
+    assert.deepEqual(
+      forwards().map(({ data }) => [data.connection_id, data.payload]),
+      [['short', null]],
+    );
+  });
+
+  test('where the integration says so alone, and nothing of a stranger who names nobody', async () => {
+    fresh();
+    const quiet = { type: 'refund', connectionId: 'one', n: 'quiet' };
+    await setForwarding(false);
+    assert.equal((await send('signed', quiet, signature(quiet))).status, 200);
+    await setForwarding(true);
+    assert.equal((await send('open', { connectionId: 'nobody', type: 'refund' })).status, 200);
+    const loud = { type: 'refund', connectionId: 'one', n: 'loud' };
+    assert.equal((await send('signed', loud, signature(loud))).status, 200);
+    await until(() => forwards().length > 0);
+    assert.deepEqual(
+      forwards().map(({ data }) => (data.payload as { n: string }).n),
+      ['loud'],
+    );
+  });
+
+  test('an unproved sender fills no table', async () => {
+    const integration_config = { base_url: 'https://api.example.com' };
+    await trellis.call('POST', '/integrations', {
+      body: { provider: 'unauthenticated', unique_key: 'bare', integration_config },
+    });
+    await trellis.call('POST', '/connections', {
+      body: { provider_config_key: 'bare', connection_id: 'one', credentials: { type: 'NONE' } },
+    });
+    const statuses: number[] = [];
+    for (let sent = 0; sent < 101; sent++)
+      statuses.push((await send('bare', { connectionId: 'one' })).status);
+    assert.deepEqual([statuses.indexOf(503), statuses.length], [100, 101]);
+  });
+});
+
+test('the secret before the last one is good for a day, unless it is cleared', async () => {
+  const by = async (secret: string) => {
+    const body = JSON.stringify({ connectionId: 'one', type: 'none' });
+    const signed = createHmac('sha256', secret).update(body).digest('hex');
+    return (await send('signed', body, { 'x-hub-signature-256': `sha256=${signed}` })).status;
+  };
+  await setSecret('signed', 'second');
+  assert.deepEqual([await by(secret), await by('second'), await by('third')], [200, 200, 401]);
+  await setSecret('signed', 'third');
+  assert.deepEqual([await by(secret), await by('second'), await by('third')], [401, 200, 200]);
+  await trellis.advance(24 * 3600 + 1);
+  assert.deepEqual([await by('second'), await by('third')], [401, 200]);
+  await setSecret('signed', 'fourth');
+  await setSecret('signed', '');
+  await setSecret('signed', 'fifth');
+  assert.deepEqual([await by('third'), await by('fourth'), await by('fifth')], [401, 401, 200]);
+});
+
+test('what bears a time and came already does nothing, unless the one before it was not stored', async () => {
+  const made = await trellis.call('POST', '/integrations', {
+    body: {
+      ...{ provider: 'slack', unique_key: 'slack' },
+      credentials: { type: 'OAUTH2', client_id: 'a', client_secret: 'of-no-account', webhook_secret: secret },
+    },
+  });
+  assert.equal(made.status, 200, made.text);
+  const body = JSON.stringify({ team_id: 'T1', event: { type: 'message' } });
+  // The service's clock was moved on.
+  const now = Math.floor(Date.now() / 1000) + 24 * 3600;
+  const by = async (time: number, more: Record<string, string> = {}) => {
+    const signed = createHmac('sha256', secret).update(`v0:${time}:${body}`).digest('hex');
+    const headers = {
+      'x-slack-request-timestamp': String(time),
+      'x-slack-signature': `v0=${signed}`,
+      ...more,
+    };
+    return (await send('slack', body, headers)).status;
+  };
+  const count = async () => {
+    const [row] = await trellis.db.query<{ count: number }>(
+      `select count(*)::int as count from event where data ->> 'provider_config_key' = 'slack'`,
+    );
+    return row!.count;
+  };
+  const statuses = await Promise.all(Array.from({ length: 20 }, () => by(now)));
+  assert.deepEqual([...new Set(statuses)], [200]);
+  assert.equal(await by(now, { 'x-more': 'of-somebody' }), 200);
+  assert.equal(await count(), 1);
+  assert.equal(await by(now + 1), 200);
+  assert.equal(await count(), 2);
+  assert.equal(await by(now - 600), 401);
+  assert.equal(await by(now + 600), 401);
+  await trellis.runJob('webhooks.seen');
+  assert.equal(await by(now), 200);
+  assert.equal(await count(), 2, 'it is known for as long as it could be believed');
+  await trellis.advance(20 * 60);
+  await trellis.runJob('webhooks.seen');
+  const [left] = await trellis.db.query<{ count: number }>('select count(*)::int as count from webhook_seen');
+  assert.equal(left!.count, 0);
 });

@@ -5,10 +5,12 @@ import { ActionError } from './action-error.ts';
 import { uncontrolledFetch } from './fetched.ts';
 import { paginate } from './paginate.ts';
 import { proxiedCall } from './proxied-call.ts';
-import type { About, Service } from './service.ts';
+import { type About, bytesOf, type Service } from './service.ts';
 import { stopped } from './stopped.ts';
 
 const levels: readonly unknown[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
+/** Records that are asked for at once. */
+const mostIds = 100;
 /** How long what the service told of connection and metadata is gone by. */
 const believedMs = 60_000;
 
@@ -61,11 +63,29 @@ export function createContext(service: Service, about: About): ActionContext {
     },
     clearCheckpoint: () => ask('clearCheckpoint'),
 
+    async getState(of?: unknown) {
+      const { value, body } = await service.ask('getState', { of });
+      return value === true ? (await bytesOf(body)).toString('utf8') : null;
+    },
+    async saveState(state: unknown) {
+      await service.ask('saveState', {}, [String(state)]);
+    },
+
     log: async (message: unknown, ...more: unknown[]) => writeLog(service, [message, ...more]),
 
     tryAcquireLock: ({ key, ttlMs }: { key: string; ttlMs: number }) => ask('tryAcquireLock', { key, ttlMs }),
     releaseLock: ({ key }: { key: string }) => ask('releaseLock', { key }),
     releaseAllLocks: () => ask('releaseAllLocks'),
+
+    async getStoredRecords({ ids, ...of }: { ids: string[]; model: string; variant?: string }) {
+      const found: unknown[] = [];
+      for (let from = 0; from < ids.length; from += mostIds) {
+        found.push(
+          ...(await ask<unknown[]>('getStoredRecords', { ...of, ids: ids.slice(from, from + mostIds) })),
+        );
+      }
+      return found;
+    },
 
     ActionError,
     async zodValidateInput({ zodSchema, input }: { zodSchema: z.ZodType; input: unknown }) {

@@ -24,6 +24,7 @@ export function describe(definition: Definition): Record<string, unknown> {
     webhookSubscriptions: of.webhookSubscriptions,
     hasWebhook: typeof of.onWebhook === 'function',
     readOnly: of.readOnly,
+    once: of.once,
     event: of.event,
     models: Object.fromEntries(models),
     input: jsonSchema(of.input, 'input'),

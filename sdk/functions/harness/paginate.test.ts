@@ -152,3 +152,25 @@ test('a path leads through objects and lists, and nowhere through what is inheri
   assert.equal(at({}, 'constructor.name'), undefined);
   assert.deepEqual(at([1], ''), [1]);
 });
+
+test('what a call leaves out is as the provider has it, unless it turns pages in another way', async () => {
+  const usual = { type: 'cursor', cursor_path_in_response: 'next', cursor_name_in_request: 'page', limit: 2 };
+  const pagesBy = async (own?: Partial<Pagination>) => {
+    const given = provider((query) => ({
+      data: { rows: [1], next: query.get('page') === null ? 'b' : undefined },
+    }));
+    const call = { endpoint: '/items', ...(own && { paginate: own }) };
+    const pages = await Array.fromAsync(paginate(given.send, call, usual));
+    return [pages.length, given.asked];
+  };
+  assert.deepEqual(await pagesBy({ response_path: 'rows' }), [2, ['/items?', '/items?page=b']]);
+  assert.deepEqual(await pagesBy({ response_path: 'rows', limit_name_in_request: 'n' }), [
+    2,
+    ['/items?n=2', '/items?n=2&page=b'],
+  ]);
+  // A limit of the provider's would end it after one item.
+  const offset = { type: 'offset', offset_name_in_request: 'from', response_path: 'rows' } as const;
+  const given = provider((query) => ({ data: { rows: query.get('from') === '2' ? [] : [1] } }));
+  const call = { endpoint: '/items', paginate: offset };
+  assert.equal((await Array.fromAsync(paginate(given.send, call, usual))).length, 2);
+});

@@ -17,7 +17,9 @@ export async function* paginate(
   usual: Record<string, unknown> = {},
 ): AsyncGenerator<unknown[], undefined, void> {
   const { paginate: own, ...request } = config;
-  const how = { ...usual, ...own } as Pagination;
+  // What is usual for another way to turn pages says nothing of this one.
+  const isUsual = own?.type === undefined || own.type === usual.type;
+  const how = { ...(isUsual && usual), ...own } as Pagination;
   const call = { method: 'GET' as const, ...request };
   if (how.limit !== undefined && how.limit_name_in_request !== undefined) {
     place(call, how, { [how.limit_name_in_request]: how.limit });

@@ -65,6 +65,7 @@ export function createSyncContext(service: Service, about: About, models: Models
     deleteRecordsFromPreviousExecutions: end,
     getRecordsByIds,
     listRecords,
+    schemaChanged: (model: string, changes: unknown) => ask('schemaChanged', { model, changes }),
     setMergingStrategy: ({ strategy }: { strategy: string }, model: string) =>
       ask('setMergingStrategy', { strategy, model }),
   };
@@ -75,7 +76,7 @@ export function createSyncContext(service: Service, about: About, models: Models
 function createCheck(service: Service, models: Models) {
   const told = new Set<string>();
   return (given: unknown, model: string): unknown => {
-    const schema = models[model];
+    const schema = Object.hasOwn(models, model) ? models[model] : undefined;
     if (schema === undefined || told.has(model)) return given;
     for (const record of listOf(given)) {
       const read = schema.safeParse(record);

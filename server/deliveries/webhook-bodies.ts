@@ -1,0 +1,89 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { first, type Queryable, type Tx } from '../db/pool.ts';
+import type { DataKey, Vault } from '../vault.ts';
+
+/**
+ * What a provider's webhook held, kept sealed beside its event until that goes: the table `webhook_body`.
+ *
+ * Does not own: which webhooks are believed and told (`webhooks/`), or how they are sent (`send.ts`).
+ */
+export type WebhookBody = {
+  payload: unknown;
+  /** Those of the provider that go along where official clients are used. */
+  headers: Readonly<Record<string, string>>;
+};
+
+const context = 'webhook';
+
+/** In the transaction of its event. `key` is the connection's; the environment's where there is none. */
+export async function keepWebhookBody(
+  tx: Tx,
+  {
+    body,
+    key,
+    ...of
+  }: {
+    body: WebhookBody;
+    key: DataKey;
+    eventId: string;
+    environmentId: number;
+    integrationId: number;
+    connectionId: number | null;
+    at: Date;
+  },
+): Promise<void> {
+  await tx.query(
+    `insert into webhook_body (event_id, environment_id, integration_id, connection_id, sealed, received_at)
+     values ($1, $2, $3, $4, $5, $6)`,
+    [of.eventId, of.environmentId, of.integrationId, of.connectionId, key.sealJson(body, context), of.at],
+  );
+}
+
+/** Undefined where it cannot be opened any more, since its connection was deleted. */
+export async function findWebhookBody(
+  db: Queryable,
+  { eventId, environmentId, vault }: { eventId: string; environmentId: number; vault: Vault },
+): Promise<WebhookBody | undefined> {
+  const row = first(
+    await db.query<{ sealed: Buffer; wrapped: Buffer | null }>(
+      `select webhook_body.sealed, data_key.wrapped
+       from webhook_body
+       join environment on environment.id = webhook_body.environment_id
+       left join connection on connection.id = webhook_body.connection_id
+       left join data_key
+         on data_key.id = case
+           when webhook_body.connection_id is null then environment.data_key
+           else connection.data_key
+         end
+       where webhook_body.event_id = $1 and webhook_body.environment_id = $2`,
+      [eventId, environmentId],
+    ),
+  );
+  if (row === undefined || row.wrapped === null) return undefined;
+  return vault.unwrap(row.wrapped).openJson(row.sealed, context) as WebhookBody;
+}
+
+// Those of the way here and of this way on, those that say who calls, and those that we sign with ourselves.
+const neverForwarded =
+  /^(host|authorization|connection|cookie2?|referer|user-agent|keep-alive|te|trailer|transfer-encoding|upgrade|expect|via|forwarded|origin|accept.*|content-.*|sec-.*|proxy-.*|x-forwarded-.*|x-real-ip|webhook-.*)$/;
+const mostHeaderBytes = 8 * 1024;
+
+/**
+ * The provider's own headers, without those of the connection that they came by and without any name of `besides`, in lower
+ * case. Those beyond 8 KiB are left out.
+ */
+export function forwardedHeaders(
+  headers: IncomingHttpHeaders,
+  { besides, brandPrefix }: { besides: readonly string[]; brandPrefix: string },
+): Record<string, string> {
+  const kept: Record<string, string> = {};
+  let bytes = 0;
+  for (const [name, value] of Object.entries(headers)) {
+    if (typeof value !== 'string' || neverForwarded.test(name) || name.startsWith(brandPrefix)) continue;
+    if (besides.includes(name) || /[^\t\x20-\x7e]/.test(value)) continue;
+    bytes += name.length + value.length;
+    if (bytes > mostHeaderBytes) break;
+    kept[name] = value;
+  }
+  return kept;
+}

@@ -1,0 +1,60 @@
+/** The events that end an action which nobody waits for: whoever left it hears of it, however it ended. */
+import type { Tx } from '../db/pool.ts';
+import { queueEvent } from '../events/outbox.ts';
+
+export type LeftAction = {
+  id: string;
+  environmentId: number;
+  connectionId: string;
+  integrationKey: string;
+  function: string;
+};
+
+const mostMessage = 1_000;
+
+export async function tellSucceeded(tx: Tx, action: LeftAction): Promise<void> {
+  const { environmentId } = action;
+  await queueEvent(tx, { environmentId, type: 'action.succeeded', data: subjectOf(action) });
+}
+
+export async function tellFailed(
+  tx: Tx,
+  action: LeftAction,
+  { code, message }: { code: string; message: string },
+): Promise<void> {
+  const { environmentId } = action;
+  const error = { code, message: message.slice(0, mostMessage) };
+  await queueEvent(tx, { environmentId, type: 'action.failed', data: { ...subjectOf(action), error } });
+}
+
+/** Those that wait or run, of a function; or one run, where it is such an action. In an order in which everybody locks them. */
+export function lockLeft(
+  tx: Tx,
+  of: { environmentId: number } & ({ functionId: number } | { runId: string }),
+): Promise<LeftAction[]> {
+  return tx.query<LeftAction>(
+    `select
+       run.id,
+       run.environment_id as "environmentId",
+       connection.connection_id as "connectionId",
+       integration.key as "integrationKey",
+       function.name as function
+     from run
+     join function on function.id = run.function_id
+     join integration on integration.id = function.integration_id
+     join connection on connection.id = run.connection_id
+     where run.environment_id = $1
+       and ($2::bigint is null or run.function_id = $2)
+       and ($3::uuid is null or run.id = $3)
+       and run.kind = 'action'
+       and run.trigger = 'action'
+       and run.state in ('waiting', 'running')
+     order by run.id
+     for update of run`,
+    [of.environmentId, 'functionId' in of ? of.functionId : null, 'runId' in of ? of.runId : null],
+  );
+}
+
+function subjectOf({ id, connectionId, integrationKey, function: name }: LeftAction) {
+  return { connection_id: connectionId, provider_config_key: integrationKey, function: name, run: id };
+}

@@ -1,0 +1,140 @@
+/** Functions and syncs of a whole environment, with what has lately come of them. */
+import { z } from 'zod';
+import { connectionId } from '../connections/wire.ts';
+import type { Db } from '../db/pool.ts';
+import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
+import { integrationKey } from '../integrations/wire.ts';
+import { functionName } from './definition.ts';
+import { type Lately, latelyOf } from './overview.ts';
+import { runStates } from './runs.ts';
+import { countFunctions, type DeployedFunction, listFunctions } from './store.ts';
+import { countSyncs, listedSyncWire, listSyncs, syncCountsWire, syncStates } from './sync-list.ts';
+import { functionWire, kindOf, toWire as wireOf } from './wire.ts';
+
+type Deps = { db: Db; now: () => Date; open: () => Promise<void> };
+
+const dayMs = 86_400_000;
+/** Schemas are read of one function at a time. */
+const listed = functionWire
+  .omit({ metadata_schema: true, checkpoint_schema: true, json_schema: true })
+  .extend({
+    provider_config_key: z.string(),
+    provider: z.string(),
+    /** The newest; null where it never ran, or none is kept. */
+    last_run: z
+      .object({
+        id: z.string(),
+        state: z.enum(runStates),
+        queued_at: z.string(),
+        ended_at: z.string().nullable(),
+      })
+      .nullable(),
+    /** Runs that failed in the last 24 hours; counted up to 1000. */
+    failures: z.int(),
+  });
+
+export function overviewRoutes(app: App, { db, now, open }: Deps): void {
+  const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
+
+  app.get(
+    '/functions',
+    {
+      ...read,
+      schema: {
+        summary: 'Functions of the environment',
+        description:
+          'By integration, kind and name, with the newest run and the failures of a day. Schemas: see one function.',
+        querystring: z.strictObject({
+          provider_config_key: integrationKey.optional(),
+          type: z.enum(['sync', 'action', 'on-event']).optional(),
+          enabled: z.enum(['true', 'false']).optional(),
+          search: text({ max: 255 }).optional(),
+          page: z.coerce.number().int().min(0).max(1_000_000).default(0),
+          limit: z.coerce.number().int().min(1).max(100).default(20),
+        }),
+        response: {
+          200: z.object({
+            data: z.array(listed),
+            pagination: z.object({ total: z.int(), page: z.int(), limit: z.int() }),
+          }),
+        },
+      },
+    },
+    async ({ query, caller: { environmentId } }) => {
+      const { page, limit, search, enabled } = query;
+      const which = {
+        ...{ environmentId, integrationKey: query.provider_config_key, search, kind: kindOf(query.type) },
+        isEnabled: enabled === undefined ? undefined : enabled === 'true',
+      };
+      const found = await listFunctions(db, { ...which, limit, offset: page * limit });
+      const lately = await latelyOf(db, {
+        environmentId,
+        functionIds: found.map(({ id }) => id),
+        since: new Date(now().getTime() - dayMs),
+      });
+      return {
+        data: found.map((one) => toWire(one, lately.get(one.id))),
+        pagination: { total: await countFunctions(db, which), page, limit },
+      };
+    },
+  );
+
+  app.get(
+    '/functions/syncs',
+    {
+      ...read,
+      schema: {
+        summary: 'Syncs of connections',
+        description:
+          'One for each function, connection and variant, in the order in which they were made; `counts` are of all that ' +
+          'the filters but `state` let through.',
+        querystring: z.strictObject({
+          provider_config_key: integrationKey.optional(),
+          function: functionName.optional(),
+          connection_id: connectionId.optional(),
+          state: z.enum(syncStates).optional(),
+          after: z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER).default(0),
+          limit: z.coerce.number().int().min(1).max(1000).default(100),
+        }),
+        response: {
+          200: z.object({
+            syncs: z.array(listedSyncWire),
+            counts: syncCountsWire,
+            next_after: z.number().nullable(),
+          }),
+        },
+      },
+    },
+    async ({ query, caller: { environmentId } }) => {
+      const { state, after, limit } = query;
+      const filter = {
+        environmentId,
+        integrationKey: query.provider_config_key,
+        function: query.function,
+        connectionId: query.connection_id,
+      };
+      const found = await listSyncs(db, { ...filter, state, after, limit: limit + 1 });
+      const syncs = found.slice(0, limit);
+      const next = found.length > limit ? (syncs.at(-1)?.id ?? null) : null;
+      return { syncs, counts: await countSyncs(db, filter), next_after: next };
+    },
+  );
+}
+
+function toWire(found: DeployedFunction, lately: Lately | undefined): z.input<typeof listed> {
+  const { metadata_schema: _, checkpoint_schema: __, json_schema: ___, ...rest } = wireOf(found);
+  const last = lately?.lastRun ?? null;
+  return {
+    ...rest,
+    provider_config_key: found.integrationKey,
+    provider: found.provider,
+    last_run: last && {
+      id: last.id,
+      state: last.state,
+      queued_at: last.queuedAt.toISOString(),
+      ended_at: last.endedAt?.toISOString() ?? null,
+    },
+    failures: lately?.failures ?? 0,
+  };
+}

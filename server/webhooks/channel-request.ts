@@ -1,0 +1,144 @@
+/** What is said to a provider about push channels, and what it answers; what follows from that is `watches.ts`'. */
+import type { Credentials } from '../auth-modes/mode.ts';
+import { placeCredentials } from '../auth-modes/place.ts';
+import type { Fetch } from '../auth-modes/token-response.ts';
+import type { LiveConnection } from '../connections/reader.ts';
+import { templateValues } from '../connections/values.ts';
+import { AppError } from '../errors.ts';
+import type { ChannelRules } from '../providers/definition-channels.ts';
+import type { WatchFault } from './channel-store.ts';
+
+export type ToProvider = {
+  connection: LiveConnection;
+  credentials: Credentials;
+  rules: ChannelRules;
+  fetch: Fetch;
+  signal: AbortSignal;
+};
+
+export type Opened =
+  | { ok: true; resourceId: string; expiresAt: Date }
+  /** `isRefused`: it knows no such channel. `isLasting`: asking again soon is no use. `status` 401 may mean the token. */
+  | { ok: false; fault: WatchFault; isRefused: boolean; isLasting: boolean; isTokenRefused: boolean };
+
+const mostBytes = 64 * 1024;
+
+/** Asks for one. `target` empty: for everything of the account. Throws TemplateError, and AppError for a forbidden address. */
+export async function openChannel(
+  to: ToProvider,
+  channel: { id: string; token: string; target: string; address: string; expiresAt: Date },
+): Promise<Opened> {
+  const { rules } = to;
+  const { target } = channel;
+  let path = rules.target.path.replace('{target}', () => encodeURIComponent(target));
+  if (target === '') {
+    const { account } = rules;
+    if (account === undefined) throw new Error('The provider watches no whole account.');
+    const page = await call(to, { method: 'GET', path: account.page.path });
+    if (!page.ok) return page;
+    path = account.path.replace('{page}', () =>
+      encodeURIComponent(String(page.json[account.page.field] ?? '')),
+    );
+  }
+  const { id, token, address, expiresAt } = channel;
+  const body = { id, type: 'web_hook', address, token, expiration: expiresAt.getTime() };
+  const answer = await call(to, { method: 'POST', path, body });
+  if (!answer.ok) return answer;
+  const { resourceId, expiration } = answer.json;
+  const endsAt = new Date(Number(expiration));
+  if (typeof resourceId !== 'string' || resourceId === '' || Number.isNaN(endsAt.getTime()))
+    return unknown('The provider answered without saying what it watches, and until when.');
+  // Longer than was asked for is not relied upon.
+  return { ok: true, resourceId, expiresAt: endsAt < expiresAt ? endsAt : expiresAt };
+}
+
+/** Whether it has ended: also where the provider knows none such. */
+export async function stopChannel(
+  to: ToProvider,
+  channel: { id: string; resourceId: string },
+): Promise<boolean> {
+  const answer = await call(to, { method: 'POST', path: to.rules.stop.path, body: channel });
+  return answer.ok || answer.status === 404;
+}
+
+type Called =
+  | { ok: true; json: Record<string, unknown> }
+  | (Opened & { ok: false } & { status: number | undefined });
+
+async function call(
+  { connection, credentials, rules, fetch, signal }: ToProvider,
+  { method, path, body }: { method: string; path: string; body?: object },
+): Promise<Called> {
+  const placed = placeCredentials({
+    ...{ definition: connection.integration.provider, credentials },
+    values: templateValues(connection),
+  });
+  let status: number;
+  let text: string;
+  try {
+    const answer = await fetch(rules.base_url + path, {
+      method,
+      headers: {
+        ...placed.headers,
+        accept: 'application/json',
+        ...(body && { 'content-type': 'application/json' }),
+      },
+      ...(body && { body: JSON.stringify(body) }),
+      redirect: 'manual',
+      signal,
+    });
+    status = answer.status;
+    text = await readText(answer.body);
+  } catch (error) {
+    for (let cause = error; cause instanceof Error; cause = cause.cause)
+      if (cause instanceof AppError) throw cause;
+    return unknown('The provider did not answer.');
+  }
+  const json = objectIn(text);
+  if (status >= 200 && status < 300) return { ok: true, json };
+  if (status < 400 || status >= 500) return unknown(`The provider answered with status ${status}.`, status);
+  const reason = reasonIn(json);
+  return {
+    ok: false,
+    fault: {
+      code: 'channel_refused',
+      message: `The provider refused the channel: status ${status}${reason === undefined ? '' : `, ${reason}`}.`,
+    },
+    ...{ isRefused: true, isLasting: reason !== undefined && rules.lasting.includes(reason), status },
+    isTokenRefused: status === 401 && (reason === undefined || !rules.lasting.includes(reason)),
+  };
+}
+
+function unknown(message: string, status?: number): Opened & { ok: false } & { status: number | undefined } {
+  return {
+    ...{ ok: false, fault: { code: 'channel_unanswered', message }, status },
+    ...{ isRefused: false, isLasting: false, isTokenRefused: false },
+  };
+}
+
+async function readText(body: AsyncIterable<Uint8Array> | null): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of body ?? []) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size > mostBytes) break;
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function objectIn(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+/** Google's `error.errors[0].reason`; words of the provider go no further. */
+function reasonIn({ error }: Record<string, unknown>): string | undefined {
+  const [first] = (error as { errors?: { reason?: unknown }[] } | undefined)?.errors ?? [];
+  const reason = first?.reason;
+  return typeof reason === 'string' && /^[A-Za-z.]{1,60}$/.test(reason) ? reason : undefined;
+}
