@@ -41,6 +41,8 @@ export class Fault extends Error {
   readonly retryAfterS: number | undefined;
   /** What is wrong with single fields. */
   readonly fields: { path: string; message: string }[];
+  /** What else the error carries, in its author's own shape. */
+  readonly payload: unknown;
 
   constructor(known: {
     code: string;
@@ -49,6 +51,7 @@ export class Fault extends Error {
     requestId?: string | undefined;
     retryAfterS?: number | undefined;
     fields?: { path: string; message: string }[];
+    payload?: unknown;
   }) {
     super(known.message);
     this.name = 'Fault';
@@ -57,6 +60,7 @@ export class Fault extends Error {
     this.requestId = known.requestId;
     this.retryAfterS = known.retryAfterS;
     this.fields = known.fields ?? [];
+    this.payload = known.payload;
   }
 }
 
@@ -113,6 +117,7 @@ function faultOf(response: Response, answer: unknown): Fault {
       path: Array.isArray(path) ? path.join('.') : String(path ?? ''),
       message: String(message ?? ''),
     })),
+    payload: (told as { payload?: unknown }).payload,
   });
 }
 

@@ -164,6 +164,81 @@ const activity = createRoute({
   component: lazyRouteComponent(() => import('./activity/ActivityPage.tsx'), 'ActivityPage'),
 });
 
+const runStates = ['waiting', 'running', 'succeeded', 'failed', 'cancelled'] as const;
+const runKinds = ['sync', 'webhook', 'action', 'on-event'] as const;
+export type RunsSearch = {
+  integration?: string | undefined;
+  function?: string | undefined;
+  connection?: string | undefined;
+  state?: (typeof runStates)[number] | undefined;
+  kind?: (typeof runKinds)[number] | undefined;
+  /** Where a page of runs begins. */
+  cursor?: string | undefined;
+};
+const runsSearchOf = (given: Search): RunsSearch => ({
+  integration: textOf(given.integration),
+  function: textOf(given.function),
+  connection: textOf(given.connection),
+  state: runStates.find((one) => one === given.state),
+  kind: runKinds.find((one) => one === given.kind),
+  cursor: textOf(given.cursor),
+});
+
+const functionTypes = ['sync', 'action', 'on-event'] as const;
+export type FunctionsSearch = RunsSearch & {
+  /** The list of functions without one. */
+  tab?: 'runs' | undefined;
+  search?: string | undefined;
+  type?: (typeof functionTypes)[number] | undefined;
+  enabled?: 'on' | 'off' | undefined;
+  page?: number | undefined;
+};
+const functions = createRoute({
+  getParentRoute: () => inside,
+  path: '/functions',
+  validateSearch: (given: Search): FunctionsSearch => ({
+    ...runsSearchOf(given),
+    tab: given.tab === 'runs' ? given.tab : undefined,
+    search: textOf(given.search),
+    type: functionTypes.find((one) => one === given.type),
+    enabled: given.enabled === 'on' || given.enabled === 'off' ? given.enabled : undefined,
+    page: pageOf(given.page),
+  }),
+  component: lazyRouteComponent(() => import('./functions/FunctionsPage.tsx'), 'FunctionsPage'),
+});
+
+const functionTabs = ['code', 'syncs', 'try', 'runs', 'versions'] as const;
+const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
+export type FunctionSearch = Omit<RunsSearch, 'integration' | 'function'> & {
+  /** What the function says of itself without one. */
+  tab?: (typeof functionTabs)[number] | undefined;
+  /** Of syncs, and where a page of them begins. */
+  is?: (typeof syncStates)[number] | undefined;
+  after?: number | undefined;
+  /** Whose code is shown; the one that runs without. */
+  version?: number | undefined;
+};
+const functionRoute = createRoute({
+  getParentRoute: () => inside,
+  path: '/functions/of/$integration/$type/$name',
+  validateSearch: (given: Search): FunctionSearch => {
+    const { integration: _, function: __, ...runs } = runsSearchOf(given);
+    return {
+      ...runs,
+      tab: functionTabs.find((one) => one === given.tab),
+      is: syncStates.find((one) => one === given.is),
+      after: pageOf(given.after),
+      version: pageOf(given.version),
+    };
+  },
+  component: lazyRouteComponent(() => import('./functions/FunctionPage.tsx'), 'FunctionPage'),
+});
+const run = createRoute({
+  getParentRoute: () => inside,
+  path: '/functions/runs/$run',
+  component: lazyRouteComponent(() => import('./functions/RunPage.tsx'), 'RunPage'),
+});
+
 const pageOf = (value: unknown): number | undefined =>
   Number.isInteger(value) && Number(value) > 0 ? Number(value) : undefined;
 
@@ -321,6 +396,9 @@ const tree = root.addChildren([
     connection,
     activity,
     playground,
+    functions,
+    functionRoute,
+    run,
     records,
     retention,
     datasets,

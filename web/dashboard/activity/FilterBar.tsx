@@ -21,6 +21,7 @@ const types = [
   'records.delete',
   'records.prune',
   'records.retention',
+  'run',
   'key_rotation',
 ] as const;
 

@@ -64,9 +64,25 @@ function Whole({ environment, operation }: { environment: string; operation: Who
   );
 }
 
-/** A proxied call once more: as curl, or in the playground. Bodies and headers are not logged. */
+/** A proxied call once more: as curl, or in the playground; bodies and headers are not logged. A run leads to its page. */
 function Again({ environment, operation }: { environment: string; operation: WholeOperation }) {
   const { type, method, path, provider_config_key: integration, connection_id: connection } = operation;
+  if (type === 'run' && operation.request_id !== null) {
+    return (
+      <Anchor
+        size="sm"
+        renderRoot={(props) => (
+          <Link
+            to="/$environment/functions/runs/$run"
+            params={{ environment, run: operation.request_id ?? '' }}
+            {...props}
+          />
+        )}
+      >
+        To the run, with its log
+      </Anchor>
+    );
+  }
   if (type !== 'proxy' || method === null || path === null || integration === null || connection === null) {
     return null;
   }

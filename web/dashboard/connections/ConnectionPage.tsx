@@ -1,16 +1,4 @@
-import {
-  Anchor,
-  Badge,
-  Button,
-  Card,
-  Code,
-  Group,
-  SimpleGrid,
-  Skeleton,
-  Stack,
-  Text,
-  Title,
-} from '@mantine/core';
+import { Anchor, Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { IconChevronLeft, IconRefresh } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
@@ -22,6 +10,7 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { OperationsTable } from '../activity/OperationsTable.tsx';
 import { operationsQuery } from '../activity/queries.ts';
+import { SyncsCard } from '../functions/SyncsCard.tsx';
 import { DatasetsCard } from '../records/DatasetsCard.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -88,7 +77,7 @@ export function ConnectionPage() {
               <TokenCard token={loaded.token} />
               <TagsCard environment={environment} at={at} tags={loaded.tags} mayWrite={mayWrite} />
               <DatasetsCard environment={environment} at={at} />
-              <Syncs />
+              <SyncsCard environment={environment} at={at} />
             </SimpleGrid>
             <MetadataCard environment={environment} at={at} metadata={loaded.metadata} mayWrite={mayWrite} />
             <RecentActivity environment={environment} at={at} />
@@ -182,21 +171,6 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
         {children}
       </Text>
     </Group>
-  );
-}
-
-/** Room for what functions do with a connection. */
-function Syncs() {
-  return (
-    <Card>
-      <Title order={2} mb="xs">
-        Syncs
-      </Title>
-      <Text c="dimmed" size="sm">
-        No function is deployed to this environment. What your own code fetches it can save with{' '}
-        <Code>POST /records</Code>.
-      </Text>
-    </Card>
   );
 }
 

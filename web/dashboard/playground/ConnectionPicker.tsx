@@ -9,10 +9,13 @@ import { type Connection, connectionsQuery } from '../connections/queries.ts';
 /** Which connection calls, found by ID, e-mail or end user among any number of them. */
 export function ConnectionPicker({
   environment,
+  integration,
   chosen,
   onChoose,
 }: {
   environment: string;
+  /** Of this one alone; undefined: of all. */
+  integration?: string | undefined;
   chosen: Pick<Connection, 'connection_id' | 'provider_config_key' | 'account'> | undefined;
   onChoose: (connection: Connection) => void;
 }) {
@@ -20,7 +23,11 @@ export function ConnectionPicker({
   const [typed, setTyped] = useState('');
   const [search] = useDebouncedValue(typed === label ? '' : typed, 200);
   const { data, isFetching } = useQuery({
-    ...connectionsQuery(environment, { limit: 20, ...(search !== '' && { search }) }),
+    ...connectionsQuery(environment, {
+      limit: 20,
+      ...(search !== '' && { search }),
+      ...(integration !== undefined && { integrationId: integration }),
+    }),
     placeholderData: keepPreviousData,
   });
   const found = data?.connections ?? [];

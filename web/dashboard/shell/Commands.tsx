@@ -3,6 +3,7 @@ import { useDebouncedValue } from '@mantine/hooks';
 import { Spotlight, type SpotlightActionData, type SpotlightActionGroupData } from '@mantine/spotlight';
 import {
   IconDatabase,
+  IconFunction,
   IconKeyboard,
   IconMoon,
   IconPlugConnected,
@@ -15,6 +16,8 @@ import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Logo } from '../../ui/Logo.tsx';
 import { connectionsQuery, datasetsQuery } from '../connections/queries.ts';
+import { functionsQuery } from '../functions/queries.ts';
+import { types } from '../functions/words.ts';
 import { integrationsQuery } from '../integrations/queries.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useEnvironment } from './environment.ts';
@@ -34,7 +37,7 @@ function fitting<T extends { unique_key: string; display_name: string }>(all: T[
   return found;
 }
 
-/** The command palette: pages, integrations, connections that match what is typed with their datasets, and a few acts. */
+/** The command palette: pages, integrations, connections that match what is typed with their datasets, functions, and a few acts. */
 export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const environment = useEnvironment();
   const navigate = useNavigate();
@@ -55,6 +58,12 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
     enabled: isSearching,
     placeholderData: keepPreviousData,
   });
+  const functions = useQuery({
+    ...functionsQuery(environment, { search: settled, limit: 5 }),
+    enabled: isSearching,
+    refetchInterval: false,
+  });
+  const foundFunctions = isSearching ? (functions.data?.data ?? []) : [];
   const found = isSearching ? (connections.data?.connections ?? []) : [];
   const datasets = useQueries({
     queries: found.map(({ provider_config_key: integration, connection_id: id }) => ({
@@ -101,6 +110,21 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
           void navigate({
             to: '/$environment/connections/$integration/$id',
             params: { environment, integration: provider_config_key, id: connection_id },
+          }),
+      })),
+    },
+    {
+      group: 'Functions',
+      actions: foundFunctions.map(({ name, type, provider_config_key: integration }) => ({
+        id: `function:${integration}:${type}:${name}`,
+        label: name,
+        description: `${types[type].label} of ${integration}`,
+        keywords: [typed],
+        leftSection: <IconFunction size={18} />,
+        onClick: () =>
+          void navigate({
+            to: '/$environment/functions/of/$integration/$type/$name',
+            params: { environment, integration, type, name },
           }),
       })),
     },
@@ -172,7 +196,7 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
       maxHeight={420}
       searchProps={{
         leftSection: <IconSearch size={18} />,
-        placeholder: 'Pages, integrations, connections, datasets',
+        placeholder: 'Pages, integrations, connections, functions, datasets',
         'aria-label': 'Search',
       }}
     />

@@ -1,0 +1,141 @@
+import { Badge, Box, Button, Card, Group, Select, Stack, Text, Title } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
+import { counted } from '../../ui/size.ts';
+import { isOver, linesQuery, type Run, type RunLine } from './queries.ts';
+
+/** Lines shown at first, the last ones: more than a screen, and nothing that a browser labours at. */
+const step = 500;
+/** A run writes its last lines beside its end: they may come a moment after. */
+const lateMs = 1_500;
+const levels = { warn: ['warn', 'error'], error: ['error'] } as const;
+const colors: Record<string, string> = { error: 'red', warn: 'yellow', info: 'teal', debug: 'gray' };
+/** Each attempt writes from a round number on. */
+const positionsOfAttempt = 100_000;
+
+/** What the code of a run wrote to its log, as it comes. */
+export function RunLog({ environment, run }: { environment: string; run: Run }) {
+  const queries = useQueryClient();
+  const over = isOver(run);
+  const query = useQuery({
+    ...linesQuery(environment, run.id, queries),
+    refetchInterval: over ? false : 1_000,
+  });
+  const { refetch } = query;
+  useEffect(() => {
+    if (!over) return;
+    const timer = setTimeout(() => void refetch(), lateMs);
+    return () => clearTimeout(timer);
+  }, [over, refetch]);
+  const [level, setLevel] = useState<keyof typeof levels>();
+  return (
+    <Card component="section" aria-label="Log">
+      <Group justify="space-between" mb="sm" gap="xs">
+        <Group gap="xs">
+          <Title order={2}>Log</Title>
+          {!over && (
+            <Badge color="teal" variant="dot">
+              Live
+            </Badge>
+          )}
+        </Group>
+        {query.data !== undefined && query.data.length > 0 && (
+          <Group gap="xs">
+            <Select
+              size="xs"
+              w={150}
+              aria-label="Level"
+              placeholder="Every level"
+              clearable
+              data={[
+                { value: 'warn', label: 'Warnings and errors' },
+                { value: 'error', label: 'Errors' },
+              ]}
+              value={level ?? null}
+              onChange={(next) => setLevel((next ?? undefined) as keyof typeof levels | undefined)}
+            />
+            <CopyButton value={query.data.map(textOf).join('\n')} what="the log" />
+          </Group>
+        )}
+      </Group>
+      <Loaded query={query} loading={<LoadingRows rows={1} height={120} />}>
+        {(lines) => {
+          const fitting = lines.filter(
+            (line) => level === undefined || levels[level].some((one) => one === line.level),
+          );
+          if (fitting.length > 0) return <Lines lines={fitting} isLive={!over} />;
+          return (
+            <Text size="sm" c="dimmed">
+              {lines.length > 0
+                ? 'No line of this level.'
+                : over
+                  ? 'It wrote nothing to its log.'
+                  : 'Nothing is written yet.'}
+            </Text>
+          );
+        }}
+      </Loaded>
+    </Card>
+  );
+}
+
+function Lines({ lines, isLive }: { lines: RunLine[]; isLive: boolean }) {
+  const [most, setMost] = useState(step);
+  const box = useRef<HTMLDivElement>(null);
+  const follows = useRef(isLive);
+  const last = lines.at(-1)?.position;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: moved where a line has come
+  useLayoutEffect(() => {
+    const { current } = box;
+    if (current !== null && follows.current) current.scrollTop = current.scrollHeight;
+  }, [last]);
+  const hidden = Math.max(0, lines.length - most);
+  const shown = lines.slice(hidden);
+  return (
+    <Stack gap="xs">
+      {hidden > 0 && (
+        <Button variant="default" size="compact-sm" w="fit-content" onClick={() => setMost(most * 4)}>
+          Show earlier ({counted(hidden, 'line')})
+        </Button>
+      )}
+      <Box
+        ref={box}
+        className="log"
+        role="log"
+        aria-label="Lines"
+        tabIndex={0}
+        onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
+          follows.current = isLive && scrollHeight - scrollTop - clientHeight < 24;
+        }}
+      >
+        {shown.map((line, at) => (
+          <div key={line.position} className="log-line">
+            {attemptOf(line) !== attemptOf(shown[at - 1] ?? line) && (
+              <div className="log-break">Attempt {attemptOf(line)}</div>
+            )}
+            <span className="log-time">{timeOf(line.at)}</span>
+            <span
+              className="log-level"
+              style={{ color: `var(--mantine-color-${colors[line.level] ?? 'gray'}-light-color)` }}
+            >
+              {line.level}
+            </span>
+            <span className="log-text">{line.message}</span>
+          </div>
+        ))}
+      </Box>
+    </Stack>
+  );
+}
+
+const attemptOf = ({ position }: RunLine): number => Math.floor(position / positionsOfAttempt);
+const clock = new Intl.DateTimeFormat(undefined, {
+  ...{ hour: '2-digit', minute: '2-digit', second: '2-digit' },
+  fractionalSecondDigits: 3,
+  hour12: false,
+});
+const timeOf = (at: string): string => clock.format(new Date(at));
+const textOf = ({ at, level, message }: RunLine): string => `${at} ${level} ${message}`;

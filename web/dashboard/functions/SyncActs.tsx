@@ -1,0 +1,116 @@
+import { ActionIcon, Menu } from '@mantine/core';
+import { notifications } from '@mantine/notifications';
+import {
+  IconClock,
+  IconDots,
+  IconPlayerPause,
+  IconPlayerPlay,
+  IconPlayerTrackNext,
+  IconRestore,
+} from '@tabler/icons-react';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { FrequencyDialog } from './FrequencyDialog.tsx';
+import { pauseSync, type Sync, type SyncAt, startSync, triggerSync } from './queries.ts';
+import { ResetDialog } from './ResetDialog.tsx';
+
+/** What can be done with a sync of a connection. `sync` undefined: it was never started. */
+export function SyncActs({
+  environment,
+  at,
+  sync,
+}: {
+  environment: string;
+  at: SyncAt;
+  sync: Sync | undefined;
+}) {
+  const [opened, setOpened] = useState<'frequency' | 'reset'>();
+  const run = useSyncAct(environment, { act: triggerSync, told: 'It runs as soon as there is room.' });
+  const pause = useSyncAct(environment, {
+    act: pauseSync,
+    told: 'It is paused. What runs goes on to its end.',
+  });
+  const start = useSyncAct(environment, { act: startSync, told: 'It is started: it runs at its next time.' });
+  const isPaused = sync === undefined || sync.next_at === null;
+  const isOff = sync?.enabled === false;
+  const close = () => setOpened(undefined);
+  const title = at.variant === 'base' ? at.name : `${at.name}, ${at.variant}`;
+  return (
+    <>
+      <Menu position="bottom-end" width={220}>
+        <Menu.Target>
+          <ActionIcon
+            variant="subtle"
+            color="gray"
+            aria-label={`Acts on ${title} of ${at.connection}`}
+            loading={run.isPending || pause.isPending || start.isPending}
+          >
+            <IconDots size={18} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item
+            leftSection={<IconPlayerTrackNext size={16} />}
+            disabled={isOff || sync?.state === 'running'}
+            onClick={() => run.mutate(at)}
+          >
+            Run now
+          </Menu.Item>
+          {isPaused ? (
+            <Menu.Item leftSection={<IconPlayerPlay size={16} />} onClick={() => start.mutate(at)}>
+              Start
+            </Menu.Item>
+          ) : (
+            <Menu.Item leftSection={<IconPlayerPause size={16} />} onClick={() => pause.mutate(at)}>
+              Pause
+            </Menu.Item>
+          )}
+          {sync !== undefined && (
+            <>
+              <Menu.Item leftSection={<IconClock size={16} />} onClick={() => setOpened('frequency')}>
+                Change its frequency
+              </Menu.Item>
+              <Menu.Divider />
+              <Menu.Item
+                color="red"
+                leftSection={<IconRestore size={16} />}
+                disabled={isOff}
+                onClick={() => setOpened('reset')}
+              >
+                Reset
+              </Menu.Item>
+            </>
+          )}
+        </Menu.Dropdown>
+      </Menu>
+      {sync !== undefined && opened === 'frequency' && (
+        <FrequencyDialog environment={environment} at={at} sync={sync} onClose={close} />
+      )}
+      {opened === 'reset' && <ResetDialog environment={environment} at={at} onClose={close} />}
+    </>
+  );
+}
+
+/** An act on a sync that says what it did; lists of syncs and runs are read anew. */
+function useSyncAct(
+  environment: string,
+  { act, told }: { act: (environment: string, at: SyncAt) => Promise<void>; told: string },
+) {
+  const refresh = useRefreshSyncs(environment);
+  return useMutation({
+    mutationFn: (at: SyncAt) => act(environment, at),
+    onSuccess: () => notifications.show({ message: told, color: 'green' }),
+    onError: ({ message }) => notifications.show({ title: 'Not done', message, color: 'red' }),
+    onSettled: refresh,
+  });
+}
+
+export function useRefreshSyncs(environment: string): () => Promise<unknown> {
+  const queries = useQueryClient();
+  return () =>
+    Promise.all(
+      ['syncs', 'runs', 'functions'].map((name) =>
+        queries.invalidateQueries({ queryKey: [environment, name] }),
+      ),
+    );
+}

@@ -1,0 +1,78 @@
+import type { FunctionType, Run, Sync } from './queries.ts';
+
+/** How states and kinds are called and coloured wherever they are shown. */
+export const types: Record<FunctionType, { label: string; color: string }> = {
+  sync: { label: 'Sync', color: 'teal' },
+  action: { label: 'Action', color: 'violet' },
+  'on-event': { label: 'Event function', color: 'orange' },
+};
+
+export const runStates: Record<Run['state'], { label: string; color: string }> = {
+  waiting: { label: 'Waiting', color: 'yellow' },
+  running: { label: 'Running', color: 'trellis' },
+  succeeded: { label: 'Succeeded', color: 'green' },
+  failed: { label: 'Failed', color: 'red' },
+  cancelled: { label: 'Cancelled', color: 'gray' },
+};
+
+export const syncStates: Record<Sync['state'], { label: string; color: string }> = {
+  running: { label: 'Running', color: 'trellis' },
+  active: { label: 'On time', color: 'green' },
+  failing: { label: 'Failing', color: 'red' },
+  held: { label: 'Held', color: 'orange' },
+  paused: { label: 'Paused', color: 'gray' },
+};
+
+export const runKinds: Record<Run['kind'], string> = {
+  sync: 'Sync',
+  webhook: 'Webhook',
+  action: 'Action',
+  'on-event': 'Event function',
+};
+
+/** What set a run off. */
+const triggers: Record<string, string> = {
+  schedule: 'by its schedule',
+  manual: 'by hand or by a call',
+  deploy: 'by a deploy',
+  webhook: 'by a webhook of the provider',
+  connection: 'by what happened to the connection',
+  action: 'by a call',
+  resume: 'by an earlier run',
+};
+export const triggerWords = (trigger: string): string => triggers[trigger] ?? trigger;
+
+const occasions: Record<string, string> = {
+  'post-connection-creation': 'after a connection is made',
+  'pre-connection-deletion': 'before a connection is deleted',
+  'validate-connection': 'before a connection is stored',
+};
+
+/** When a function runs, in a few words. */
+export function whenOf({
+  type,
+  runs,
+  event,
+}: {
+  type: FunctionType;
+  runs?: string | undefined;
+  event?: string | undefined;
+}): string {
+  if (type === 'action') return 'when it is called';
+  if (type === 'on-event') return occasions[event ?? ''] ?? String(event);
+  return spelled(runs ?? '');
+}
+
+/** As it was written, with `every` in front: `5m` → "every 5m". */
+export function spelled(frequency: string): string {
+  return /^every /i.test(frequency) ? frequency : `every ${frequency}`;
+}
+
+/** "412 ms", "12.4 s", "3 min 20 s", "2 h 5 min". */
+export function spellTime(ms: number): string {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1_000);
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `${Math.floor(seconds / 3_600)} h ${Math.floor((seconds % 3_600) / 60)} min`;
+}

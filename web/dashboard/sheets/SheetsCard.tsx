@@ -1,0 +1,140 @@
+import { Badge, Button, Card, Group, Stack, Text, Title } from '@mantine/core';
+import { IconPlus } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { type At, datasetsQuery } from '../connections/queries.ts';
+import { type Sync, syncsQuery } from '../functions/queries.ts';
+import { SyncBadge } from '../functions/StateBadge.tsx';
+import { SyncActs } from '../functions/SyncActs.tsx';
+import { LastRun } from '../functions/SyncsTable.tsx';
+import { WhyNot } from '../functions/WhyNot.tsx';
+import { useMay } from '../sign-in/queries.ts';
+import { type ChosenSheet, chosenOf, nameOf, rowModel, rowsSync } from './settings.ts';
+
+/** The sheets whose rows are kept as records, for the page of their connection. */
+export function SheetsCard({
+  environment,
+  at,
+  metadata,
+}: {
+  environment: string;
+  at: At;
+  metadata: Record<string, unknown>;
+}) {
+  const may = useMay();
+  const mayWrite = may('functions:write') && may('connections:write');
+  const sheets = chosenOf(metadata);
+  const { data: syncs } = useQuery({
+    ...syncsQuery(environment, {
+      ...{ provider_config_key: at.integration, connection_id: at.id },
+      ...{ function: rowsSync, limit: 200 },
+    }),
+    enabled: sheets.length > 0,
+  });
+  const { data: datasets } = useQuery({ ...datasetsQuery(environment, at), enabled: sheets.length > 0 });
+  const recordsOf = (variant: string) =>
+    datasets?.find((one) => one.model === rowModel && one.variant === variant)?.records;
+  return (
+    <Card component="section" aria-label="Sheets">
+      <Group justify="space-between" mb="xs">
+        <Title order={2}>Sheets</Title>
+        {mayWrite && (
+          <Button
+            size="sm"
+            variant={sheets.length === 0 ? 'filled' : 'default'}
+            leftSection={<IconPlus size={16} />}
+            renderRoot={(props) => (
+              <Link
+                to="/$environment/connections/$integration/$id/sheets/new"
+                params={{ environment, ...at }}
+                search={{}}
+                {...props}
+              />
+            )}
+          >
+            Add a sheet
+          </Button>
+        )}
+      </Group>
+      {sheets.length === 0 ? (
+        <Text c="dimmed" size="sm">
+          Choose a tab of a spreadsheet, and its rows are records here: kept up to date, without code.
+        </Text>
+      ) : (
+        <Stack gap="sm">
+          {sheets.map((sheet) => (
+            <Row
+              key={sheet.variant}
+              environment={environment}
+              at={at}
+              sheet={sheet}
+              sync={syncs?.syncs.find(({ variant }) => variant === sheet.variant)}
+              records={recordsOf(sheet.variant)}
+              mayWrite={mayWrite}
+            />
+          ))}
+        </Stack>
+      )}
+    </Card>
+  );
+}
+
+function Row({
+  environment,
+  at,
+  sheet,
+  sync,
+  records,
+  mayWrite,
+}: {
+  environment: string;
+  at: At;
+  sheet: ChosenSheet;
+  sync: Sync | undefined;
+  records: number | undefined;
+  mayWrite: boolean;
+}) {
+  const { variant } = sheet;
+  return (
+    <Group wrap="nowrap" align="flex-start" justify="space-between" gap="sm">
+      <Stack gap={4} miw={0} flex={1} pos="relative">
+        <Group gap={8}>
+          <Link
+            className="fill-link"
+            to="/$environment/connections/$integration/$id/sheets/of/$variant"
+            params={{ environment, ...at, variant }}
+          >
+            <Text span size="sm" fw={550} className="wrap" c="var(--mantine-color-anchor)">
+              {nameOf(sheet)}
+            </Text>
+          </Link>
+          {variant !== 'base' && <Badge color="gray">{variant}</Badge>}
+          <SyncBadge sync={sync} />
+        </Group>
+        <Group gap="md">
+          {records !== undefined && <Text size="sm">{rowsText(records)}</Text>}
+          {sync !== undefined && (
+            <Group gap={6} pos="relative">
+              <Text size="sm" c="dimmed">
+                Last run
+              </Text>
+              <LastRun sync={sync} environment={environment} />
+            </Group>
+          )}
+        </Group>
+        {sync !== undefined && <WhyNot sync={sync} />}
+      </Stack>
+      {mayWrite && (
+        <SyncActs
+          environment={environment}
+          at={{ integration: at.integration, connection: at.id, name: rowsSync, variant }}
+          sync={sync}
+        />
+      )}
+    </Group>
+  );
+}
+
+export function rowsText(count: number): string {
+  return count === 1 ? '1 record' : `${count.toLocaleString()} records`;
+}

@@ -1,0 +1,249 @@
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { call, Fault } from '../../api/client.ts';
+import type { At } from '../connections/queries.ts';
+import { callAction, pauseSync, resetSync, setFrequency, startSync, triggerSync } from '../functions/queries.ts';
+import { type Identity, rowsSync, type SheetSettings } from './settings.ts';
+
+export type ListedSpreadsheets = {
+  /** False: the connection may not list files. */
+  available: boolean;
+  /** The files of this application alone are listed. */
+  ownFilesOnly: boolean;
+  spreadsheets: { spreadsheetId: string; title: string; modifiedAt: string; url: string }[];
+  nextPageToken: string | null;
+};
+export type Tab = {
+  sheetId: number;
+  title: string;
+  kind: string;
+  rows: number;
+  columns: number;
+  hidden: boolean;
+  protected: boolean;
+};
+export type Book = {
+  spreadsheetId: string;
+  title: string;
+  url: string;
+  identities: Identity[];
+  /** The tab to begin with. */
+  sheetId: number | null;
+  tabs: Tab[];
+};
+export type CellValue = string | number | boolean | null | { error: string };
+export type PreviewColumn = { field: string; column: string; type: string; filled: number };
+export type Preview = {
+  headerRow: number;
+  suggestedHeaderRow: number;
+  suggestedKeyColumn: string | null;
+  totalRows: number;
+  columns: PreviewColumn[];
+  keys: { column: string; empty: number; duplicates: number; examples: string[] } | null;
+  rows: Record<string, CellValue>[];
+};
+
+/** What a set-up asks with. None of them changes anything at the provider. */
+const asking = ['list-spreadsheets', 'describe-spreadsheet', 'preview-rows'] as const;
+/** A look at a spreadsheet costs calls of the account's quota, so it holds for a while. */
+const lookMs = 60_000;
+const shownRows = 10;
+
+const keyOf = (environment: string, { integration, id }: At) => [environment, 'sheets', integration, id];
+
+/** Puts what a set-up asks with on the integration, where it is not there yet. */
+export const readyQuery = (environment: string, { integration }: At) =>
+  queryOptions({
+    queryKey: [environment, 'sheets', 'ready', integration],
+    queryFn: async ({ signal }) => {
+      const { data } = await call('GET /functions', {
+        environment,
+        signal,
+        query: { provider_config_key: integration, type: 'action', limit: 100 },
+      });
+      for (const name of asking) {
+        const there = data.find((one) => one.name === name);
+        if (there?.source !== 'shipped') await putShipped(environment, { integration, name, type: 'action' });
+        else if (!there.enabled) throw turnedOff(name);
+      }
+      return true;
+    },
+    staleTime: lookMs,
+  });
+
+function turnedOff(name: string): Fault {
+  const message = `The function ${name} of this integration is turned off.`;
+  return new Fault({ code: 'function_disabled', message, status: 0 });
+}
+
+async function putShipped(
+  environment: string,
+  { integration, name, type }: { integration: string; name: string; type: 'action' | 'sync' },
+): Promise<void> {
+  await call('PUT /integrations/{key}/functions/{name}/shipped', {
+    environment,
+    path: { key: integration, name },
+    body: { type },
+  });
+}
+
+async function askAction<T>(
+  environment: string,
+  { at, name, input, signal }: { at: At; name: (typeof asking)[number]; input: object; signal: AbortSignal },
+): Promise<T> {
+  const action = { integration: at.integration, type: 'action', name } as const;
+  const { output } = await callAction(environment, { at: action, connection: at.id, input, signal });
+  return output as T;
+}
+
+/** Spreadsheets that the account can see, those changed last first. */
+export const spreadsheetsQuery = (
+  environment: string,
+  { at, search }: { at: At; search: string | undefined },
+) =>
+  infiniteQueryOptions({
+    queryKey: [...keyOf(environment, at), 'list', search],
+    queryFn: ({ signal, pageParam }) => {
+      const input = { limit: 20, ...(search && { search }), ...(pageParam && { pageToken: pageParam }) };
+      return askAction<ListedSpreadsheets>(environment, { at, name: 'list-spreadsheets', input, signal });
+    },
+    initialPageParam: '',
+    getNextPageParam: ({ nextPageToken }) => nextPageToken ?? undefined,
+    placeholderData: keepPreviousData,
+    staleTime: lookMs,
+  });
+
+/** Title and tabs of a spreadsheet, by its link or ID. */
+export const bookQuery = (environment: string, { at, spreadsheet }: { at: At; spreadsheet: string }) =>
+  queryOptions({
+    queryKey: [...keyOf(environment, at), 'book', spreadsheet],
+    queryFn: ({ signal }) =>
+      askAction<Book>(environment, { at, name: 'describe-spreadsheet', input: { spreadsheet }, signal }),
+    staleTime: lookMs,
+  });
+
+/** The first rows of a tab as they would be saved. Without a header row, below the one that looks like it. */
+export const previewQuery = (
+  environment: string,
+  { at, ...input }: { at: At; spreadsheet: string; sheetId: number; headerRow?: number; keyColumn?: string },
+) =>
+  queryOptions({
+    queryKey: [...keyOf(environment, at), 'preview', input],
+    queryFn: ({ signal }) =>
+      askAction<Preview>(environment, {
+        ...{ at, name: 'preview-rows', signal },
+        input: { ...input, limit: shownRows },
+      }),
+    placeholderData: (before, query) => (isSameTab(query?.queryKey.at(-1), input) ? before : undefined),
+    staleTime: lookMs,
+  });
+
+function isSameTab(before: unknown, now: { spreadsheet: string; sheetId: number }): boolean {
+  const asked = before as typeof now | undefined;
+  return asked?.spreadsheet === now.spreadsheet && asked.sheetId === now.sheetId;
+}
+
+type SheetAt = { at: At; variant: string };
+
+const syncOf = ({ at, variant }: SheetAt) => ({
+  ...{ integration: at.integration, connection: at.id, name: rowsSync, variant },
+});
+const place = ({ integration, id }: At) => ({ provider_config_key: integration, connection_id: id });
+
+/** Changes the entry of one variant, and leaves those of others as they are by now. */
+async function changeSettings(
+  environment: string,
+  { at, variant, settings }: SheetAt & { settings: SheetSettings | undefined },
+): Promise<void> {
+  const { metadata } = await call('GET /connections/{id}', {
+    environment,
+    path: { id: at.id },
+    query: { provider_config_key: at.integration },
+  });
+  const { [variant]: _, ...others } = (metadata.sheets ?? {}) as Record<string, unknown>;
+  const sheets = settings === undefined ? others : { ...others, [variant]: settings };
+  await call('PATCH /connections/metadata', { environment, body: { ...place(at), metadata: { sheets } } });
+}
+
+/**
+ * Chooses a sheet, or chooses it otherwise, and lets a run begin. The settings come first, so that no run starts without
+ * them. `frequency` null is the function's own, undefined the one that it has. `emptied` removes the records that the variant
+ * has.
+ */
+export async function saveSheet(
+  environment: string,
+  {
+    settings,
+    frequency,
+    isNew,
+    emptied,
+    ...of
+  }: SheetAt & {
+    settings: SheetSettings;
+    frequency: string | null | undefined;
+    isNew: boolean;
+    emptied: boolean;
+  },
+): Promise<void> {
+  const { at, variant } = of;
+  const sync = syncOf(of);
+  await changeSettings(environment, { ...of, settings });
+  await putShipped(environment, { integration: at.integration, name: rowsSync, type: 'sync' });
+  if (variant !== 'base') await addVariant(environment, of);
+  if (frequency !== undefined) await setFrequency(environment, { ...sync, frequency });
+  // `base` of a sheet that was removed is paused.
+  if (isNew) await startSync(environment, sync);
+  if (emptied) await resetSync(environment, { ...sync, records: 'removed' });
+  else await triggerIdle(environment, of);
+}
+
+async function addVariant(environment: string, { at, variant }: SheetAt): Promise<void> {
+  await call('POST /sync/{name}/variant/{variant}', {
+    environment,
+    path: { name: rowsSync, variant },
+    body: place(at),
+  }).catch((error: unknown) => {
+    const isThere = error instanceof Fault && error.code === 'sync_variant_already_exists';
+    if (!isThere) throw error;
+  });
+}
+
+const mostWaits = 20;
+const waitMs = 250;
+
+/** A run that goes on has read the settings before: it is waited for, a few seconds at most. */
+async function triggerIdle(environment: string, of: SheetAt): Promise<void> {
+  for (let left = mostWaits; left > 0; left -= 1) {
+    const sync = await findSync(environment, of);
+    if (sync?.current_run?.state !== 'running') break;
+    await new Promise((next) => setTimeout(next, waitMs));
+  }
+  await triggerSync(environment, syncOf(of));
+}
+
+async function findSync(environment: string, { at, variant }: SheetAt) {
+  const query = { ...place(at), function: rowsSync, limit: 200 };
+  const { syncs } = await call('GET /functions/syncs', { environment, query });
+  return syncs.find((sync) => sync.variant === variant);
+}
+
+/** The sheet is followed no longer. Its records stay, or are removed with it. */
+export async function removeSheet(
+  environment: string,
+  { records, ...of }: SheetAt & { records: 'kept' | 'removed' },
+): Promise<void> {
+  const { at, variant } = of;
+  const sync = await findSync(environment, of);
+  await changeSettings(environment, { ...of, settings: undefined });
+  if (sync === undefined) return;
+  // Without settings the run that follows reads nothing.
+  if (records === 'removed') await resetSync(environment, { ...syncOf(of), records });
+  if (variant === 'base') {
+    await pauseSync(environment, syncOf(of));
+    return;
+  }
+  await call('DELETE /sync/{name}/variant/{variant}', {
+    environment,
+    path: { name: rowsSync, variant },
+    body: place(at),
+  });
+}
