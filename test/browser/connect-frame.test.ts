@@ -21,7 +21,6 @@ describe('the connect page and an application of another site', { skip: skipBrow
     stranger = await openApplication();
     pages = await openConnectPages({ TRELLIS_CONNECT_FRAME_ANCESTORS: application.origin });
     ({ page, context } = await pages.openAsNobody());
-    context.setDefaultTimeout(30_000);
     // The callback's own page, where a trip made no connection.
     pages.expectComplaint(/oauth\/callback.* 400/);
     // As browsers do that let no page within another one keep anything.

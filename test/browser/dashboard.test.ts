@@ -18,7 +18,6 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     trellis = dashboard.trellis;
     ({ context, page } = await dashboard.openAsNobody());
-    context.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
   const owner = { email: 'ada@example.com', password: 'correct horse battery' };
@@ -132,7 +131,8 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Edit', exact: true }).click();
     await page.getByLabel('Metadata as JSON').fill('{"plan": "team"}');
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('"plan": "team"').waitFor();
+    // Not what is being typed, which holds the same words.
+    await page.locator('pre', { hasText: '"plan": "team"' }).waitFor();
     const { body } = await trellis.call('GET', '/connections');
     assert.deepEqual((body.connections as { metadata: object }[])[0]?.metadata, { plan: 'team' });
   });

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
+import { surroundings } from '../support/command.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 
 const run = promisify(execFile);
@@ -14,7 +15,7 @@ const root = join(import.meta.dirname, '../..');
 const cli = (args: string[], env: Record<string, string>) =>
   run(process.execPath, [join(root, 'server/cli/main.ts'), ...args], {
     cwd: root,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    env: { ...surroundings, ...env },
   });
 
 let dataDir: string;

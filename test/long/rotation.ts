@@ -19,14 +19,17 @@ export type Outcome = { calls: number; failures: string[]; rewrapped: number };
  * Rotates the master key this many times, as docs/operations.md says it, node by node: the new key behind the old one,
  * then in front, then `keys rotate` (killed in the middle, and run again), then the old key away. All the while each
  * kind of call goes on, and what failed is told. Fails where something cannot be read with the last key alone, where a
- * deleted connection's key is left, or where one that was dropped is not asked for.
+ * deleted connection's key is left, or where one that was dropped is not asked for. Each of the callers pauses for
+ * `pauseMs` after a call: what they take of the machine, the starts of the nodes wait for.
  */
 export async function rotateUnderLoad({
   rotations,
   connections,
+  pauseMs,
 }: {
   rotations: number;
   connections: number;
+  pauseMs: number;
 }): Promise<Outcome> {
   const database = await openTestDatabase();
   const provider = await startProvider();
@@ -51,7 +54,7 @@ export async function rotateUnderLoad({
   try {
     await replaceAll(now);
     const ids = await makeConnections(nodes[0]!.service, { provider, connections });
-    callers = startCallers(nodes, { ids, load, signal: running.signal });
+    callers = startCallers(nodes, { ids, load, pauseMs, signal: running.signal });
     for (let n = 1; n <= rotations; n += 1) {
       const next = newKey(n);
       await replaceAll(now, next);
@@ -127,7 +130,12 @@ async function saveRecord(service: RunningService, id: string): Promise<void> {
 /** One caller for each kind of call; each goes on until the signal. */
 async function startCallers(
   nodes: readonly Node[],
-  { ids, load, signal }: { ids: readonly string[]; load: Omit<Outcome, 'rewrapped'>; signal: AbortSignal },
+  {
+    ids,
+    load,
+    pauseMs,
+    signal,
+  }: { ids: readonly string[]; load: Omit<Outcome, 'rewrapped'>; pauseMs: number; signal: AbortSignal },
 ): Promise<void> {
   let turn = 0;
   const once = async (name: string, work: (service: RunningService) => Promise<unknown>) => {
@@ -163,7 +171,7 @@ async function startCallers(
     kinds.map(async (kind) => {
       for (let n = 0; !signal.aborted; n += 1) {
         await kind(n);
-        await sleep(5);
+        await sleep(pauseMs);
       }
     }),
   );

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { type Browser, chromium } from 'playwright-core';
+import { type Browser, type BrowserContext, chromium } from 'playwright-core';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
 
@@ -29,4 +29,16 @@ export function openBrowser(): Promise<Browser> {
       ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
     ],
   });
+}
+
+/**
+ * What a page of this context does every few seconds it does five times as often, so that no test waits for it. A slow
+ * machine is given time.
+ */
+export async function prepare(context: BrowserContext): Promise<void> {
+  context.setDefaultTimeout(60_000);
+  await context.addInitScript(`{
+    const every = window.setInterval;
+    window.setInterval = (run, ms, ...given) => every(run, ms < 2_000 ? ms : ms / 5, ...given);
+  }`);
 }

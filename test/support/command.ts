@@ -5,7 +5,13 @@ import { openSecretWatch, type SecretKind } from './secret-watch.ts';
 
 const root = join(import.meta.dirname, '../..');
 const main = join(root, 'server/cli/main.ts');
-const own = { PATH: process.env.PATH, HOME: process.env.HOME };
+/** What a process of the product has of the test run's environment: nothing that is a setting. */
+export const surroundings = {
+  PATH: process.env.PATH,
+  HOME: process.env.HOME,
+  // What was compiled once is not compiled by each of them again.
+  NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
+};
 
 /** What an operator's command came to. */
 export type CommandEnd = { code: number; stdout: string; stderr: string };
@@ -16,7 +22,7 @@ export function runCommand(args: string[], env: Record<string, string>): Promise
     execFile(
       process.execPath,
       [main, ...args],
-      { cwd: root, env: { ...own, ...env } },
+      { cwd: root, env: { ...surroundings, ...env } },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;
         const watch = openSecretWatch();
@@ -49,7 +55,7 @@ export async function killCommand(
 ): Promise<void> {
   const child = spawn(process.execPath, [main, ...args], {
     cwd: root,
-    env: { ...own, ...env },
+    env: { ...surroundings, ...env },
     stdio: 'ignore',
   });
   const exited = once(child, 'exit');

@@ -9,13 +9,26 @@ import { createLog } from '../../server/log.ts';
 import type { Catalog } from '../../server/providers/catalog.ts';
 import { createSetUp } from '../../server/users/invitations.ts';
 import { createWebBuild } from '../../server/web-build.ts';
-import { openBrowser } from './browser.ts';
+import { openBrowser, prepare } from './browser.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from './person.ts';
 import { openTrellis, type TestTrellis } from './trellis.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** Pictures of pages, kept as the output of a test run. */
 const pictures = join(import.meta.dirname, '../../test-output/pages');
+type View = { width: number; colorScheme: 'light' | 'dark' };
+const isEveryView = process.env.PICTURES === 'all';
+/** What each page is looked at in: each width and each scheme once, or with `PICTURES=all` each width in each scheme. */
+const views: View[] = isEveryView
+  ? (['light', 'dark'] as const).flatMap((colorScheme) =>
+      [1920, 1280, 390].map((width) => ({ width, colorScheme })),
+    )
+  : [
+      { width: 1280, colorScheme: 'light' },
+      { width: 390, colorScheme: 'dark' },
+    ];
+/** Which of the views axe looks through in full, where it is not all of them. */
+let turn = 0;
 
 /** A service with its dashboard, and a real browser to open it in. */
 export type TestDashboard = {
@@ -68,6 +81,7 @@ export async function openDashboard(
       reducedMotion: 'reduce',
       permissions: ['clipboard-read', 'clipboard-write'],
     });
+    await prepare(context);
     context.on('page', (page) => {
       page.on('pageerror', ({ message }) => complaints.push(`${page.url()}: ${message}`));
       page.on('console', (line) => {
@@ -108,36 +122,44 @@ export async function openDashboard(
 
 /** Fails where axe finds what shuts people out, seriously or critically. */
 export async function assertAccessible(page: Page): Promise<void> {
-  await page.evaluate(axe);
-  const serious = await page.evaluate(`axe.run().then(({ violations }) => violations
+  assert.deepEqual(await seriousFaults(page), [], page.url());
+}
+
+/** What axe finds, by one rule where it is given. */
+async function seriousFaults(page: Page, rule?: string): Promise<unknown> {
+  if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe);
+  const options = { resultTypes: ['violations'], ...(rule !== undefined && { runOnly: [rule] }) };
+  return page.evaluate(`axe.run(${JSON.stringify(options)}).then(({ violations }) => violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .map(({ id, nodes }) => id + ': ' + nodes.map(({ target }) => target.join(' ')).join(', ')))`);
-  assert.deepEqual(serious, [], page.url());
 }
 
 /**
- * Takes pictures of a page, wide and narrow, light and dark, and fails where it is wider than the window or shuts
- * people out in one of them. The window is as it was afterwards.
+ * Takes pictures of a page, wide and light, narrow and dark, and fails where it is wider than the window in one of them
+ * or shuts people out: by its colors in either, by anything else in this one and that one by turns. The window is as it was
+ * afterwards.
  */
 export async function picture(page: Page, name: string): Promise<void> {
   await mkdir(pictures, { recursive: true });
   const before = page.viewportSize();
-  for (const colorScheme of ['light', 'dark'] as const) {
-    for (const width of [1280, 390]) {
-      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
-      // The navigation slides in or out at the new width.
-      await page.evaluate(
-        'Promise.allSettled(document.getAnimations().filter(({ effect }) =>' +
-          ' effect.getComputedTiming().iterations !== Infinity).map(({ finished }) => finished))',
-      );
-      await page.screenshot({ path: join(pictures, `${name}-${width}-${colorScheme}.png`) });
-      const overflow = await page.evaluate(
-        'document.documentElement.scrollWidth - document.documentElement.clientWidth',
-      );
-      assert.ok(Number(overflow) <= 0, `${name} at ${width}: ${overflow} pixels too wide`);
-    }
-    await assertAccessible(page);
+  turn += 1;
+  for (const [index, { width, colorScheme }] of views.entries()) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
+    // The navigation slides in or out at the new width.
+    await page.evaluate(
+      'Promise.allSettled(document.getAnimations().filter(({ effect }) =>' +
+        ' effect.getComputedTiming().iterations !== Infinity).map(({ finished }) => finished))',
+    );
+    await page.screenshot({ path: join(pictures, `${name}-${width}-${colorScheme}.png`) });
+    const overflow = await page.evaluate(
+      'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+    );
+    assert.ok(Number(overflow) <= 0, `${name} at ${width}: ${overflow} pixels too wide`);
+    // One of both in full, in turn; the other in its colors.
+    const isWhole = isEveryView || index === turn % views.length;
+    const faults = await seriousFaults(page, isWhole ? undefined : 'color-contrast');
+    assert.deepEqual(faults, [], `${name} at ${width}, ${colorScheme}`);
   }
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   if (before !== null) await page.setViewportSize(before);

@@ -9,6 +9,7 @@ import { readMasterKeys } from '../../server/config.ts';
 import { findEmbedded } from '../../server/db/embedded.ts';
 import { openDb } from '../../server/db/pool.ts';
 import { openVault, type Vault } from '../../server/vault.ts';
+import { surroundings } from './command.ts';
 import { openSecretWatch, type SecretWatch } from './secret-watch.ts';
 import { watchedVault } from './secret-watch-server.ts';
 
@@ -49,8 +50,7 @@ export async function startRunningService(
   const child = spawn(process.execPath, [join(root, 'server/cli/main.ts'), 'start'], {
     cwd: root,
     env: {
-      PATH: process.env.PATH,
-      HOME: process.env.HOME,
+      ...surroundings,
       PORT: '0',
       DATA_DIR: dataDir,
       LOG_FORMAT: 'json',

@@ -13,7 +13,6 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     pages = await openConnectPages();
     const opened = await pages.openAsNobody();
     page = opened.page;
-    opened.context.setDefaultTimeout(30_000);
   });
   after(() => pages?.close());
 
@@ -72,16 +71,17 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Unauthenticated is connected' }).waitFor();
   });
 
-  for (const [language, title] of [
-    ['en', 'Connect Google Sheets'],
-    ['de', 'Google Sheets verbinden'],
-    ['fr', 'Connecter Google Sheets'],
-    ['es', 'Conectar Google Sheets'],
-    ['ja', 'Google Sheetsを接続'],
+  for (const [language, title, scope] of [
+    ['en', 'Connect Google Sheets', 'See the e-mail address of the account.'],
+    ['de', 'Google Sheets verbinden', 'Die E-Mail-Adresse des Kontos sehen.'],
+    ['fr', 'Connecter Google Sheets', "Voir l'adresse e-mail du compte."],
+    ['es', 'Conectar Google Sheets', 'Ver la dirección de correo electrónico de la cuenta.'],
+    ['ja', 'Google Sheetsを接続', 'アカウントのメールアドレスを表示します。'],
   ] as const) {
     test(`it speaks ${language}, and everything fits`, async () => {
       await openFor('google-sheet', `&lang=${language}`);
       await page.getByRole('heading', { name: title }).waitFor();
+      await page.getByText(scope).waitFor();
       assert.equal(await page.evaluate('document.documentElement.lang'), language);
       await picture(page, `connect-language-${language}`);
     });
@@ -134,7 +134,6 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     pages.expectComplaint(/401/);
     const open = `${pages.trellis.baseUrl}/connect/`;
     const { context } = await pages.openAsNobody();
-    context.setDefaultTimeout(30_000);
     const says = async (url: string, title: string, name: string) => {
       const fresh = await context.newPage();
       await fresh.goto(url);

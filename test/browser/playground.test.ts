@@ -23,7 +23,6 @@ describe('the playground', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     ({ trellis } = dashboard);
     ({ context, page } = await dashboard.openAs('developer'));
-    page.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
   beforeEach(() => trellis.control('DELETE', 'faults'));

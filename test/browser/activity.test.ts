@@ -16,7 +16,6 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     ({ trellis } = dashboard);
     ({ page } = await dashboard.openAs('viewer'));
-    page.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
 

@@ -17,7 +17,6 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     // A refresh that is refused, and a look at what was just deleted.
     dashboard.expectComplaint(/424|404/);
     ({ page } = await dashboard.openAs('developer'));
-    page.setDefaultTimeout(30_000);
     ({ connectionId, headers } = await connect(dashboard.trellis, {
       allow: ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets'],
     }));
@@ -62,7 +61,8 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('An object in JSON, please').waitFor();
     await page.getByLabel('Metadata as JSON').fill('{"plan": "team"}');
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('"plan": "team"').waitFor();
+    // Not what is being typed, which holds the same words.
+    await page.locator('pre', { hasText: '"plan": "team"' }).waitFor();
     assert.deepEqual((await health()).metadata, { plan: 'team' });
   });
 
@@ -149,7 +149,6 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
 
   test('a viewer sees it, and is offered nothing to change', async () => {
     const { page: viewer, person } = await dashboard.openAs('viewer');
-    viewer.setDefaultTimeout(30_000);
     await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/connections`);
     await viewer.getByText('ada@example.com').waitFor();
     assert.equal(await viewer.getByRole('button', { name: 'Add a test connection' }).count(), 0);

@@ -34,7 +34,6 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     const saved = await trellis.call('POST', '/records', { headers, body: { model: 'City', records } });
     assert.equal(saved.status, 200, saved.text);
     ({ page, person: owner } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(30_000);
     await page.setViewportSize({ width: 390, height: 844 });
     // A page out of sight does not ask again by itself: the button alone does.
     await page.addInitScript("Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' })");
@@ -187,7 +186,6 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
 
   test('a link to an account waits for what it gives, and says so where it is none or cut off', async () => {
     const { page: guest } = await dashboard.openAsNobody();
-    guest.setDefaultTimeout(30_000);
     const invited = await owner.call('POST', '/users/invitations', {
       body: { role: 'developer', environments: ['dev'] },
     });
@@ -213,7 +211,6 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
 
   test('a link to a new password is refused with what to do, and is asked for whole', async () => {
     const { page: guest } = await dashboard.openAsNobody();
-    guest.setDefaultTimeout(30_000);
     await open('/reset-password', guest);
     await guest.getByText('This address is not complete').waitFor();
     await guest.goto('about:blank');

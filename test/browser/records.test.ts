@@ -29,7 +29,6 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     root = `${dashboard.trellis.baseUrl}/app/dev`;
     ({ page } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
 

@@ -17,7 +17,6 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     trellis = dashboard.trellis;
     ({ page, person: owner } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(30_000);
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=keys`);
   });
   after(() => dashboard?.close());
@@ -114,6 +113,8 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await tab('Connect page');
     await page.getByRole('textbox', { name: 'Name of your application' }).fill('Ledger');
     await page.getByRole('textbox', { name: 'Colour in light' }).fill('#ffdd00');
+    // Left in the same moment, which nobody can, the field takes back what was typed.
+    await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
     await page.keyboard.press('Tab');
     await page.getByTestId('preview').getByText('Ledger', { exact: true }).waitFor();
     await press('Save');

@@ -26,7 +26,6 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     dashboard.expectComplaint(/403/);
     ({ page } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(30_000);
   });
   after(() => dashboard?.close());
 

@@ -29,7 +29,6 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     root = `${dashboard.trellis.baseUrl}/app/dev`;
     ({ page } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(30_000);
     at = await connect(dashboard.trellis);
   });
   after(() => dashboard?.close());

@@ -23,7 +23,6 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard({ SMTP_URL: mails.url, SMTP_FROM: 'trellis@example.com' });
     trellis = dashboard.trellis;
     ({ page, context } = await dashboard.openAs('developer'));
-    page.setDefaultTimeout(30_000);
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
   });
   after(async () => {

@@ -19,7 +19,6 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     trellis = dashboard.trellis;
     receiver = await openReceiver();
     ({ page } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(30_000);
   });
   after(async () => {
     await dashboard?.close();

@@ -22,7 +22,6 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     });
     dashboard.expectComplaint(/status of (401|50[03])|ERR_FAILED|dynamically imported module|status of 404/);
     ({ page, person: owner } = await dashboard.openAs('owner'));
-    page.setDefaultTimeout(30_000);
     await stored('POST', '/integrations', {
       provider: 'private-api-key',
       unique_key: 'key',
@@ -128,7 +127,6 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
 
   test('two who add variables at the same time keep both', async () => {
     const other = await dashboard.openAs('owner');
-    other.page.setDefaultTimeout(30_000);
     await stored('PUT', '/environment-variables', { variables: [{ name: 'FIRST', value: '1' }] });
     const both = [page, other.page];
     for (const one of both) {

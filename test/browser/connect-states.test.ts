@@ -13,7 +13,6 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
   before(async () => {
     pages = await openConnectPages();
     ({ page, context } = await pages.openAsNobody());
-    context.setDefaultTimeout(30_000);
     // The callback's own page, where a trip made no connection.
     pages.expectComplaint(/oauth\/callback.* 400/);
   });

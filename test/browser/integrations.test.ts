@@ -16,7 +16,6 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
   before(async () => {
     dashboard = await openDashboard();
     ({ page } = await dashboard.openAs('developer'));
-    page.setDefaultTimeout(30_000);
     dashboard.trellis.watch.made('client_secret', secret);
   });
   after(() => dashboard?.close());
@@ -183,7 +182,6 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
 
   test('a viewer sees it all and is offered nothing to change', async () => {
     const { page: viewer } = await dashboard.openAs('viewer');
-    viewer.setDefaultTimeout(30_000);
     await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations`);
     await viewer.getByText('own-sheets').waitFor();
     assert.equal(await viewer.getByRole('link', { name: 'Add an integration' }).count(), 0);
