@@ -10,6 +10,7 @@ import { functionsBenchmark } from './functions.ts';
 import { proxyBenchmark } from './proxy.ts';
 import { listBenchmark, pruneBenchmark, saveBenchmark } from './records.ts';
 import { millionBenchmark } from './records-million.ts';
+import { sheetsBenchmark } from './sheets.ts';
 import type { Benchmark } from './support.ts';
 
 const benchmarks: Record<string, Benchmark> = {
@@ -20,6 +21,7 @@ const benchmarks: Record<string, Benchmark> = {
   proxy: proxyBenchmark,
   activity: activityBenchmark,
   functions: functionsBenchmark,
+  sheets: sheetsBenchmark,
 };
 
 const { values, positionals } = parseArgs({

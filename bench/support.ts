@@ -32,11 +32,19 @@ export type BenchService = {
 };
 type SendOptions = { headers?: Record<string, string>; body?: string | Buffer };
 
-/** Starts one on a database of its own: on TEST_DATABASE_URL's server, else on an embedded one without fsync. */
-export async function openBenchService(): Promise<BenchService> {
+/**
+ * Starts one on a database of its own: on TEST_DATABASE_URL's server, else on an embedded one without fsync. Its
+ * connections' provider is at `baseUrl`.
+ */
+export async function openBenchService({
+  baseUrl = 'https://bench.invalid',
+}: {
+  baseUrl?: string;
+} = {}): Promise<BenchService> {
   const { target, drop } = await openTestDatabase();
   const env = {
     DATABASE_URL: urlOf(target),
+    TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
     TRELLIS_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}`,
   };
   const service = await startRunningService({ env });
@@ -46,7 +54,7 @@ export async function openBenchService(): Promise<BenchService> {
     body: {
       unique_key: 'bench',
       provider: 'private-api-key',
-      integration_config: { base_url: 'https://bench.invalid' },
+      integration_config: { base_url: baseUrl },
     },
   });
   let connections = 0;

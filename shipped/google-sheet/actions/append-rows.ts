@@ -1,0 +1,181 @@
+import { randomUUID } from 'node:crypto';
+import { type ActionContext, createAction } from 'trellis';
+import { z } from 'zod';
+import { quotedTitle } from '../sheet/a1.ts';
+import { spreadsheets } from '../sheet/api.ts';
+import type { RawCell } from '../sheet/cells.ts';
+import { matchColumns, readColumns } from '../sheet/columns.ts';
+import { fault, sourceFault, told } from '../sheet/faults.ts';
+import {
+  cellsOf,
+  type Grid,
+  kindsOf,
+  type Mark,
+  readGrid,
+  sampleRows,
+  wholeCellFields,
+} from '../sheet/grid.ts';
+import { isBlank } from '../sheet/table.ts';
+import { lookUpTab } from '../sheet/take.ts';
+import { type Target, targetOf } from '../sheet/target.ts';
+import { cellLine, isOutcomeUnknown, lineOf, valuesLine, type Writable } from '../sheet/write.ts';
+
+const writable = z.union([z.string().max(50_000), z.number(), z.boolean(), z.null()]);
+const Input = z.object({
+  variant: z.string().default('base'),
+  rows: z.array(z.record(z.string(), writable)).min(1).max(1_000).describe('Values by the fields'),
+  input: z.enum(['RAW', 'USER_ENTERED']).default('RAW').describe('USER_ENTERED: as if somebody typed it'),
+});
+const Output = z.object({
+  appended: z.int(),
+  /** By Google's answer, or, where it did not come, by looking. */
+  confirmed_by: z.enum(['answer', 'reread']),
+});
+
+/** Left on the tab by an append, to find it by where its answer does not come. */
+const sentKey = 'trellis.sent';
+const marksKeptMs = 10 * 60_000;
+/** How long what was sent may take to appear. */
+const waitsMs = [500, 2_000];
+
+export default createAction({
+  description:
+    'Appends rows below a tab. One whose outcome is unknown is not sent again: the answer says what was tried, and whether ' +
+    'it was seen.',
+  version: '1.0.0',
+  input: Input,
+  output: Output,
+  once: true,
+  exec: (trellis, { variant, rows, input: entering }) =>
+    told(trellis, async () => {
+      const target = await targetOf(trellis, variant);
+      const head = await headOf(trellis, target);
+      const lines = rows.map((values) => lineOf(values, { ...head, entering }));
+      if (entering === 'RAW') return appendMarked(trellis, { target, head, lines });
+      return appendTyped(trellis, { target, head, lines });
+    }),
+});
+
+type Head = Awaited<ReturnType<typeof headOf>>;
+type Lines = (Writable | undefined)[][];
+
+/** Columns, formats and marks of the tab, by its first rows. */
+async function headOf(trellis: ActionContext, { settings, rights, state }: Target) {
+  const headerIndex = settings.headerRow - 1;
+  const { title } = await lookUpTab(trellis, { settings, rights });
+  const rows = sampleRows(headerIndex);
+  const grid: Grid | undefined = await readGrid(trellis, {
+    ...{ settings, rights, title, rows },
+    fields: wholeCellFields,
+  });
+  if (grid === undefined) throw fault('sheet_moving', 'The tab was renamed meanwhile. Nothing was written.');
+  const cells: RawCell[][] = cellsOf(grid.grid);
+  const header = cells[0] ?? [];
+  if (header.every(isBlank)) {
+    throw fault('header_row_missing', `Row ${settings.headerRow} is empty: there is no header to go by.`);
+  }
+  const { columns } = matchColumns(state.columns, readColumns(header, cells.slice(1)));
+  const { timeZone, marks, tab } = grid;
+  return { columns, kinds: kindsOf(grid.grid, headerIndex), timeZone, marks, title: tab.title };
+}
+
+async function appendMarked(
+  trellis: ActionContext,
+  { target, head, lines }: { target: Target; head: Head; lines: Lines },
+): Promise<z.infer<typeof Output>> {
+  const { settings, rights } = target;
+  const { sheetId, spreadsheetId } = settings;
+  const token = `${Date.now()}.${randomUUID()}`;
+  const requests = [
+    { appendCells: { sheetId, rows: lines.map(cellLine), fields: 'userEnteredValue' } },
+    {
+      createDeveloperMetadata: {
+        developerMetadata: {
+          ...{ metadataKey: sentKey, metadataValue: token },
+          ...{ visibility: 'DOCUMENT', location: { sheetId } },
+        },
+      },
+    },
+  ];
+  const endpoint = `${spreadsheets}/${spreadsheetId}:batchUpdate`;
+  try {
+    await trellis.post({ endpoint, data: { requests } });
+  } catch (error) {
+    if (!isOutcomeUnknown(error)) throw sourceFault(error, rights.account);
+    if (await isSeen(trellis, { spreadsheetId, token })) {
+      return { appended: lines.length, confirmed_by: 'reread' };
+    }
+    throw outcomeUnknown(lines, 'not_seen');
+  }
+  await dropOldMarks(trellis, { endpoint, marks: head.marks });
+  return { appended: lines.length, confirmed_by: 'answer' };
+}
+
+/** Rows and mark come together or not at all: who sees the mark knows that the rows are there. */
+async function isSeen(
+  trellis: ActionContext,
+  { spreadsheetId, token }: { spreadsheetId: string; token: string },
+): Promise<boolean> {
+  for (const ms of waitsMs) {
+    await new Promise((resolve) => setTimeout(resolve, ms));
+    const found = await trellis
+      .post<{ matchedDeveloperMetadata?: unknown[] }>({
+        endpoint: `${spreadsheets}/${spreadsheetId}/developerMetadata:search`,
+        data: {
+          dataFilters: [{ developerMetadataLookup: { metadataKey: sentKey, metadataValue: token } }],
+        },
+      })
+      .catch(() => undefined);
+    if ((found?.data.matchedDeveloperMetadata ?? []).length > 0) return true;
+  }
+  return false;
+}
+
+/** Of appends that are over. They are few, so that this costs a call now and then. */
+async function dropOldMarks(
+  trellis: ActionContext,
+  { endpoint, marks }: { endpoint: string; marks: readonly Mark[] },
+): Promise<void> {
+  const before = Date.now() - marksKeptMs;
+  const old = marks.filter(
+    ({ metadataKey, metadataValue = '' }) =>
+      metadataKey === sentKey && Number.parseInt(metadataValue, 10) < before,
+  );
+  if (old.length < 20) return;
+  const requests = old.map(({ metadataId }) => ({
+    deleteDeveloperMetadata: { dataFilter: { developerMetadataLookup: { metadataId } } },
+  }));
+  await trellis.post({ endpoint, data: { requests } }).catch(() => {});
+}
+
+async function appendTyped(
+  trellis: ActionContext,
+  { target, head, lines }: { target: Target; head: Head; lines: Lines },
+): Promise<z.infer<typeof Output>> {
+  const { settings, rights } = target;
+  try {
+    await trellis.post({
+      endpoint: `${spreadsheets}/${settings.spreadsheetId}/values/${encodeURIComponent(quotedTitle(head.title))}:append`,
+      params: { valueInputOption: 'USER_ENTERED', insertDataOption: 'INSERT_ROWS' },
+      data: { majorDimension: 'ROWS', values: lines.map(valuesLine) },
+    });
+  } catch (error) {
+    if (!isOutcomeUnknown(error)) throw sourceFault(error, rights.account);
+    throw outcomeUnknown(lines, 'unknown');
+  }
+  return { appended: lines.length, confirmed_by: 'answer' };
+}
+
+function outcomeUnknown(lines: Lines, arrived: 'not_seen' | 'unknown'): Error {
+  const words =
+    arrived === 'not_seen'
+      ? 'They were not there when it was looked.'
+      : 'Look into the sheet before you send them again.';
+  return fault(
+    'outcome_unknown',
+    `Google did not answer: ${lines.length} rows may have been appended. ${words}`,
+    {
+      ...{ tried: 'append', rows: lines.length, arrived },
+    },
+  );
+}

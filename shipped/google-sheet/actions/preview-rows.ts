@@ -1,0 +1,130 @@
+import { createAction } from 'trellis';
+import { z } from 'zod';
+import { columnLetters, readLink } from '../sheet/a1.ts';
+import { rightsOf } from '../sheet/api.ts';
+import { textOf } from '../sheet/cells.ts';
+import { matchColumns, readColumns } from '../sheet/columns.ts';
+import { fault, told } from '../sheet/faults.ts';
+import { kindsOf, readGrid, sampleFields, sampleRows } from '../sheet/grid.ts';
+import { cellValue } from '../sheet/models.ts';
+import { readValues } from '../sheet/read.ts';
+import { sheetSettings } from '../sheet/settings.ts';
+import { describeColumn, suggestHeader, suggestKey } from '../sheet/suggest.ts';
+import { isBlank, recordsOf } from '../sheet/table.ts';
+import { lookUpTab } from '../sheet/take.ts';
+
+const Output = z.object({
+  spreadsheetId: z.string(),
+  sheetId: z.int(),
+  title: z.string(),
+  headerRow: z.int(),
+  suggestedHeaderRow: z.int(),
+  /** None where no column tells all rows apart. */
+  suggestedKeyColumn: z.string().nullable(),
+  totalRows: z.int(),
+  columns: z.array(
+    z.object({
+      field: z.string(),
+      header: z.string(),
+      column: z.string().describe('A, B, ...'),
+      type: z.enum(['text', 'number', 'boolean', 'date', 'time', 'datetime', 'mixed', 'empty']),
+      filled: z.int(),
+      distinct: z.int(),
+    }),
+  ),
+  /** Of the key column that was asked for, or is suggested. */
+  keys: z
+    .object({ column: z.string(), empty: z.int(), duplicates: z.int(), examples: z.array(z.string()) })
+    .nullable(),
+  rows: z.array(z.record(z.string(), cellValue)),
+});
+
+export default createAction({
+  description: 'The first rows of a tab as the sync would save them, with the types of its columns.',
+  version: '1.0.0',
+  readOnly: true,
+  input: z.object({
+    spreadsheet: z.string().min(1).max(2_000).describe('A link, or an ID'),
+    sheetId: z.int().min(0).optional().describe("The tab's gid; else that of the link, or 0"),
+    headerRow: z
+      .int()
+      .min(1)
+      .max(1_000_000)
+      .optional()
+      .describe('Counts from 1; else the one that looks like it'),
+    keyColumn: z.string().optional().describe('A field'),
+    limit: z.int().min(1).max(100).default(20),
+  }),
+  output: Output,
+  exec: (trellis, { spreadsheet, keyColumn, limit, ...given }) =>
+    told(trellis, async () => {
+      const link = readLink(spreadsheet);
+      if (link === undefined) {
+        throw fault('invalid_link', 'This is neither a link to a Google spreadsheet nor an ID of one.');
+      }
+      const { spreadsheetId } = link;
+      const sheetId = given.sheetId ?? link.sheetId ?? 0;
+      // By title, as it takes a read-only action.
+      const rights = { ...(await rightsOf(trellis)), canWrite: false };
+      const settings = sheetSettings.parse({ spreadsheetId, sheetId });
+      const known = await lookUpTab(trellis, { settings, rights });
+      const values = (await readValues(trellis, { settings, rights, ...known })).cells();
+      const suggested = suggestHeader(values);
+      const headerIndex = given.headerRow === undefined ? suggested : given.headerRow - 1;
+      const data = values.slice(headerIndex + 1).filter((row) => !row.every(isBlank));
+      const { columns } = matchColumns([], readColumns(values[headerIndex] ?? [], data));
+      const sample = await readGrid(trellis, {
+        ...{ settings, rights, title: known.title, rows: sampleRows(headerIndex), fields: sampleFields },
+      });
+      const kinds = kindsOf(sample?.grid, headerIndex);
+      const described = columns.map(({ index }) =>
+        describeColumn(
+          data.map((row) => row[index]),
+          kinds[index] ?? 'plain',
+        ),
+      );
+      const suggestedKey = suggestKey(columns, { described, rows: data.length });
+      const key = columns.find(({ name }) => name === (keyColumn ?? suggestedKey));
+      const shown = data
+        .slice(0, limit)
+        .map((cells, index) => ({ index, cells, digest: '', whole: '', signatures: [] }));
+      const records = recordsOf(
+        { columns, rows: shown },
+        { ids: shown.map(() => ''), kinds, timeZone: sample?.timeZone ?? 'Etc/GMT' },
+      );
+      return {
+        ...{ spreadsheetId, sheetId, title: known.title },
+        ...{ headerRow: headerIndex + 1, suggestedHeaderRow: suggested + 1 },
+        suggestedKeyColumn: suggestedKey ?? null,
+        totalRows: data.length,
+        columns: columns.map(({ name, header, index }, at) => ({
+          ...{ field: name, header, column: columnLetters(index) },
+          ...described[at]!,
+        })),
+        keys:
+          key === undefined
+            ? null
+            : keysOf(
+                data.map((row) => textOf(row[key.index] ?? null)),
+                key.name,
+              ),
+        rows: records.map(({ fields }) => fields),
+      };
+    }),
+});
+
+const namedExamples = 5;
+
+function keysOf(keys: readonly string[], column: string) {
+  const counts = Map.groupBy(
+    keys.filter((key) => key !== ''),
+    (key) => key,
+  );
+  const twice = [...counts].filter(([, all]) => all.length > 1);
+  return {
+    column,
+    empty: keys.filter((key) => key === '').length,
+    duplicates: twice.length,
+    examples: twice.slice(0, namedExamples).map(([key]) => key),
+  };
+}

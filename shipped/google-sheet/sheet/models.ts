@@ -1,0 +1,28 @@
+/** What the syncs save. */
+import { z } from 'zod';
+
+export const cellValue = z.union([
+  z.string(),
+  z.number(),
+  z.boolean(),
+  z.null(),
+  z.object({ error: z.string() }).describe('What a formula could not work out, such as #REF!'),
+]);
+
+export const rowModel = z.object({
+  id: z.string(),
+  fields: z.record(z.string(), cellValue).describe('By the headers of the columns'),
+});
+
+export const worksheetModel = z.object({
+  id: z.string().describe("The spreadsheet's ID, a slash, and the tab's gid"),
+  sheetId: z.int().describe("The tab's gid"),
+  spreadsheetId: z.string(),
+  title: z.string(),
+  index: z.int(),
+  kind: z.string().describe('grid, object (a chart) or data_source'),
+  rows: z.int(),
+  columns: z.int(),
+  hidden: z.boolean(),
+  protected: z.boolean().describe('All of it, for everybody but some'),
+});

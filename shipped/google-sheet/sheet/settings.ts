@@ -1,0 +1,42 @@
+/** What a connection's metadata says of its sheets: one variant of the syncs for each spreadsheet and tab. */
+import { z } from 'zod';
+
+/**
+ * How a row is told from others. `key`: by the cell of a column. `metadata`: by developer metadata that the service puts on
+ * each row, which takes the right to write. `content`: by what it holds and where it stands.
+ */
+export const identities = ['key', 'metadata', 'content'] as const;
+export type Identity = (typeof identities)[number];
+
+export const sheetSettings = z
+  .object({
+    spreadsheetId: z.string().regex(/^[A-Za-z0-9_-]{1,100}$/),
+    /** The tab's `gid`. It stays the same when the tab is renamed. */
+    sheetId: z.int().min(0),
+    /** Counts from 1. */
+    headerRow: z.int().min(1).max(1_000_000).default(1),
+    identity: z.enum(identities).default('content'),
+    /** The header of the column whose cells are keys. */
+    keyColumn: z.string().min(1).optional(),
+  })
+  .refine(({ identity, keyColumn }) => identity !== 'key' || keyColumn !== undefined, {
+    path: ['keyColumn'],
+    error: 'is needed where rows are told apart by key',
+  });
+export type SheetSettings = z.infer<typeof sheetSettings>;
+
+/** What else stands in the metadata is the application's. */
+export const sheetMetadata = z.looseObject({ sheets: z.record(z.string(), z.unknown()).optional() });
+
+/** The settings of a variant: undefined where none are there, a fault where they do not fit. */
+export function readSettings(
+  metadata: unknown,
+  variant: string,
+): { settings: SheetSettings } | { fault: string } | undefined {
+  const sheets = sheetMetadata.safeParse(metadata ?? {}).data?.sheets;
+  if (sheets === undefined || !Object.hasOwn(sheets, variant)) return undefined;
+  const read = sheetSettings.safeParse(sheets[variant]);
+  if (read.success) return { settings: read.data };
+  const [issue] = read.error.issues;
+  return { fault: `sheets.${variant}.${issue?.path.join('.')}: ${issue?.message}` };
+}

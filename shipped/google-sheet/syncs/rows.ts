@@ -1,0 +1,153 @@
+import { createSync, type SyncContext } from 'trellis';
+import { z } from 'zod';
+import { rightsOf } from '../sheet/api.ts';
+import { fileVersion } from '../sheet/drive.ts';
+import { fault } from '../sheet/faults.ts';
+import { digestOf } from '../sheet/hash.ts';
+import { merged } from '../sheet/identify.ts';
+import { rowModel } from '../sheet/models.ts';
+import { readValues } from '../sheet/read.ts';
+import { readSettings, type SheetSettings, sheetMetadata } from '../sheet/settings.ts';
+import { packState, unpackState } from '../sheet/state.ts';
+import { identifyRows, knownRows, readTable, recordsOf, type Table } from '../sheet/table.ts';
+import { type At, type KnownTab, lookUpTab, type Taken, takeFormats, takeTagged } from '../sheet/take.ts';
+
+const models = { Row: rowModel };
+/** What the last run ended with. */
+const checkpoint = z.object({
+  /** Of the settings that it ran with. */
+  settings: z.string(),
+  /** Of all that it read. */
+  digest: z.string(),
+  title: z.string(),
+  cellCount: z.number(),
+  /** The file's version in Drive; empty where Drive does not tell. */
+  version: z.string(),
+  /** How many runs since have found nothing changed, and looked no further. */
+  believed: z.number(),
+  /** The sheet has changed while its version has not: it has formulas such as NOW or IMPORTRANGE. */
+  volatile: z.boolean(),
+});
+type Checkpoint = z.infer<typeof checkpoint>;
+type Sync = SyncContext<typeof models, Record<string, unknown>, Checkpoint>;
+
+/** Counts up where records are made in another way from the same sheet. */
+const edition = 1;
+/**
+ * So many runs in a row go by the file's version, or by values that are as they were. Then all of it is taken again: formats
+ * change without values, and recalculated values without a version.
+ */
+const mostBelieved = 11;
+const namedInLog = 5;
+
+export default createSync({
+  description:
+    'The rows of a tab: one record a row, by the header. A variant for each spreadsheet and tab, set up in ' +
+    '`sheets` of the connection metadata.',
+  version: '1.0.0',
+  frequency: 'every 5 minutes',
+  models,
+  metadata: sheetMetadata,
+  checkpoint,
+  exec: async (trellis) => {
+    const chosen = readSettings(await trellis.getMetadata(), trellis.variant);
+    if (chosen === undefined) return trellis.log(`No sheet is chosen for the variant ${trellis.variant}.`);
+    if ('fault' in chosen) throw fault('invalid_settings', chosen.fault);
+    const { settings } = chosen;
+    const rights = await rightsOf(trellis);
+    const last = await lastOf(trellis, settings);
+    const isDue = last === undefined || last.believed >= mostBelieved;
+    const believed = isDue ? 0 : last.believed + 1;
+    // Drive does not tell of every file that the Sheets API reads: where it did not, it is asked again when all is taken again.
+    const asksDrive = rights.canSeeFiles && (isDue || (!last.volatile && last.version !== ''));
+    const version = asksDrive ? ((await fileVersion(trellis, settings.spreadsheetId)) ?? '') : '';
+    const isSameVersion = version !== '' && version === last?.version;
+    if (!isDue && isSameVersion) return trellis.saveCheckpoint({ ...last, believed });
+    const unchanged = isDue ? undefined : last.digest;
+    const taken = await take(trellis, { settings, rights, known: last, unchanged });
+    if (taken === undefined) return trellis.saveCheckpoint({ ...last!, version, believed });
+    await save(trellis, { settings, taken });
+    const { title, cellCount, digest } = taken;
+    const volatile = last !== undefined && (last.volatile || (isSameVersion && digest !== last.digest));
+    const now = { settings: settingsDigest(settings), version, believed: 0 };
+    await trellis.saveCheckpoint({ ...now, title, cellCount, digest, volatile });
+  },
+});
+
+function settingsDigest(settings: SheetSettings): string {
+  return digestOf(JSON.stringify([edition, settings]));
+}
+
+/** Undefined where it was made with other settings. */
+async function lastOf(trellis: Sync, settings: SheetSettings): Promise<Checkpoint | undefined> {
+  const read = checkpoint.safeParse(await trellis.getCheckpoint());
+  return read.success && read.data.settings === settingsDigest(settings) ? read.data : undefined;
+}
+
+/** What the tab holds; undefined where its digest is that of an unchanged one. */
+async function take(
+  trellis: Sync,
+  { settings, rights, known, unchanged }: At & { known: KnownTab | undefined; unchanged: string | undefined },
+): Promise<Taken | undefined> {
+  if (settings.identity === 'metadata') {
+    const taken = await takeTagged(trellis, { settings, rights, known });
+    const digest = digestOf(taken.digest);
+    return digest === unchanged ? undefined : { ...taken, digest };
+  }
+  const { title, cellCount } = known ?? (await lookUpTab(trellis, { settings, rights }));
+  const values = await readValues(trellis, { settings, rights, title, cellCount });
+  return values.digest === unchanged ? undefined : takeFormats(trellis, { settings, rights, values });
+}
+
+async function save(
+  trellis: Sync,
+  { settings, taken }: { settings: SheetSettings; taken: Taken },
+): Promise<void> {
+  const state = unpackState(await trellis.getState(), settings);
+  const { metadata } = taken;
+  const table = readTable(taken.cells, { settings, state, ...(metadata && { metadata }) });
+  await tell(trellis, { settings, table });
+  const identified = identifyRows(table, settings);
+  if (identified.blankKeys > 0) {
+    await warn(trellis, `${identified.blankKeys} rows have no key: they are told apart by their content.`);
+  }
+  if (identified.duplicateKeys.length > 0) {
+    const { duplicateKeys: keys } = identified;
+    const named = keys.slice(0, namedInLog).join(', ') + (keys.length > namedInLog ? ', …' : '');
+    await warn(
+      trellis,
+      `${keys.length} keys stand in more than one row (${named}): the others are key~2, key~3.`,
+    );
+  }
+  const rows = knownRows(table, identified);
+  const kept = { sheet: state.sheet, columns: table.columns, ...(table.key && { key: table.key }) };
+  // Before the records: whatever ends the run now, the next one knows which id it gave to which row. And those that are
+  // gone stay known until their deletion was not held.
+  const all = merged({ before: state.rows, now: rows, from: identified.from });
+  await trellis.saveState(packState({ ...kept, rows: all }));
+  await trellis.trackDeletesStart('Row');
+  const { kinds, timeZone } = taken;
+  await trellis.batchSave(recordsOf(table, { ids: identified.ids, kinds, timeZone }), 'Row');
+  await trellis.trackDeletesEnd('Row');
+  if (all.length > rows.length) await trellis.saveState(packState({ ...kept, rows }));
+}
+
+/** Says how the columns have changed, before anything is deleted. */
+async function tell(
+  trellis: Sync,
+  { settings, table }: { settings: SheetSettings; table: Table },
+): Promise<void> {
+  if (table.headerIndex !== settings.headerRow - 1) {
+    await warn(trellis, `The header has moved to row ${table.headerIndex + 1}.`);
+  }
+  if (table.changes.length === 0) return;
+  const words = table.changes.map(({ change, field, previous }) =>
+    previous === undefined ? `"${field}" was ${change}` : `"${previous}" is called "${field}"`,
+  );
+  await warn(trellis, `The columns have changed: ${words.join(', ')}.`);
+  await trellis.schemaChanged('Row', table.changes);
+}
+
+function warn(trellis: Sync, message: string): Promise<void> {
+  return trellis.log(message, { level: 'warn' });
+}
