@@ -58,6 +58,18 @@ const [lessPerRun, morePerSecond] = [4, 0.5];
 const mostEarlier = 20;
 
 type Claiming = { now: Date; most: number; leaseMs?: number };
+/** How many runs a node may have under way of one integration, and has, by `integrationOf`. */
+export type Share = { most: number; held: ReadonlyMap<string, number> };
+const unshared: Share = { most: 1_000, held: new Map() };
+
+/** One of all environments' integrations. */
+export const integrationOf = ({
+  environmentId,
+  integrationKey,
+}: {
+  environmentId: number;
+  integrationKey: string;
+}): string => `${environmentId}/${integrationKey}`;
 
 /**
  * Takes over runs whose lease has ended: their node is gone. They go on from their last checkpoint.
@@ -101,15 +113,23 @@ export async function claimLost(db: Db, { most, leaseMs: lasting = leaseMs }: Cl
 /**
  * Of runs that wait and are due, one a connection: its own with the highest priority, and among connections those with the
  * highest priority first, less where runs of it go on, more where they wait for long; none of connections that have their
- * share under way. `after` is where the look begins, `lookOnAfter` where the next one does: so
+ * share under way. Integrations come before that: of two for which runs wait, the one with fewer under way has its turn,
+ * so that one whose provider lets through a call a second keeps no other waiting. `after` is where the look begins, `lookOnAfter` where the next one does: so
  * a connection for which ten thousand wait keeps no other from its turn.
  */
 export async function claimWaiting(
   db: Db,
-  { now, most, after, leaseMs: lasting = leaseMs }: Claiming & { after: number },
+  {
+    now,
+    most,
+    after,
+    leaseMs: lasting = leaseMs,
+    share = unshared,
+  }: Claiming & { after: number; share?: Share },
 ): Promise<{ claims: Claim[]; lookOnAfter: number }> {
   const found = await db.query<{ lookOnAfter: number; id: string | null }>(readyRunsSql, [
     ...[now, after, mostLooked, mostOfConnection, most],
+    ...[share.most, [...share.held.keys()], [...share.held.values()]],
   ]);
   const lookOnAfter = found[0]?.lookOnAfter ?? 0;
   const ids = found.flatMap(({ id }) => id ?? []);
@@ -160,26 +180,49 @@ export const readyRunsSql = `
       limit 1
     ) as next
     where busy.nth < $3
-  ), ready as (
+  ), spread as (
+    select connection.integration_id, count(*) as runs
+    from run
+    join connection on connection.id = run.connection_id
+    where run.state = 'running'
+    group by connection.integration_id
+  ), head as (
     select
-      head.id,
-      head.priority - ${lessPerRun} * going.runs
-        + ${morePerSecond} * extract(epoch from $1::timestamptz - head.not_before) as weight
+      first.id,
+      connection.integration_id,
+      first.priority - ${lessPerRun} * going.runs
+        + ${morePerSecond} * extract(epoch from $1::timestamptz - first.not_before) as weight
     from busy
+    join connection on connection.id = busy.connection_id
     cross join lateral (
       select run.id, run.priority, run.not_before
       from run
       where run.state = 'waiting' and run.connection_id = busy.connection_id and run.not_before <= $1
       order by run.priority desc, run.not_before
       limit 1
-    ) as head
+    ) as first
     cross join lateral (
       select count(*) as runs
       from run
       where run.state = 'running' and run.connection_id = busy.connection_id
     ) as going
     where going.runs < $4::bigint
-    order by weight desc
+  ), turn as (
+    select
+      head.id,
+      head.integration_id,
+      head.weight,
+      row_number() over (partition by head.integration_id order by head.weight desc) as nth
+    from head
+  ), ready as (
+    select turn.id
+    from turn
+    join integration on integration.id = turn.integration_id
+    left join spread on spread.integration_id = turn.integration_id
+    left join unnest($7::text[], $8::int[]) as held (of, runs)
+      on held.of = integration.environment_id || '/' || integration.key
+    where turn.nth + coalesce(held.runs, 0) <= $6
+    order by turn.nth + coalesce(spread.runs, 0), turn.weight desc
     limit $5
   )
   select looked.last as "lookOnAfter", ready.id

@@ -3,7 +3,8 @@ import { randomUUIDv7 } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Tx } from '../db/pool.ts';
-import { type Claim, claimWaiting } from './claims.ts';
+import { createIntegration } from '../integrations/store.ts';
+import { type Claim, claimWaiting, integrationOf, type Share } from './claims.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
 import { queueRuns } from './runs.ts';
 import { queueDue } from './schedule.ts';
@@ -23,8 +24,8 @@ beforeEach(async () => {
   await bench.deploy('rows', syncOf(''));
 });
 
-const claim = async (most = 10): Promise<Claim[]> =>
-  (await claimWaiting(bench.db, { now: bench.now(), most, after: 0 })).claims;
+const claim = async (most = 10, share?: Share): Promise<Claim[]> =>
+  (await claimWaiting(bench.db, { now: bench.now(), most, after: 0, ...(share && { share }) })).claims;
 const settling = (of: Claim) =>
   settle(bench.db, {
     claim: of,
@@ -106,4 +107,32 @@ test('connections that webhooks flood keep no other from its turn', async () => 
     bench.advance(1_000);
   }
   assert.fail('the quiet connection had no turn in two minutes');
+});
+
+test('an integration whose runs take long keeps no other waiting, and leaves places free for them', async () => {
+  const other = await createIntegration(bench.db, {
+    ...bench.one.reading,
+    ...{ environmentId: bench.environment.id, key: 'quiet', provider: 'unauthenticated' },
+    integrationConfig: { base_url: bench.apiUrl },
+  });
+  const { id: functionId, versionId } = await getFunction(bench.db, { ...bench.place, name: 'rows' });
+  const waiting = (connection: number) =>
+    bench.db.query(
+      `insert into run (id, environment_id, function_id, version_id, connection_id, kind, trigger, priority, not_before)
+       values ($1, $2, $3, $4, $5, 'sync', 'schedule', 0, $6)`,
+      [randomUUIDv7(), bench.environment.id, functionId, versionId, connection, bench.now()],
+    );
+  for (let n = 0; n < 12; n += 1) await waiting((await bench.connect(`slow-${n}`)).id);
+  const busy = integrationOf(bench.place);
+  const share = (runs: number): Share => ({ most: 8, held: new Map([[busy, runs]]) });
+  assert.equal((await claim(12, share(0))).length, 8, 'its share of a node, and no more');
+  assert.equal((await claim(4, share(8))).length, 0);
+
+  // Those of the busy one have waited for an hour by now.
+  bench.advance(3_600_000);
+  const { id: quiet } = await bench.connect('quiet', other);
+  await waiting(quiet);
+  const [first] = await claim(1, share(7));
+  assert.equal(first?.connection.id, quiet);
+  assert.equal((await claim(1, share(7)))[0]?.connection.integrationKey, 'api');
 });

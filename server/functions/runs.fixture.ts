@@ -85,11 +85,11 @@ export async function openRunsBench(limits: Partial<RunnerLimits> = {}) {
       );
     },
     /** A connection whose syncs are due at once. */
-    async connect(connectionId: string) {
+    async connect(connectionId: string, of = integration) {
       const made = await db.transaction((tx) =>
         insertConnection(tx, {
           vault,
-          integration,
+          integration: of,
           connectionId,
           credentials: { type: 'NONE' },
           grant: {},

@@ -12,6 +12,7 @@ import {
   claimLost,
   claimWaiting,
   findStopped,
+  integrationOf,
   leaseMs as ordinaryLeaseMs,
   type RunCounts,
   release,
@@ -54,12 +55,20 @@ export type RunnerDeps = ExecuteDeps & {
 export type RunnerLimits = {
   /** Under way at once, from this node. */
   most: number;
+  /** Of them of one integration: where its quota is used up they wait with their turns, and others still have some. */
+  mostOfIntegration: number;
   pollMs: number;
   leaseMs: number;
   renewMs: number;
 };
 
-const ordinary: RunnerLimits = { most: 8, pollMs: 500, leaseMs: ordinaryLeaseMs, renewMs: 5_000 };
+const ordinary: RunnerLimits = {
+  most: 12,
+  mostOfIntegration: 8,
+  pollMs: 500,
+  leaseMs: ordinaryLeaseMs,
+  renewMs: 5_000,
+};
 /** Before the end of its lease a node that could not renew stops, so that no two run the same. */
 const marginMs = 3_000;
 const graceOrdinaryMs = 3_000;
@@ -70,6 +79,8 @@ const mostTurns = 25;
 type Cut = 'cancelled' | 'lost' | 'stopping';
 type UnderWay = {
   claim: Claim;
+  /** Not from the queue. */
+  isWaitedFor: boolean;
   counts: RunCounts;
   cut: AbortController;
   why: Cut | undefined;
@@ -78,7 +89,7 @@ type UnderWay = {
 
 export function createRunner(deps: RunnerDeps): Runner {
   const { db, log, activity, nowMs, random = Math.random } = deps;
-  const { most, pollMs, leaseMs, renewMs } = { ...ordinary, ...deps.limits };
+  const { most, mostOfIntegration, pollMs, leaseMs, renewMs } = { ...ordinary, ...deps.limits };
   const underWay = new Map<string, UnderWay>();
   const running = new Set<Promise<unknown>>();
   const now = () => new Date(nowMs());
@@ -103,6 +114,17 @@ export function createRunner(deps: RunnerDeps): Runner {
     };
   const free = () => (isStopping ? 0 : most - (underWay.size - waitedFor));
 
+  /** From the queue, by integration. */
+  const held = () => {
+    const counts = new Map<string, number>();
+    for (const { claim, isWaitedFor } of underWay.values()) {
+      if (isWaitedFor) continue;
+      const of = integrationOf({ ...claim, ...claim.connection });
+      counts.set(of, (counts.get(of) ?? 0) + 1);
+    }
+    return counts;
+  };
+
   /** How many were begun. */
   async function begin(): Promise<number> {
     await watch();
@@ -114,7 +136,8 @@ export function createRunner(deps: RunnerDeps): Runner {
     }
     await queueDue(db, now());
     if (free() > 0) {
-      const claiming = { now: now(), most: free(), after: lookAfter, leaseMs };
+      const share = { most: mostOfIntegration, held: held() };
+      const claiming = { now: now(), most: free(), after: lookAfter, leaseMs, share };
       const { claims, lookOnAfter } = await claimWaiting(db, claiming);
       for (const claim of claims) start(claim);
       begun += claims.length;
@@ -133,7 +156,13 @@ export function createRunner(deps: RunnerDeps): Runner {
   /** Resolves when it is over here, with what it came to where that is known. */
   async function take(claim: Claim, signal?: AbortSignal): Promise<Ending | undefined> {
     const of: UnderWay = {
-      ...{ claim, cut: new AbortController(), why: undefined, renewedAtMs: claim.leasedAtMs },
+      ...{
+        claim,
+        isWaitedFor: signal !== undefined,
+        cut: new AbortController(),
+        why: undefined,
+        renewedAtMs: claim.leasedAtMs,
+      },
       counts: structuredClone(claim.counts),
     };
     // A turn of this run whose lease lapsed may still be under way here: nothing that it does counts any more.
