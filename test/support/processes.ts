@@ -1,0 +1,58 @@
+// What processes of this machine take, as Linux tells it. Elsewhere nothing is told.
+
+import { readdir, readFile } from 'node:fs/promises';
+
+/** Memory in MB: `pss` counts what processes share once. `cpuMs` is what it took of processors since its start. */
+export type Taken = { rssMb: number; pssMb: number; cpuMs: number };
+
+const megabyteKb = 1024;
+/** Of a tick, in which Linux counts processor time (USER_HZ). */
+const tickMs = 10;
+
+/** Undefined where it is gone, or cannot be seen. */
+export async function takenBy(pid: number): Promise<Taken | undefined> {
+  try {
+    const [rollup, stat] = await Promise.all([
+      readFile(`/proc/${pid}/smaps_rollup`, 'utf8'),
+      readFile(`/proc/${pid}/stat`, 'utf8'),
+    ]);
+    const kb = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(rollup)?.[1]);
+    const [user, system] = fieldsOf(stat).slice(11, 13).map(Number) as [number, number];
+    return {
+      rssMb: kb('Rss') / megabyteKb,
+      pssMb: kb('Pss') / megabyteKb,
+      cpuMs: (user + system) * tickMs,
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The processes of customer code that a service has at the moment: those beneath it that run its Node with no rights,
+ * without what confines them.
+ */
+export async function functionProcessesOf(servicePid: number): Promise<number[]> {
+  const parents = new Map<number, number>();
+  for (const name of await readdir('/proc').catch(() => [])) {
+    if (!/^\d+$/.test(name)) continue;
+    const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => undefined);
+    if (stat !== undefined) parents.set(Number(name), Number(fieldsOf(stat)[1]));
+  }
+  const isBeneath = (pid: number | undefined): boolean =>
+    pid !== undefined && (pid === servicePid || isBeneath(parents.get(pid)));
+  const found: number[] = [];
+  for (const pid of parents.keys()) {
+    if (pid === servicePid || !isBeneath(pid)) continue;
+    const [program = '', ...rest] = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split(
+      '\0',
+    );
+    if (/(^|\/)node$/.test(program) && rest.includes('--permission')) found.push(pid);
+  }
+  return found;
+}
+
+/** Behind the name, which may hold anything: the state is the first, the parent the second. */
+function fieldsOf(stat: string): string[] {
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
