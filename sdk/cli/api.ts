@@ -26,6 +26,10 @@ export function openApi(env: Surroundings['env']): Api {
   const url = (env.TRELLIS_URL ?? 'http://localhost:3003').replace(/\/+$/, '');
   const key = env.TRELLIS_SECRET_KEY;
   if (!key) throw new Error('TRELLIS_SECRET_KEY is not set: it is a key of the environment that is meant.');
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw new Error(
+      'TRELLIS_SECRET_KEY holds characters that no key has, such as a space or the end of a line.',
+    );
   if (!/^https?:/.test(url) || !URL.canParse(url)) throw new Error(`${url} is no address of a service.`);
   const base = new URL(url);
   let brand: string | undefined;

@@ -2,25 +2,36 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { type CommandEnd, runCommand } from '../../test/support/command.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
+import { isRead, type OutgoingCall } from '../local/reads.ts';
 import { openApi } from './api.ts';
 import { runDeveloperCommand } from './commands.ts';
+import { followRun } from './follow-run.ts';
 import { findPaginate } from './live-reads.ts';
+import { harmless } from './surroundings.ts';
 
 let trellis: TestTrellis;
 let connectionId: string;
 let headers: Record<string, string>;
 let spreadsheetId: string;
+/** Takes connections, and answers none. */
+const silent = createServer(() => {});
+let silentPort: number;
 let home: string;
 /** What `init` makes. */
 let folder: string;
 
 before(async () => {
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  silentPort = (silent.address() as AddressInfo).port;
   trellis = await openTrellis();
   ({ connectionId, headers } = await connect(trellis));
   const made = await proxy('POST', '/v4/spreadsheets', { properties: { title: 'Cities' } });
@@ -37,6 +48,7 @@ before(async () => {
   folder = join(home, 'functions');
 });
 after(async () => {
+  silent.close();
   await trellis.close();
   await rm(home, { recursive: true, force: true });
 });
@@ -248,13 +260,24 @@ export default createSync({
   );
   await write('google-sheet/actions/stalls.ts', action('await new Promise(() => {}); return { n };'));
   await write('google-sheet/actions/typed.ts', action("return { n: 'text' };"));
-  const [allowed, misfit, badInput, stalls, typed] = await Promise.all([
+  await write(
+    'google-sheet/actions/leaves.ts',
+    action(`setInterval(() => {}, 1000);
+    if ('process' in globalThis && globalThis.process) throw new Error('process');
+    void trellis.uncontrolledFetch({ url: new URL('http://127.0.0.1:${silentPort}/') });
+    await new Promise((sent) => setTimeout(sent, 50));
+    throw { reason: '\\u001b[31mred' };`),
+  );
+  const [allowed, misfit, badInput, stalls, typed, leaves] = await Promise.all([
     cli([...append, '--allow-writes']),
     cli(['dryrun', 'google-sheet/misfit', ...on(), ...here()]),
     cli(['dryrun', 'google-sheet/append-row', ...on(), ...here(), '--input', '{"values": 1}']),
     cli(['dryrun', 'google-sheet/stalls', ...on(), ...here(), '--input', '{"n": 1}']),
     cli(['dryrun', 'google-sheet/typed', ...on(), ...here(), '--input', '{"n": 1}']),
+    cli(['dryrun', 'google-sheet/leaves', ...on(), ...here(), '--input', '{"n": 1}']),
   ]);
+  // It ends although a timer and a call go on, and says what was thrown.
+  assert.deepEqual([leaves.code, leaves.stderr.trim()], [1, String.raw`{"reason":"\u001b[31mred"}`]);
   assert.equal(allowed.code, 0, allowed.stderr);
   assert.match(allowed.stdout, /Output: \{\n {2}"range": "Sheet1!/);
   assert.equal((await cells()).length, before.length + 1);
@@ -266,8 +289,61 @@ export default createSync({
   assert.match(stalls.stderr, /waits for a promise that nothing is left to settle/);
   assert.equal(typed.code, 1);
   assert.match(typed.stderr, /^google-sheet\/actions\/typed\.ts:\d+:\d+: TS2322: /);
-  for (const name of ['misfit', 'stalls', 'typed'])
+  for (const name of ['misfit', 'stalls', 'typed', 'leaves'])
     await rm(join(folder, `google-sheet/${name === 'misfit' ? 'syncs' : 'actions'}/${name}.ts`));
+});
+
+test('a call that a server could take for another one is no read', () => {
+  const reads = (args: Partial<OutgoingCall['args']>) =>
+    isRead({ name: 'proxy', args: { method: 'GET', ...args }, body: undefined });
+  for (const args of [
+    {},
+    { endpoint: '/pay?payment_method=card&methods=all', query: 'shipping-method=post_office' },
+    { headers: { accept: 'x', 'x-request-id': 'y' }, query: 'method=card' },
+  ])
+    assert.ok(reads(args), JSON.stringify(args));
+  for (const args of [
+    { method: 'POST' },
+    { headers: { 'X-HTTP-Method-Override': 'DELETE' } },
+    { headers: { x_method_override: 'DELETE' } },
+    { headers: { 'x-original-url': '/other' } },
+    { query: '_method=DELETE' },
+    { query: '%24httpMethod=POST' },
+    { query: '$httpHeaders=x' },
+    { endpoint: '/a?x-http-method-override=PUT' },
+    { url: 'https://example.com/a?verb=delete' },
+  ])
+    assert.ok(!reads(args), JSON.stringify(args));
+});
+
+test('a run is followed through an outage of the service', async (t) => {
+  let refused = 0;
+  const service = createHttpServer((request, response) => {
+    if (refused < 2) {
+      refused += 1;
+      request.socket.destroy();
+      return;
+    }
+    const run = { id: '1', state: 'succeeded', counts: {}, error: null };
+    response.end(JSON.stringify(request.url?.includes('/lines') ? { lines: [], has_more: false } : run));
+  });
+  service.listen(0, '127.0.0.1');
+  await once(service, 'listening');
+  t.after(() => service.close());
+  const { port } = service.address() as AddressInfo;
+  const printed: string[] = [];
+  const api = openApi({ TRELLIS_URL: `http://127.0.0.1:${port}`, TRELLIS_SECRET_KEY: 'any' });
+  const run = await followRun(api, '1', { print: (line) => void printed.push(line) });
+  assert.deepEqual([run.state, printed.length], ['succeeded', 1]);
+  refused = 0;
+  await assert.rejects(
+    followRun(api, '1', { print: () => {}, signal: AbortSignal.abort() }),
+    /cannot be reached/,
+  );
+});
+
+test('nothing that is printed moves the cursor of a terminal', () => {
+  assert.equal(harmless('a\u001b[2J\u009bK\r\n\tb\u0007é'), 'a\\x1b[2J\\x9bK\\x0d\n\tb\\x07é');
 });
 
 test('a local run turns pages as the definition of the provider says', async () => {
@@ -290,6 +366,8 @@ test('what a command cannot begin with is told, and ends with 2', async () => {
       /--metadata is to be an object/,
     ],
     [['dev', folder, ...on()], /--connection goes with --run/],
+    [['dev', join(folder, 'README.md')], /README\.md is no folder/],
+    [['deploy', join(folder, 'README.md')], /README\.md is no folder/],
     [['deploy', folder, '--env-file', join(home, 'none.env')], /cannot be read: ENOENT/],
   ] as const) {
     const { code, stderr } = await called([...args]);

@@ -15,6 +15,7 @@ import {
   UsageError,
 } from './arguments.ts';
 import { own, type Surroundings } from './surroundings.ts';
+import { noFolder } from './target.ts';
 
 const usage = `Usage: trellis deploy [FOLDER] [options]
 
@@ -76,9 +77,8 @@ export async function compiled(
   { complain, signal }: { complain: (line: string) => void; signal?: AbortSignal },
 ): Promise<Compiled[] | undefined> {
   const { functions, faults, warnings } = await compile(folder, signal ? { signal } : {}).catch(
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') throw new Error(`There is no folder ${folder}.`);
-      throw error;
+    (error: unknown) => {
+      throw noFolder(folder, error);
     },
   );
   for (const warning of warnings) complain(warning);
@@ -125,16 +125,35 @@ function bodyOf(functions: readonly Compiled[]) {
   };
 }
 
+function tooLarge(faults: string[], body: ReturnType<typeof bodyOf>): { faults: string[] } {
+  const sizes = body.flowConfigs.map(
+    ({ providerConfigKey, type, syncName, fileBody }) =>
+      [`${providerConfigKey}/${type}s/${syncName}`, fileBody.js.length] as const,
+  );
+  const megabytes = (characters: number) => `${(characters / 1_000_000).toFixed(1)} MB`;
+  const largest = sizes.toSorted(([, a], [, b]) => b - a).slice(0, 3);
+  const all = sizes.reduce((sum, [, size]) => sum + size, 0);
+  return {
+    faults: [
+      ...faults,
+      `The bundles have ${megabytes(all)}. The largest: ${largest.map(([name, size]) => `${name} ${megabytes(size)}`).join(', ')}.`,
+      'Nothing was deployed.',
+    ],
+  };
+}
+
 type Named = { providerConfigKey: string; name: string };
 const places = { Syncs: 'syncs', Actions: 'actions', OnEventScripts: 'on-events' };
 
 async function planOf(
   api: Api,
-  body: object,
+  body: ReturnType<typeof bodyOf>,
 ): Promise<{ faults: string[] } | { isChanged: boolean; lines: string[]; removals: string[] }> {
   const answer = await api.post('/sync/deploy/confirmation', body);
-  if ('faults' in answer) return answer;
+  if ('faults' in answer) return answer.code === 'body_too_large' ? tooLarge(answer.faults, body) : answer;
   const plan = answer.body as Record<string, Named[]>;
+  if (!Array.isArray(plan?.newSyncs))
+    return { faults: [`What answers at ${api.url} is no Trellis. Nothing was deployed.`] };
   const titles = (how: string) =>
     Object.entries(places).flatMap(([kind, place]) =>
       (plan[`${how}${kind}`] ?? []).map((one) => `${one.providerConfigKey}/${place}/${one.name}`),

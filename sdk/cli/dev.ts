@@ -1,5 +1,5 @@
 /** `trellis dev`: a folder deployed at each save, and one function of it run. */
-import { type FSWatcher, watch } from 'node:fs';
+import { type FSWatcher, readdirSync, watch } from 'node:fs';
 import { type Api, openApi } from './api.ts';
 import {
   exitCodes,
@@ -16,7 +16,7 @@ import { endOf, pause } from './follow-run.ts';
 import { changesSince, positionsOf } from './record-changes.ts';
 import { type DeployedRun, runDeployed } from './run-deployed.ts';
 import { own, type Surroundings } from './surroundings.ts';
-import { readTarget } from './target.ts';
+import { noFolder, readTarget } from './target.ts';
 
 const usage = `Usage: trellis dev [FOLDER] [options]
 
@@ -117,12 +117,12 @@ function watchFolder(folder: string): { next(): AbortSignal; close(): void } {
   let change = new AbortController();
   let watcher: FSWatcher;
   try {
+    readdirSync(folder);
     watcher = watch(folder, { recursive: true }, (_, file) => {
       if (!file?.endsWith('.test.json')) change.abort();
     });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new Error(`There is no folder ${folder}.`);
-    throw error;
+    throw noFolder(folder, error);
   }
   return {
     next() {

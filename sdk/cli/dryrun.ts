@@ -63,8 +63,8 @@ export async function dryrunCommand(args: string[], surroundings: Surroundings =
 function told(reads: Reads, print: (line: string) => void): Reads {
   return {
     ...reads,
-    async call(call) {
-      const answer = await reads.call(call);
+    async call(call, signal) {
+      const answer = await reads.call(call, signal);
       print(`  ${callTitle(call)} ${answer.value.status}`);
       return answer;
     },

@@ -17,14 +17,21 @@ export type Received = {
   body: Buffer;
 };
 
-/** One HTTP request to an origin, and its whole answer. Follows no redirect. Throws where it cannot be reached. */
+/** No answer came, or not the whole of it. */
+export class Unreachable extends Error {
+  override name = 'Unreachable';
+}
+
+/** One HTTP request to an origin, and its whole answer. Follows no redirect. Throws `Unreachable` where none came. */
 export function exchange(origin: string, sent: Sent): Promise<Received> {
   const { method, path, headers = {}, body, signal } = sent;
   const base = new URL(origin);
   const send = base.protocol === 'https:' ? httpsRequest : httpRequest;
   return new Promise((resolve, reject) => {
     const fail = (error: Error) =>
-      reject(signal?.aborted ? signal.reason : new Error(`${origin} cannot be reached: ${reasonOf(error)}`));
+      reject(
+        signal?.aborted ? signal.reason : new Unreachable(`${origin} cannot be reached: ${reasonOf(error)}`),
+      );
     const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
     const options = {
       ...{ method, path, signal },

@@ -1,5 +1,6 @@
 /** A run in the service, followed from here: its lines as they come, and its end. */
 import { type Api, bodyOf } from './api.ts';
+import { Unreachable } from './exchange.ts';
 
 export type Counts = { added: number; updated: number; deleted: number; unchanged: number };
 export type Run = {
@@ -15,8 +16,13 @@ export type Run = {
 type Line = { position: number; level: string; message: string };
 
 const pollMs = 300;
+/** A service that is started anew is back by then, and its runs go on. */
+const mostOutageMs = 60_000;
 
-/** The run when it is over. Cancels it where the signal aborts, and then waits for that. */
+/**
+ * The run when it is over. Cancels it where the signal aborts, and then waits for that. Waits for a service that cannot be
+ * reached, too, unless the signal aborts.
+ */
 export async function followRun(
   api: Api,
   id: string,
@@ -34,7 +40,7 @@ export async function followRun(
     }
     return page.has_more;
   };
-  for (;;) {
+  const look = async (): Promise<Run | undefined> => {
     const run = await getRun(api, id);
     // What the end stored before itself is read behind it.
     while (await tell());
@@ -42,6 +48,21 @@ export async function followRun(
     if (signal?.aborted && !isCancelled) {
       bodyOf(await api.post(`/functions/runs/${id}/cancel`, {}));
       isCancelled = true;
+    }
+    return undefined;
+  };
+  let goneSince: number | undefined;
+  for (;;) {
+    try {
+      const run = await look();
+      if (run !== undefined) return run;
+      goneSince = undefined;
+    } catch (error) {
+      const isLong = goneSince !== undefined && Date.now() - goneSince > mostOutageMs;
+      if (!(error instanceof Unreachable) || isLong || signal?.aborted) throw error;
+      if (goneSince === undefined)
+        print('The service cannot be reached. The run goes on when it is back; waiting.');
+      goneSince ??= Date.now();
     }
     await pause(pollMs, isCancelled ? undefined : signal);
   }

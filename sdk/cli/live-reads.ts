@@ -48,14 +48,14 @@ export function liveReads(
   }: { place: Place; connection: JsonObject; integration: Integration; mayWrite: boolean },
 ): Reads {
   return {
-    async call(call) {
+    async call(call, signal) {
       if (!mayWrite && !isRead(call)) {
         throw refusal(
           'write_not_allowed',
           `${titleOf(call)} may change something at the provider: it is made with --allow-writes alone.`,
         );
       }
-      return call.name === 'proxy' ? proxied(api, { place, call }) : fetched(call);
+      return call.name === 'proxy' ? proxied(api, { place, call, signal }) : fetched(call, signal);
     },
     async fact(name) {
       if (name === 'getConnection') return viewOf(connection);
@@ -64,7 +64,7 @@ export function liveReads(
       if (name === 'getEnvironmentVariables') return asJson(bodyOf(await api.get('/environment-variables')));
       const { credentials } = await getConnection(api, place);
       const of = (credentials ?? {}) as JsonObject;
-      if (credentials === undefined || Object.keys(of).length === 0)
+      if (credentials === undefined)
         throw refusal(
           'forbidden',
           'The key may not read credentials: it lacks the scope connections:credentials.',
@@ -92,7 +92,10 @@ function viewOf(connection: JsonObject): JsonObject {
   }) as JsonObject;
 }
 
-async function proxied(api: Api, { place, call }: { place: Place; call: OutgoingCall }): Promise<CallAnswer> {
+async function proxied(
+  api: Api,
+  { place, call, signal }: { place: Place; call: OutgoingCall; signal: AbortSignal | undefined },
+): Promise<CallAnswer> {
   const { method, endpoint = '', query = '', headers = {}, ...how } = call.args;
   const brand = await api.brand();
   const own = Object.entries(headers).map(([name, value]) => [`${brand}-proxy-${name}`, value]);
@@ -111,6 +114,7 @@ async function proxied(api: Api, { place, call }: { place: Place; call: Outgoing
       ...(how.decompress !== false && { decompress: 'true' }),
     },
     body: call.body,
+    signal,
   });
   // The proxy's own word is no answer of the provider's.
   const code = value.headers[`x-${brand}-error`];
@@ -131,10 +135,18 @@ function encoded(path: string): string {
   return path.replace(/[^\x21-\x7e]+/g, (part) => encodeURIComponent(Buffer.from(part).toString('utf8')));
 }
 
-async function fetched({ args, body }: OutgoingCall): Promise<CallAnswer> {
+async function fetched(
+  { args, body }: OutgoingCall,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<CallAnswer> {
   const { method, url = '', headers = {} } = args;
   const sent = body === undefined ? {} : { body: new Uint8Array(body) };
-  const answer = await fetch(url, { method, headers, ...sent });
+  const answer = await fetch(url, { method, headers, signal, ...sent }).catch((error: Error) => {
+    // What fetch says itself is that it failed.
+    throw error.cause instanceof Error
+      ? new Error(`${url} cannot be reached: ${error.cause.message}`)
+      : error;
+  });
   const { status, statusText } = answer;
   return {
     value: { status, statusText, url: answer.url, headers: Object.fromEntries(answer.headers.entries()) },

@@ -60,6 +60,8 @@ const record = (target: string, ...more: string[]): Promise<CommandEnd> =>
   runCommand(['test', target, '--record', '--connection', 'acme', '--folder', folder, ...more], {
     TRELLIS_URL: trellis.baseUrl,
     TRELLIS_SECRET_KEY: trellis.keys.dev,
+    // A day is another one there.
+    TZ: 'Asia/Tokyo',
   });
 /** Without a service, without a key; in this process, which saves a second each time. */
 async function play(...targets: string[]): Promise<CommandEnd> {
@@ -82,7 +84,7 @@ export default createSync({
   description: 'Saves things.',
   frequency: 'every hour',
   models: { Thing: z.object({ id: z.string(), name: z.string(), at: z.date(), next: z.string() }) },
-  checkpoint: z.object({ at: z.string() }),
+  checkpoint: z.object({ at: z.string(), zone: z.number() }),
   exec: async (trellis) => {
     const { since } = await trellis.getMetadata();
     const now = new Date();
@@ -92,7 +94,7 @@ export default createSync({
     const next = String(headers['x-next']);
     const at = new Date(Date.now());
     await trellis.batchSave(data.items.map((thing: { id: number; name: string }) => ({ id: String(thing.id), name: ${name}, at, next })), 'Thing');
-    await trellis.saveCheckpoint({ at: now.toISOString() });
+    await trellis.saveCheckpoint({ at: now.toISOString(), zone: now.getTimezoneOffset() });
   },
 });
 `;
@@ -199,18 +201,32 @@ export default createAction({
 });
 
 test('what a provider says of credentials is not in a recording either', async () => {
+  const given = randomBytes(20).toString('hex');
   const answer = { echo: `Bearer ${apiKey}`, form: encodeURIComponent(`${apiKey}+/`), id: 'kept' };
-  const { reads, finish } = recorder(
+  const inOtherForms = [
+    ...['', 'a', 'ab', 'user:'].map((before) => Buffer.from(`${before}${apiKey}:`).toString('base64')),
+    ...['', 'x', 'xy'].map((before) => Buffer.from(`${before}${apiKey}~~`).toString('base64url')),
+    Buffer.from(apiKey).toString('hex'),
+  ];
+  const answers: object[] = [
+    answer,
+    inOtherForms,
+    { access_token: given, expires_in: 10 },
+    { seen: `for ${given}` },
+  ];
+  const { reads, renewed, finish } = recorder(
     {
       call: async () => ({
         value: { status: 200, statusText: 'OK', headers: { 'x-api-key': apiKey, 'x-page': '1' } },
-        body: Buffer.from(JSON.stringify(answer)),
+        body: Buffer.from(JSON.stringify(answers.shift())),
       }),
       fact: async () => null,
     },
     { connection: { credentials: { apiKey: `${apiKey}`, nested: { pass: `${apiKey}+/` } } }, key: 'none' },
   );
-  await reads.call({ name: 'proxy', args: { method: 'GET', endpoint: '/me' }, body: undefined });
+  for (const _ of [...answers])
+    await reads.call({ name: 'proxy', args: { method: 'GET', endpoint: '/me' }, body: undefined });
+  renewed({ apiKey: 'renewed-meanwhile' });
   const about = {
     connectionId: 'acme',
     providerConfigKey: 'api',
@@ -218,11 +234,15 @@ test('what a provider says of credentials is not in a recording either', async (
     environmentName: 'dev',
     variant: 'base',
   };
-  const outcome = { records: {}, checkpoint: null, metadata: {} };
-  const [call] = finish({
+  const outcome = { records: {}, checkpoint: null, metadata: { last: 'renewed-meanwhile' } };
+  const recording = finish({
     ...{ function: 'api/syncs/me', recorded_at: new Date().toISOString(), about, metadata: {} },
     ...{ checkpoint: null, outcome },
-  }).calls;
+  });
+  const text = JSON.stringify(recording);
+  for (const secret of [given, 'renewed-meanwhile']) assert.ok(!text.includes(secret));
+  for (const form of inOtherForms) assert.ok(!text.includes(form.slice(8, -8)), form);
+  const [call] = recording.calls;
   assert.deepEqual(call?.answer.headers, { 'x-page': '1' });
   assert.deepEqual(call.answer.body, {
     ...{ spaces: 0, end: '' },
@@ -246,6 +266,14 @@ test('what does something else each time, or fails, is not recorded', async () =
   assert.equal(broken.code, 1);
   assert.match(broken.stderr, /^api\/syncs\/broken\.ts:\d+:\d+: broken\nNothing was recorded/);
   assert.deepEqual([none.code, /There is no recording/.test(none.stderr)], [1, true]);
+  const key = await trellis.keyWith('connections:read', 'integrations:read', 'proxy:read');
+  const blind = await runCommand(
+    ['test', 'api/things', '--record', '--connection', 'acme', '--folder', folder],
+    {
+      ...{ TRELLIS_URL: trellis.baseUrl, TRELLIS_SECRET_KEY: key },
+    },
+  );
+  assert.match(blind.stderr, /lacks the scope connections:credentials/);
   assert.deepEqual(
     (await readdir(join(folder, 'api/syncs'))).filter((file) => file.endsWith('.json')).sort(),
     ['things.number.test.json', 'things.test.json'],

@@ -40,11 +40,17 @@ export async function findTarget(folder: string, target: Target): Promise<Functi
   throw new UsageError(`There is no function ${title} in ${folder}${all && `, which has ${all}`}.`);
 }
 
+/** A UsageError where there is no such folder, else what was given. */
+export function noFolder(folder: string, error: unknown): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENOENT') return new UsageError(`There is no folder ${folder}.`);
+  return code === 'ENOTDIR' ? new UsageError(`${folder} is no folder.`) : error;
+}
+
 export async function functionsIn(folder: string): Promise<FunctionFile[]> {
   try {
     return await findFunctions(folder);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    throw new UsageError(`There is no folder ${folder}.`);
+    throw noFolder(folder, error);
   }
 }

@@ -2,14 +2,16 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import type { FunctionFile } from '../compile/files.ts';
-import { steadyClock } from '../local/clock.ts';
+import { inUtc, steadyClock } from '../local/clock.ts';
 import { differences } from '../local/differences.ts';
 import { nothingStored } from '../local/model-writes.ts';
+import type { JsonObject } from '../local/outcome.ts';
 import { type Recording, recorder, replay } from '../local/recording.ts';
 import { runLocally } from '../local/run-locally.ts';
 import { openApi } from './api.ts';
 import { exitCodes, readArguments, serviceUsage, settingsOf, UsageError } from './arguments.ts';
 import { runUsage } from './dryrun.ts';
+import { getConnection } from './live-reads.ts';
 import {
   bundleOf,
   codeOf,
@@ -85,15 +87,28 @@ async function record(
   const live = await prepareLive(api, { file, given });
   const { about, metadata, connection } = live;
   const { input, checkpoint } = given;
-  const { reads, finish } = recorder(live.reads, { connection, key: settings.TRELLIS_SECRET_KEY ?? '' });
-  const recordedAt = new Date();
-  const end = await runLocally({
-    ...{ code, kind: file.kind, about, input, metadata, checkpoint, reads },
-    stored: nothingStored,
-    log: () => {},
-    globals: steadyClock(recordedAt.getTime(), (ms, fire) => setTimeout(fire, ms)),
+  if (connection.credentials === undefined) {
+    complain(
+      'Nothing was recorded: the key lacks the scope connections:credentials, and what it is not told cannot be left out.',
+    );
+    return 1;
+  }
+  const { reads, renewed, finish } = recorder(live.reads, {
+    connection,
+    key: settings.TRELLIS_SECRET_KEY ?? '',
   });
+  const recordedAt = new Date();
+  const end = await inUtc(() =>
+    runLocally({
+      ...{ code, kind: file.kind, about, input, metadata, checkpoint, reads },
+      stored: nothingStored,
+      log: () => {},
+      globals: steadyClock(recordedAt.getTime(), (ms, fire) => setTimeout(fire, ms)),
+    }),
+  );
   const { outcome } = end;
+  const now = await getConnection(api, live.place);
+  renewed((now.credentials ?? {}) as JsonObject);
   // What an action throws on purpose is an answer of its.
   if (outcome.error !== undefined && outcome.error.code !== 'action_error') {
     for (const line of report(end)) complain(line);
@@ -186,12 +201,14 @@ async function faultsOf({
 }): Promise<string[]> {
   const { about, input, metadata, checkpoint } = recording;
   const reads = replay(recording);
-  const end = await runLocally({
-    ...{ code, kind: file.kind, about, input, metadata, checkpoint, reads },
-    stored: nothingStored,
-    log: () => {},
-    globals: steadyClock(Date.parse(recording.recorded_at), (_ms, fire) => setTimeout(fire, 0)),
-  });
+  const end = await inUtc(() =>
+    runLocally({
+      ...{ code, kind: file.kind, about, input, metadata, checkpoint, reads },
+      stored: nothingStored,
+      log: () => {},
+      globals: steadyClock(Date.parse(recording.recorded_at), (_ms, fire) => setTimeout(fire, 0)),
+    }),
+  );
   const { outcome, places } = end;
   const found = [...reads.faults(), ...differences(recording.outcome, outcome)];
   return found.length > 0 && outcome.error !== undefined

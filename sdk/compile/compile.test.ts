@@ -110,6 +110,17 @@ test("a project's own settings change nothing, and its other files are its own",
   );
 });
 
+test('a file whose name no function can have is named, and a folder is no file', async (t) => {
+  const folder = await folderWith(t, {
+    'shop/actions/two words.ts': action('({ n: input.n * 2 })'),
+    'shop/actions/inner.ts/notes.txt': 'nothing',
+  });
+  const { faults } = await compile(folder);
+  assert.deepEqual(faults.map(shown), [
+    "shop/actions/two words.ts: the name of a function's file may hold up to 255 of A-Z a-z 0-9 _ -",
+  ]);
+});
+
 test('a folder without functions is empty, and one that is not there is an error', async (t) => {
   const folder = await folderWith(t, { 'shop/readme.txt': 'nothing' });
   assert.deepEqual(await compile(folder), { functions: [], faults: [], warnings: [] });

@@ -28,6 +28,11 @@ export async function compile(
   const folder = resolve(path);
   const files = chosen ?? (await findFunctions(folder));
   if (files.length === 0) return { functions: [], faults: [], warnings: [] };
+  const unnamed = files.filter(({ name }) => !/^[\w-]{1,255}$/.test(name));
+  if (unnamed.length > 0) {
+    const message = "the name of a function's file may hold up to 255 of A-Z a-z 0-9 _ -";
+    return { functions: [], faults: unnamed.map(({ file }) => ({ file, message })), warnings: [] };
+  }
   const [types, ...bundled] = await Promise.all([
     checkTypes(folder, { files: files.map(({ file }) => file), signal }),
     ...files.map(async (one) => ({ one, bundled: await bundle(folder, one.file) })),

@@ -12,14 +12,16 @@ export type FunctionFile = {
   file: string;
 };
 
-/** In the order of their paths. Throws ENOENT where there is no such folder. */
+/** In the order of their paths. Throws ENOENT where there is no such folder, ENOTDIR where it is none. */
 export async function findFunctions(folder: string): Promise<FunctionFile[]> {
   const found: FunctionFile[] = [];
   for (const integrationKey of await namesIn(folder)) {
     if (integrationKey.startsWith('.') || integrationKey === 'node_modules') continue;
     for (const [place, kind] of Object.entries(kindOf)) {
-      const files = await namesIn(join(folder, integrationKey, place)).catch(nothingThere);
-      for (const file of files) {
+      const path = join(folder, integrationKey, place);
+      const files = await readdir(path, { withFileTypes: true }).catch(nothingThere);
+      const names = files.filter((file) => !file.isDirectory()).map((file) => file.name);
+      for (const file of names.toSorted()) {
         const [, name] = /^([^.]+)\.ts$/.exec(file) ?? [];
         if (name !== undefined) {
           found.push({ integrationKey, kind, name, file: `${integrationKey}/${place}/${file}` });
@@ -34,7 +36,7 @@ async function namesIn(folder: string): Promise<string[]> {
   return (await readdir(folder)).toSorted();
 }
 
-function nothingThere(error: NodeJS.ErrnoException): string[] {
+function nothingThere(error: NodeJS.ErrnoException): [] {
   if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return [];
   throw error;
 }

@@ -28,3 +28,15 @@ export function steadyClock(startMs: number, wait: (ms: number, fire: () => void
   };
   return { Date: SteadyDate, setTimeout };
 }
+
+/** Runs it in the time zone UTC, so that a day is the same day on every machine. One at a time. */
+export async function inUtc<T>(run: () => Promise<T>): Promise<T> {
+  const { TZ } = process.env;
+  process.env.TZ = 'UTC';
+  try {
+    return await run();
+  } finally {
+    if (TZ === undefined) delete process.env.TZ;
+    else process.env.TZ = TZ;
+  }
+}

@@ -16,23 +16,36 @@ const given = new Set([
   ...['TextDecoder', 'TextEncoder', 'URL', 'URLSearchParams', 'atob', 'btoa', 'queueMicrotask', 'global'],
   ...['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate'],
 ]);
-const language = new Set(vm.runInNewContext('Object.getOwnPropertyNames(globalThis)') as string[]);
+/** What of the language the service takes from functions. */
+const taken = ['Atomics', 'FinalizationRegistry', 'SharedArrayBuffer', 'WeakRef', 'WebAssembly'];
+const language = new Set(vm.runInNewContext('Object.getOwnPropertyNames(globalThis)') as string[]).difference(
+  new Set(taken),
+);
 
 export type Log = (level: string, text: unknown) => void;
 
-/** `instead` are globals that it gets in place of the usual. Throws what the code throws while it is loaded. */
+/**
+ * `instead` are globals that it gets in place of the usual; its timers stop when `ended` aborts. Throws what the code throws
+ * while it is loaded.
+ */
 export function loadFunction(
   code: string,
-  { log, instead = {} }: { log: Log; instead?: Readonly<Record<string, unknown>> },
+  { log, instead = {}, ended }: { log: Log; instead?: Readonly<Record<string, unknown>>; ended: AbortSignal },
 ): Definition {
   const withheld = Object.getOwnPropertyNames(globalThis).filter(
     (name) => !language.has(name) && !given.has(name) && name !== 'console',
   );
   const globals: Record<string, unknown> = {
     ...Object.fromEntries(withheld.map((name) => [name, undefined])),
-    ...instead,
+    ...timersUntil(ended, instead),
     console: consoleOf(log),
   };
+  // By this name it finds the same.
+  globals.globalThis = new Proxy(globalThis, {
+    get: (target, name) =>
+      Object.hasOwn(globals, name) ? globals[name as string] : Reflect.get(target, name),
+  });
+  globals.global = globals.globalThis;
   const names = Object.keys(globals);
   const run = vm.compileFunction(code, ['module', 'exports', 'require', ...names], { filename: bundleName });
   const module = { exports: {} as { default?: unknown } };
@@ -46,6 +59,39 @@ function requireAllowed(asked: unknown): unknown {
   const name = String(asked).replace(/^node:/, '');
   if (name === 'zod' || modules.has(name)) return require(name);
   throw refusal('module_not_allowed', `A function cannot require "${String(asked).slice(0, 100)}".`);
+}
+
+type SetTimer = (fire: (...args: unknown[]) => void, ...more: unknown[]) => NodeJS.Timeout;
+
+/** Those in `instead`, else the usual: none of them keeps this process alive when the run is over. */
+function timersUntil(
+  ended: AbortSignal,
+  instead: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const set = { setTimeout, setInterval, setImmediate, ...instead } as Readonly<Record<string, unknown>>;
+  const stop = { setTimeout: clearTimeout, setInterval: clearInterval, setImmediate: clearImmediate };
+  const timers = Object.entries(stop).map(([name, clear]) => {
+    const running = new Set<NodeJS.Timeout>();
+    ended.addEventListener('abort', () => {
+      for (const timer of running) clear(timer as never);
+    });
+    const start: SetTimer = (fire, ...more) => {
+      const once = (...args: unknown[]) => {
+        if (name !== 'setInterval') running.delete(timer);
+        fire(...args);
+      };
+      const timer = (set[name] as SetTimer)(once, ...more);
+      running.add(timer);
+      return timer;
+    };
+    return [name, start];
+  });
+  return { ...instead, ...Object.fromEntries(timers) };
+}
+
+/** What was thrown and is no Error, as text. */
+export function shownThrown(thrown: unknown): string {
+  return shown(thrown);
 }
 
 function consoleOf(log: Log) {
@@ -62,6 +108,10 @@ function shown(value: unknown): string {
   try {
     return (value instanceof Error ? undefined : JSON.stringify(value)) ?? String(value);
   } catch {
-    return '(cannot be shown)';
+    try {
+      return String(value);
+    } catch {
+      return '(cannot be shown)';
+    }
   }
 }

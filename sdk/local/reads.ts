@@ -1,4 +1,5 @@
 /** What a run reads from outside: answers of providers, and what the service knows of its connection. */
+import { METHODS } from 'node:http';
 import type { Json } from './outcome.ts';
 
 export type CallName = 'proxy' | 'uncontrolledFetch';
@@ -38,14 +39,37 @@ export const factNames = [
 export type FactName = (typeof factNames)[number];
 
 export type Reads = {
-  /** Throws where there is no answer of the one that was called. */
-  call(call: OutgoingCall): Promise<CallAnswer>;
+  /** Throws where there is no answer of the one that was called. Left off where the signal aborts. */
+  call(call: OutgoingCall, signal?: AbortSignal): Promise<CallAnswer>;
   fact(name: FactName): Promise<Json>;
 };
 
-/** Such a call changes nothing at whoever is called (RFC 9110 §9.2.1). */
-export function isRead({ args: { method } }: OutgoingCall): boolean {
-  return ['GET', 'HEAD', 'OPTIONS'].includes(method.toUpperCase());
+/**
+ * Such a call changes nothing at whoever is called (RFC 9110 §9.2.1): neither its method says so, nor anything by which a
+ * server could take it for another one, such as `X-HTTP-Method-Override`. What only looks like that is no read, either.
+ */
+export function isRead({ args }: OutgoingCall): boolean {
+  const { method, endpoint = '', url = '', query = '', headers = {} } = args;
+  if (!['GET', 'HEAD', 'OPTIONS'].includes(method.toUpperCase())) return false;
+  if (Object.keys(headers).some((name) => overridingHeader.test(plain(name)))) return false;
+  const asked = [endpoint, url].map((address) => address.split('?').slice(1).join('&'));
+  return ![...asked, query].some((text) =>
+    [...new URLSearchParams(text)].some(([name, value]) => isOverride(name, value)),
+  );
+}
+
+const overridingHeader = /method|override|(original|rewrite)ur[il]$/;
+
+/** `payment_method=card` is a filter, `_method=DELETE` and `method=DELETE` are not. */
+function isOverride(name: string, value: string): boolean {
+  const read = plain(name);
+  if (/^[_$]/.test(name) && /method|headers/.test(read)) return true;
+  if (/^x|override|httpheaders/.test(read) && /method|ur[il]$|httpheaders/.test(read)) return true;
+  return /(method|verb)$/.test(read) && METHODS.includes(value.trim().toUpperCase());
+}
+
+function plain(name: string): string {
+  return name.toLowerCase().replace(/[^a-z0-9]/g, '');
 }
 
 /** As people write it: method, path and query. */

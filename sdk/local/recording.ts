@@ -14,7 +14,15 @@ import {
   type Reads,
   titleOf as titleOfCall,
 } from './reads.ts';
-import { createRedactor, lastingHeaders, type Redactor, secretsIn, titleOf, withoutShort } from './redact.ts';
+import {
+  createRedactor,
+  credentialsIn,
+  lastingHeaders,
+  type Redactor,
+  secretsIn,
+  titleOf,
+  withoutShort,
+} from './redact.ts';
 
 /** Bytes as what reads best: `spaces` says how the JSON was indented, `end` what stood behind it. */
 type Body = { json: Json; spaces: number; end: string } | { text: string } | { base64: string };
@@ -63,17 +71,28 @@ export function recorder(reads: Reads, { connection, key }: { connection: JsonOb
   const { username, password } = credentials;
   if (typeof username === 'string' && typeof password === 'string')
     redactor.add(titleOf('credentials.basic'), `${username}:${password}`);
+  let learned = 0;
+  /** Tokens that a provider gives are none of the connection's credentials, and no less secret. */
+  const learn = (body: Buffer) => {
+    const read = body.length === 0 ? undefined : bodyIn(body);
+    if (read === undefined || !('json' in read)) return;
+    for (const [name, secret] of credentialsIn(read.json)) {
+      learned += 1;
+      redactor.add(titleOf(`answer.${name}.${learned}`), secret);
+    }
+  };
   const calls: RecordedCall[] = [];
   const facts: Recording['facts'] = {};
   const recording: Reads = {
-    async call(call) {
+    async call(call, signal) {
       // Its place is that of its beginning, whichever of several answers first.
       const entry = requestOf(call, redactor) as RecordedCall;
       calls.push(entry);
-      const answer = await reads.call(call).catch((error: unknown) => {
+      const answer = await reads.call(call, signal).catch((error: unknown) => {
         calls.splice(calls.indexOf(entry), 1);
         throw error;
       });
+      learn(answer.body);
       entry.answer = answerOf(answer, redactor);
       return answer;
     },
@@ -90,6 +109,10 @@ export function recorder(reads: Reads, { connection, key }: { connection: JsonOb
   };
   return {
     reads: recording,
+    /** Those that the connection has by now: they may have been renewed on the way. */
+    renewed(now: JsonObject): void {
+      for (const [path, secret] of secretsIn(now, 'credentials')) redactor.add(titleOf(path), secret);
+    },
     /** Everything, without secrets. */
     finish(of: Omit<Recording, 'facts' | 'calls' | 'version'>): Recording {
       const told = Object.fromEntries(

@@ -6,6 +6,10 @@ const leastLength = 6;
 const spellings: ((text: string) => string)[] = [
   (text) => text,
   encodeURIComponent,
+  (text) => encodeURIComponent(text).replace(/%../g, (byte) => byte.toLowerCase()),
+  (text) => new URLSearchParams({ '': text }).toString().slice(1),
+  (text) => Buffer.from(text).toString('hex'),
+  (text) => Buffer.from(text).toString('hex').toUpperCase(),
   (text) => Buffer.from(text).toString('base64'),
   (text) => Buffer.from(text).toString('base64url'),
   (text) => JSON.stringify(text).slice(1, -1),
@@ -41,11 +45,42 @@ export function createRedactor(): Redactor {
       // An encoded secret becomes the name, encoded alike: so does what code makes of the name in a replay.
       for (const spell of spellings)
         if (!secrets.has(spell(secret))) secrets.set(spell(secret), spell(title));
+      for (const inner of innerBase64(secret)) if (!secrets.has(inner)) secrets.set(inner, title);
     },
     text,
     json,
   };
 }
+
+/**
+ * What base64 has of a secret with other text around it, such as `user:SECRET`: it begins at one of three bits, and the
+ * characters that it shares with its neighbours are left out.
+ */
+function* innerBase64(secret: string): Iterable<string> {
+  for (const before of [0, 1, 2]) {
+    const bytes = Buffer.concat([Buffer.alloc(before), Buffer.from(secret)]);
+    const whole = Math.floor((bytes.length * 8) / 6);
+    const from = Math.ceil((before * 8) / 6);
+    for (const encoding of ['base64', 'base64url'] as const) {
+      const inner = bytes.toString(encoding).slice(from, whole);
+      if (inner.length >= leastLength) yield inner;
+    }
+  }
+}
+
+/** Texts in an answer whose names say that they are credentials, as of an address that gives tokens. */
+export function* credentialsIn(value: Json): Iterable<[name: string, secret: string]> {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, one] of Object.entries(value)) {
+    if (typeof one !== 'string') yield* credentialsIn(one as Json);
+    else if (credentialName.test(name) && one.length >= leastTold && !/\s/.test(one)) yield [name, one];
+  }
+}
+
+const credentialName =
+  /^((access|refresh|id|session|auth|bearer)_?token|token|client_?secret|secret|password|api_?key|private_?key)$/i;
+/** A shorter one may be any word, which would be replaced wherever it stands. */
+const leastTold = 16;
 
 /** Every text in credentials, with where it stands, but for what only says their kind or their time. */
 export function* secretsIn(value: Json | undefined, path: string): Iterable<[path: string, secret: string]> {

@@ -7,13 +7,14 @@ const place = new RegExp(`${bundleName.replace('.', '\\.')}:(\\d+):(\\d+)`);
 /** Where in the author's files a stack passes, the innermost place first: `google-sheet/syncs/rows.ts:12:7`. */
 export function placesOf(stack: string | undefined, code: string): string[] {
   const map = mapOf(code);
-  return (stack ?? '').split('\n').flatMap((line) => {
+  const places = (stack ?? '').split('\n').flatMap((line) => {
     const [, row, column] = place.exec(line) ?? [];
     if (row === undefined) return [];
     const entry = map?.findEntry(Number(row) - 1, Number(column) - 1);
     if (entry === undefined || !('originalSource' in entry)) return [];
     return [`${entry.originalSource}:${entry.originalLine + 1}:${entry.originalColumn + 1}`];
   });
+  return [...new Set(places)];
 }
 
 function mapOf(code: string): SourceMap | undefined {

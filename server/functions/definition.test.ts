@@ -55,6 +55,8 @@ test('nothing that a bundle could say is believed', () => {
     { ...sync, models: { '__proto__ x': object } },
     { ...sync, models: Object.fromEntries(Array.from({ length: 101 }, (_, at) => [`M${at}`, object])) },
     { ...sync, models: { Row: 'any' } },
+    // Its records could not be told apart.
+    { ...sync, models: { Row: { type: 'object', properties: { n: {} }, additionalProperties: false } } },
     { ...sync, frequency: 5 },
     { ...sync, frequency: 'every 5m'.repeat(100) },
     { ...sync, scopes: ['a\0b'] },

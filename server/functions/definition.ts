@@ -59,6 +59,13 @@ export type Definition = z.infer<typeof definition>;
 
 const kindOf = { sync: 'sync', action: 'action', onEvent: 'on_event' } as const;
 
+/** An object that lists its fields and lets no others in has to list `id`. */
+function mayHaveId(model: { properties?: unknown; additionalProperties?: unknown }): boolean {
+  const { properties, additionalProperties } = model;
+  if (typeof properties !== 'object' || properties === null) return true;
+  return additionalProperties !== false || Object.hasOwn(properties, 'id');
+}
+
 const common = {
   description: text({ max: 10_000 }).optional(),
   version: text({ min: 1, max: 100 }).optional(),
@@ -84,7 +91,7 @@ const described = z.discriminatedUnion(
       models: z
         .record(
           z.string().regex(modelName, 'may hold A-Z a-z 0-9 _ -, and begins with no _ or -'),
-          jsonSchema,
+          jsonSchema.refine(mayHaveId, 'has no field `id`, by which its records are told apart'),
         )
         .refine((models) => Object.keys(models).length > 0, 'names no model')
         .refine((models) => Object.keys(models).length <= 100, 'names more than 100 models'),

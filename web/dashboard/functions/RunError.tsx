@@ -1,8 +1,8 @@
-import { Alert, Anchor, Code, Stack, Text } from '@mantine/core';
+import { Alert, Anchor, Code, Spoiler, Stack, Text } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { sentence } from '../../ui/words.ts';
-import { type Advice, adviceOn, stackOf } from './advice.ts';
+import { type Advice, adviceOn, stackOf, thrownWith } from './advice.ts';
 import { FunctionLink } from './FunctionLink.tsx';
 import { type FunctionType, isOver, type Run } from './queries.ts';
 
@@ -22,6 +22,7 @@ export function RunError({
   if (error === null) return null;
   const advice = adviceOn(run);
   const stack = mayWrite ? stackOf(run) : undefined;
+  const thrown = mayWrite ? thrownWith(run) : undefined;
   const isTriedAgain = !isOver(run);
   return (
     <Alert
@@ -31,13 +32,21 @@ export function RunError({
       role="alert"
     >
       <Stack gap="xs" align="flex-start">
-        <Text size="sm" className="broken">
-          {error.message}
-        </Text>
+        {/* Code may throw a page of text. */}
+        <Spoiler maxHeight={130} showLabel="Show all of it" hideLabel="Show less">
+          <Text size="sm" className="broken">
+            {error.message}
+          </Text>
+        </Spoiler>
         {advice !== undefined && !isTriedAgain && (
           <Text size="sm">
             {advice.text} <WhereTo advice={advice} environment={environment} run={run} type={type} />
           </Text>
+        )}
+        {thrown !== undefined && (
+          <Code block tabIndex={0} className="broken" aria-label="What came with it" w="100%" mah={220}>
+            {thrown}
+          </Code>
         )}
         {stack !== undefined && (
           <Code block tabIndex={0} className="broken" aria-label="The stack" w="100%" mah={220}>

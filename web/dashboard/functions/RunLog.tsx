@@ -25,6 +25,7 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
     refetchInterval: over ? false : 1_000,
   });
   const { refetch } = query;
+  const isCutOff = query.fetchStatus === 'paused' || query.failureCount > 0;
   useEffect(() => {
     if (!over) return;
     const timer = setTimeout(() => void refetch(), lateMs);
@@ -37,8 +38,8 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
         <Group gap="xs">
           <Title order={2}>Log</Title>
           {!over && (
-            <Badge color="teal" variant="dot">
-              Live
+            <Badge color={isCutOff ? 'yellow' : 'teal'} variant="dot">
+              {isCutOff ? 'The service cannot be reached' : 'Live'}
             </Badge>
           )}
         </Group>

@@ -86,6 +86,13 @@ export function adviceOn({ error, state }: Pick<Run, 'error' | 'state'>): Advice
   return { text: 'The log below tells what the code did before.', leadsTo: 'code' };
 }
 
+/** What the code threw beside its message, such as what a provider answered; as text to be read. */
+export function thrownWith({ error }: Pick<Run, 'error'>): string | undefined {
+  const { payload } = error ?? {};
+  if (typeof payload !== 'object' || payload === null || !('payload' in payload)) return undefined;
+  return JSON.stringify(payload.payload, null, 2);
+}
+
 /** Where the code was when it threw, as its stack has it. */
 export function stackOf({ error }: Pick<Run, 'error'>): string | undefined {
   const { payload } = error ?? {};

@@ -93,13 +93,15 @@ export function isOver({ state }: Pick<Run, 'state'>): boolean {
   return state !== 'waiting' && state !== 'running';
 }
 
-/** Asked for each second until it is over. */
+/** Asked for each second until it is over, and through an outage of the service: the run goes on meanwhile. */
 export const runQuery = (environment: string, id: string) =>
   queryOptions({
     queryKey: [environment, 'runs', 'one', id],
     queryFn: ({ signal }) => call('GET /functions/runs/{id}', { environment, signal, path: { id } }),
-    refetchInterval: ({ state: { data, error } }) =>
-      error !== null || (data !== undefined && isOver(data)) ? false : 1_000,
+    refetchInterval: ({ state: { data, error } }) => {
+      if (data === undefined) return error === null && 1_000;
+      return !isOver(data) && 1_000;
+    },
   });
 
 /** All lines of a run that there are; each look asks for those behind the last one that is known. */
