@@ -76,6 +76,7 @@ import { quotaUse } from './proxy/quota/use.ts';
 import { ticketRoutes } from './proxy/ticket-routes.ts';
 import { recordJobs } from './records/jobs.ts';
 import { recordRoutes } from './records/routes.ts';
+import { setUpRoutes } from './setup/routes.ts';
 import { bundleShipped } from './shipped-functions.ts';
 import { invitationRoutes } from './users/invitation-routes.ts';
 import { createMailer } from './users/mail.ts';
@@ -317,6 +318,10 @@ export async function createApp({
   syncRoutes(app, { db, reader, now, poke: runner.poke, open });
   runRoutes(app, { db, now, poke: runner.poke, open });
   actionRoutes(app, { actions, connections: reader, open });
+  setUpRoutes(app, {
+    ...{ db, vault, reading, brand, now, actions, shipped, open },
+    ...{ connections: reader, poke: runner.poke },
+  });
   mcpRoutes(app, {
     ...{ actions, connections: reader, open },
     authenticate: { key: keys.key, ticket: keys.ticket },

@@ -190,6 +190,7 @@ export const errorCatalogue = {
     status: 409,
     message: 'The integration has a function of this name that was deployed. Remove it first, or keep it.',
   },
+  setup_refused: { status: 422, message: 'What was to be set up cannot be read: see the message for why.' },
   sync_variant_already_exists: { status: 400, message: 'The sync has this variant already.' },
   resource_capped: { status: 400, message: 'A sync has 100 variants for a connection at most.' },
 

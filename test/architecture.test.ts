@@ -19,7 +19,7 @@ const floors: string[][] = [
   ['connections'],
   ['connect', 'proxy', 'records'],
   ['functions'],
-  ['webhooks'],
+  ['webhooks', 'setup'],
   ['main', 'app', 'cli', 'data-dir', 'whole-file', 'web-build', 'functions-folder', 'shipped-functions'],
 ];
 const root = join(import.meta.dirname, '..');

@@ -38,6 +38,8 @@ export const progressWire = z.object({
       missing_scopes: z.array(explainedScopeWire),
     })
     .nullable(),
+  /** What the end user is to choose before all is done: see `/connect/session/setup`. */
+  setup: z.literal('sheet').nullable(),
   /** How the page looks, where it was asked for: a logo is too large to come with every answer. */
   settings: connectWire.optional(),
 });
@@ -58,13 +60,27 @@ export async function readProgress(
   const session = await getSession(db, { id, environmentId, vault: reading.vault });
   const { usedAt, expiresAt, failure } = session;
   const isExpired = expiresAt <= at;
+  const made = await madeBy(session, { db, reading });
   return {
     state: usedAt !== undefined ? 'connected' : isExpired ? 'expired' : 'open',
     expires_at: expiresAt.toISOString(),
     under_way: usedAt === undefined && failure === undefined && hasTrip,
     failure: failure ?? null,
-    connection: await madeBy(session, { db, reading }),
+    connection: made?.wire ?? null,
+    setup: isExpired || made === undefined ? null : toChoose(session, made.provider),
   };
+}
+
+/** The provider whose sheets can be chosen. */
+const sheetProvider = 'google-sheet';
+
+/** What is still to be chosen of the connection that the session has made at this provider. */
+export function toChoose(
+  { settings, outcome }: Pick<Session, 'settings' | 'outcome'>,
+  provider: string,
+): 'sheet' | null {
+  const isOpen = outcome !== undefined && outcome.setup !== 'done' && provider === sheetProvider;
+  return isOpen ? (settings.setup ?? null) : null;
 }
 
 /** What the page looks like. */
@@ -78,18 +94,19 @@ export async function readLook(
 async function madeBy(
   { environmentId, outcome }: Session,
   { db, reading }: Pick<ConnectDeps, 'db' | 'reading'>,
-): Promise<z.input<typeof progressWire>['connection']> {
-  if (outcome === undefined) return null;
+): Promise<{ wire: z.input<typeof progressWire>['connection']; provider: string } | undefined> {
+  if (outcome === undefined) return undefined;
   const integration = await findIntegration(db, { ...reading, environmentId, key: outcome.integration });
-  if (integration === undefined) return null;
+  if (integration === undefined) return undefined;
   const { provider } = integration;
-  return {
+  const wire = {
     provider_config_key: outcome.integration,
     connection_id: outcome.connection,
     display_name: integration.displayName,
     provider_display_name: provider.display_name,
     missing_scopes: outcome.missing_scopes.map((scope) => explainScope(provider, scope)),
   };
+  return { wire, provider: provider.name };
 }
 
 /**

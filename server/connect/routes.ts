@@ -4,7 +4,7 @@ import { logged } from '../activity/logged.ts';
 import { findConnection } from '../connections/store.ts';
 import { type ConnectSettings, readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { Caller } from '../http/caller.ts';
+import { type Caller, requireScope } from '../http/caller.ts';
 import { privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration } from '../integrations/store.ts';
@@ -89,6 +89,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       },
     },
     async ({ body, caller }, reply) => {
+      requireSetUpRight(caller, body);
       const settings = await readSettings(db, { body, environmentId: caller.environmentId, reading });
       const allowedIntegrations = body.allowed_integrations;
       return reply.code(201).send(await create(deps, { caller, settings, allowedIntegrations }));
@@ -109,6 +110,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       },
     },
     async ({ body, caller }, reply) => {
+      requireSetUpRight(caller, body);
       const { environmentId } = caller;
       const connection = await findConnection(db, {
         environmentId,
@@ -189,6 +191,11 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       return reply.headers(privateHeaders).code(204).send();
     },
   );
+}
+
+/** What an end user chooses puts functions on the integration and starts syncs. */
+function requireSetUpRight(caller: Caller, { setup }: { setup?: 'sheet' | undefined }): void {
+  if (setup !== undefined) requireScope(caller, 'functions:write');
 }
 
 /** A route that connects with what is filled in. Its token stands in the query. */

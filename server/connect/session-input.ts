@@ -29,6 +29,8 @@ const common = {
   overrides: perIntegration(z.strictObject({ docs_connect: webAddress().optional() })).optional(),
   webhook_url_override: webAddress().optional(),
   require_same_account: z.boolean().optional(),
+  /** What the end user is to choose on the connect page once the connection is made. */
+  setup: z.literal('sheet').optional(),
 };
 
 /** Body of `POST /connect/sessions`. `end_user` may be left out only where there are `tags`, even empty ones. */
@@ -106,6 +108,7 @@ export async function readSettings(
     overrides: body.overrides,
     webhook_url_override: body.webhook_url_override,
     require_same_account: body.require_same_account,
+    setup: body.setup,
   };
 }
 

@@ -14,18 +14,11 @@ import type { ConnectDeps } from './target.ts';
  * in an address it would be kept by whoever keeps addresses.
  */
 export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
-  const { db, reading, brand } = deps;
+  const { db, reading } = deps;
   /** A session that is over has a page, too, so these look at the token themselves. */
   const anyState = { access: { by: 'anyone' } as const satisfies Access };
 
-  async function sessionOf(request: FastifyRequest): Promise<Session> {
-    const [, token = ''] = /^Bearer +([^\s]+) *$/i.exec(request.headers.authorization ?? '') ?? [];
-    if (!token.startsWith(brand.sessionTokenPrefix))
-      throw new AppError('invalid_connect_session_token_format');
-    const session = await findSession(db, { token, brand, vault: reading.vault });
-    if (session === undefined) throw new AppError('unknown_connect_session_token');
-    return session;
-  }
+  const sessionOf = (request: FastifyRequest) => sessionOfRequest(deps, request);
 
   app.get(
     '/connect/session/choices',
@@ -83,4 +76,16 @@ export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
       return reply.headers(privateHeaders).code(204).send();
     },
   );
+}
+
+/** The session whose token a request has as Bearer, used and expired ones too. Throws what says that there is none. */
+export async function sessionOfRequest(
+  { db, brand, reading }: Pick<ConnectDeps, 'db' | 'brand' | 'reading'>,
+  { headers }: FastifyRequest,
+): Promise<Session> {
+  const [, token = ''] = /^Bearer +([^\s]+) *$/i.exec(headers.authorization ?? '') ?? [];
+  if (!token.startsWith(brand.sessionTokenPrefix)) throw new AppError('invalid_connect_session_token_format');
+  const session = await findSession(db, { token, brand, vault: reading.vault });
+  if (session === undefined) throw new AppError('unknown_connect_session_token');
+  return session;
 }

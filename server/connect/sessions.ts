@@ -36,10 +36,18 @@ export type SessionSettings = {
   reconnect?: { integration: string; connection: string } | undefined;
   /** What a renewal is to add to the scopes that the connection has; without it all are asked for again. */
   scopes?: 'missing' | string[] | undefined;
+  /** What the end user is to choose once the connection is made. */
+  setup?: 'sheet' | undefined;
 };
 
 /** What a session has made; also of one that was opened again for what was not granted. */
-export type SessionOutcome = { integration: string; connection: string; missing_scopes: string[] };
+export type SessionOutcome = {
+  integration: string;
+  connection: string;
+  missing_scopes: string[];
+  /** What was to be chosen has been. */
+  setup?: 'done';
+};
 
 /** Why the last trip made no connection: for the page that waits. */
 export type SessionFailure = { cause: ConnectCause; type: string; evidence: Evidence; at: string };
@@ -193,6 +201,28 @@ export async function noteOutcome(
   { id, outcome }: { id: number; outcome: SessionOutcome },
 ): Promise<void> {
   await tx.query('update connect_session set outcome = $2 where id = $1', [id, JSON.stringify(outcome)]);
+}
+
+/**
+ * Says that what was to be chosen has been, in the transaction that stores the choice. Throws
+ * `unknown_connect_session_token` where it was before, and where the session has expired.
+ */
+export async function finishSetUp(
+  tx: Queryable,
+  { session: { id, environmentId }, at }: { session: Session; at: Date },
+): Promise<void> {
+  const finished = await tx.query(
+    `update connect_session
+     set outcome = outcome || '{"setup": "done"}'
+     where id = $1
+       and environment_id = $2
+       and outcome is not null
+       and not outcome ? 'setup'
+       and expires_at > $3
+     returning id`,
+    [id, environmentId, at],
+  );
+  if (finished.length === 0) throw new AppError('unknown_connect_session_token');
 }
 
 /** Says why a trip made no connection, unless another one has made it. */

@@ -112,6 +112,33 @@ describe('the connect page and an application of another site', { skip: skipBrow
     );
   });
 
+  test('a sheet is chosen before the application is told that all is done', async () => {
+    const rows = [
+      ['Code', 'City'],
+      ['7', 'Oslo'],
+    ];
+    const body = { account: 'ada@example.com', title: 'Cities', sheet: 'All', rows };
+    const { spreadsheetId } = await pages.trellis.control('POST', 'spreadsheets', body);
+    const ofSheets = { end_user: { id: 'ada' }, allowed_integrations: ['google-sheet'], setup: 'sheet' };
+    const frame = await openFrame((await pages.link(ofSheets)).token);
+    await consent(await begin(frame));
+    await frame.getByRole('heading', { name: 'Which sheet?' }).waitFor();
+    await frame.getByLabel('Link of the spreadsheet').fill(String(spreadsheetId));
+    await frame.getByRole('button', { name: 'Open the spreadsheet' }).click();
+    await frame.getByRole('cell', { name: 'Oslo' }).waitFor();
+    assert.deepEqual(
+      (await heard()).map(({ type }) => type),
+      ['ready'],
+    );
+    await picture(page, 'connect-frame-sheet');
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await frame.getByRole('button', { name: 'Use this sheet' }).click();
+    await frame.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    assert.equal((await heard()).at(-1)?.type, 'connect');
+    await frame.getByRole('button', { name: 'Finish' }).click();
+    await page.waitForSelector('#connect-ui', { state: 'detached' });
+  });
+
   test('a new token in the same frame begins from the beginning', async () => {
     const frame = await openFrame((await sheets()).token);
     await deny(await begin(frame));

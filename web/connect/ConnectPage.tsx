@@ -8,6 +8,7 @@ import { tellHost } from './host.ts';
 import { keepInAddress, type Launch } from './launch.ts';
 import { Loading, Notice, Said } from './Notice.tsx';
 import { askForTheRest, type Choice, type Made, type Progress, tripUrl } from './queries.ts';
+import { SetUp } from './SetUp.tsx';
 import type { SessionView } from './session.ts';
 import { useSay } from './texts.ts';
 import { keepAsking, useTrip } from './trip.ts';
@@ -31,6 +32,7 @@ export function ConnectPage({
     keepInAddress('integration', chosen);
   };
   const [failure, setFailure] = useState<Failure>();
+  const [isSkipped, setSkipped] = useState(false);
   const { trip, begin, openedByLink, giveUp } = useTrip(launch, {
     ask,
     fail: ({ payload }) => setFailure(failureBy(payload)),
@@ -88,6 +90,10 @@ export function ConnectPage({
         isFramed={launch.isFramed}
         onConnected={onConnected}
         {...(mayGoOn && { onRest: rest })}
+        {...(progress.setup === 'sheet' &&
+          !isSkipped && {
+            setUp: <SetUp session={session} made={made} onChosen={load} onSkip={() => setSkipped(true)} />,
+          })}
       />
     );
   }

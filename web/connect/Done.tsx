@@ -1,5 +1,5 @@
 import { Button } from '@mantine/core';
-import { useEffect, useState } from 'react';
+import { type ReactNode, useEffect, useState } from 'react';
 import { tellHost } from './host.ts';
 import { Notice } from './Notice.tsx';
 import type { Made } from './queries.ts';
@@ -15,10 +15,13 @@ export function Done({
   isFramed,
   onConnected,
   onRest,
+  setUp,
 }: {
   made: Made;
   isFramed: boolean;
   onConnected: (made: Made) => void;
+  /** What is to be chosen before all is done; absent where nothing is. */
+  setUp?: ReactNode;
   /** Absent: the session has expired. */
   onRest?: () => Promise<void>;
 }) {
@@ -26,11 +29,14 @@ export function Done({
   const { display_name: name, missing_scopes: missing } = made;
   const [isSettled, setSettled] = useState(missing.length === 0);
   const [isAsking, setAsking] = useState(false);
+  const isWhole = isSettled || missing.length === 0;
+  const isOver = isWhole && setUp === undefined;
   useEffect(() => {
-    if (isSettled || missing.length === 0) onConnected(made);
-  }, [isSettled, missing.length, onConnected, made]);
+    if (isOver) onConnected(made);
+  }, [isOver, onConnected, made]);
 
-  if (isSettled || missing.length === 0) {
+  if (isWhole && setUp !== undefined) return setUp;
+  if (isWhole) {
     const action = { label: say('finish'), onClick: () => tellHost({ type: 'close' }) };
     return (
       <Notice

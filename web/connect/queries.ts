@@ -17,7 +17,7 @@ export async function fetchProgress(session: Session): Promise<Progress> {
 
 /** With how the page looks, which is asked for once: a logo may have tens of kilobytes. */
 export async function fetchOpening(session: Session): Promise<Progress> {
-  return (await call(session, 'GET /connect/session/progress', { settings: 'true' })).data;
+  return (await call(session, 'GET /connect/session/progress', { query: { settings: 'true' } })).data;
 }
 
 export async function fetchChoices(session: Session): Promise<Choices> {
@@ -73,12 +73,12 @@ function pathOf(baseUrl: string): string {
   return new URL(baseUrl).pathname.replace(/\/$/, '');
 }
 
-async function call<R extends keyof Routes>(
+export async function call<R extends keyof Routes>(
   { token, baseUrl }: Session,
   route: R,
-  query: Record<string, string> = {},
+  given: { query?: Record<string, string>; body?: object } = {},
 ): Promise<Answer<R>> {
   const [method, path] = route.split(' ');
   const headers = { authorization: `Bearer ${token}` };
-  return (await send(`${method} ${pathOf(baseUrl)}${path}`, { headers, query })) as Answer<R>;
+  return (await send(`${method} ${pathOf(baseUrl)}${path}`, { headers, ...given })) as Answer<R>;
 }

@@ -129,6 +129,29 @@ const connection = createRoute({
   component: lazyRouteComponent(() => import('./connections/ConnectionPage.tsx'), 'ConnectionPage'),
 });
 
+export type SetUpSearch = {
+  /** A link or an ID, and the gid of a tab. */
+  spreadsheet?: string | undefined;
+  tab?: number | undefined;
+  /** The variant whose settings are changed. */
+  edit?: string | undefined;
+};
+const sheetSetUp = createRoute({
+  getParentRoute: () => inside,
+  path: '/connections/$integration/$id/sheets/new',
+  validateSearch: ({ spreadsheet, tab, edit }: Search): SetUpSearch => ({
+    spreadsheet: textOf(spreadsheet),
+    tab: Number.isInteger(tab) && Number(tab) >= 0 ? Number(tab) : undefined,
+    edit: textOf(edit),
+  }),
+  component: lazyRouteComponent(() => import('./sheets/SetUpPage.tsx'), 'SetUpPage'),
+});
+const sheet = createRoute({
+  getParentRoute: () => inside,
+  path: '/connections/$integration/$id/sheets/of/$variant',
+  component: lazyRouteComponent(() => import('./sheets/SheetPage.tsx'), 'SheetPage'),
+});
+
 export type ActivitySearch = {
   text?: string | undefined;
   type?: string | undefined;
@@ -394,6 +417,8 @@ const tree = root.addChildren([
     integration,
     connections,
     connection,
+    sheetSetUp,
+    sheet,
     activity,
     playground,
     functions,

@@ -85,6 +85,37 @@ export const de: Texts = {
   partText: 'Diese Kästchen waren nicht angekreuzt, deshalb geht vielleicht nicht alles:',
   grantRest: 'Den Rest erlauben',
   without: 'Ohne das weitermachen',
+  sheetTitle: 'Welches Tabellenblatt?',
+  sheetText: '{name} ist verbunden. Wählen Sie das Blatt, dessen Zeilen gelesen werden sollen.',
+  sheetLink: 'Link der Tabelle',
+  sheetLinkHelp: 'Öffnen Sie sie im Browser und kopieren Sie die Adresse.',
+  sheetOpen: 'Tabelle öffnen',
+  sheetOr: 'Oder eine von diesen',
+  sheetNone: 'Eine solche Tabelle gibt es nicht.',
+  sheetOther: 'Eine andere Tabelle',
+  sheetTab: 'Blatt',
+  sheetHeader: 'Zeile mit den Überschriften',
+  sheetKey: 'Spalte, an der man die Zeilen unterscheidet',
+  sheetKeyHelp: 'Zum Beispiel eine Nummer oder E-Mail-Adresse, die keine zwei Zeilen gemeinsam haben.',
+  sheetKeyNone: 'Keine: nach dem Inhalt der Zeilen',
+  sheetKeyTwice: 'Mehrere Zeilen haben dort dasselbe: {keys}.',
+  sheetKeyEmpty: 'In einigen Zeilen steht dort nichts.',
+  sheetNoColumns:
+    'In dieser Zeile stehen keine Überschriften. Wählen Sie eine andere Zeile oder ein anderes Blatt.',
+  sheetRows: 'Die ersten Zeilen',
+  sheetUse: 'Dieses Blatt verwenden',
+  sheetSkip: 'Jetzt nicht',
+  sheetUnavailable:
+    '{account} kann diese Tabelle nicht lesen. Geben Sie sie für dieses Konto frei oder wählen Sie eine andere. Eine Excel-Datei muss zuerst als Google-Tabelle gespeichert werden.',
+  sheetBadLink:
+    'Das ist kein Link zu einer Google-Tabelle. Öffnen Sie die Tabelle im Browser und kopieren Sie die ganze Adresse.',
+  sheetScopes:
+    'Es wurde nicht alles erlaubt, was zum Lesen von Tabellen nötig ist. Lassen Sie sich einen neuen Link geben.',
+  sheetBusy:
+    'Google nimmt im Moment keine weiteren Anfragen an. Warten Sie eine Minute und versuchen Sie es noch einmal.',
+  sheetLate: 'Dieser Link ist abgelaufen, oder es wurde schon ein Blatt damit gewählt.',
+  sheetFault:
+    'Das hat nicht geklappt. Versuchen Sie es noch einmal; hilft das nicht, machen Sie ohne weiter.',
   expiredTitle: 'Dieser Link ist abgelaufen',
   expiredText:
     'Ein Link gilt 30 Minuten. Es wurde nichts verbunden. Lassen Sie sich einen neuen geben: {app}.',

@@ -12,6 +12,8 @@ import { OperationsTable } from '../activity/OperationsTable.tsx';
 import { operationsQuery } from '../activity/queries.ts';
 import { SyncsCard } from '../functions/SyncsCard.tsx';
 import { DatasetsCard } from '../records/DatasetsCard.tsx';
+import { SheetsCard } from '../sheets/SheetsCard.tsx';
+import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { DeleteConnection } from './DeleteConnection.tsx';
@@ -71,6 +73,9 @@ export function ConnectionPage() {
         {(loaded) => (
           <Stack gap="lg">
             <HealthCard health={loaded.health} />
+            {loaded.provider === sheetProvider && (
+              <SheetsCard environment={environment} at={at} metadata={loaded.metadata} />
+            )}
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
               <Facts connection={loaded} environment={environment} />
               <ScopesCard scopes={loaded.scopes} missing={loaded.health.missing_scopes} />

@@ -22,11 +22,20 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
 import { installationOf } from '../integrations/installation.ts';
+import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { type Progress, progressQuery } from './queries.ts';
 
-type Step = { title: string; isDone: boolean; about: string; action?: ReactNode; sample?: string };
+type Step = {
+  title: string;
+  isDone: boolean;
+  about: string;
+  action?: ReactNode;
+  sample?: string;
+  /** It can be done before the steps in front of it. */
+  isReady?: boolean;
+};
 
 export function GettingStartedPage() {
   const environment = useEnvironment();
@@ -49,6 +58,7 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
   const { integration, connection } = progress;
   const samples = samplesFor(progress);
   const ofConnection = connection && { environment, integration: connection.integration, id: connection.id };
+  const mayChoose = mayWrite && ofConnection !== undefined && connection?.provider === sheetProvider;
   const steps: Step[] = [
     {
       title: 'Add an integration',
@@ -99,7 +109,25 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
       title: 'Save records',
       isDone: progress.hasSaved,
       about:
-        'What a sync has fetched is kept here, and read by cursor: nothing is missed, nothing comes twice.',
+        'What a sync has fetched is kept here, and read by cursor: nothing is missed, nothing comes twice.' +
+        (mayChoose
+          ? ' Choose a sheet, and its rows are records, without code; what your own code fetches, it saves with a call.'
+          : ''),
+      action: mayChoose && (
+        <Button
+          renderRoot={(props) => (
+            <Link
+              to="/$environment/connections/$integration/$id/sheets/new"
+              params={ofConnection}
+              search={{}}
+              {...props}
+            />
+          )}
+        >
+          Choose a sheet
+        </Button>
+      ),
+      isReady: mayChoose,
       sample: samples.save,
     },
     {
@@ -224,7 +252,7 @@ function StepCard({
         <Stack gap={6} miw={0} flex={1}>
           <Group justify="space-between" gap="xs">
             <Title order={2}>{step.title}</Title>
-            {isCurrent && step.action}
+            {(isCurrent || (step.isReady && !step.isDone)) && step.action}
           </Group>
           <Text size="sm" c="dimmed">
             {step.about}

@@ -7,7 +7,7 @@ type Connection = Answer<'GET /connections'>['connections'][number];
 export type Progress = {
   integration: { key: string; logo: string } | undefined;
   /** The newest. */
-  connection: { integration: string; id: string; account: string } | undefined;
+  connection: { integration: string; id: string; account: string; provider: string } | undefined;
   hasProxied: boolean;
   hasSaved: boolean;
   hasPruned: boolean;
@@ -66,6 +66,7 @@ export const progressQuery = (environment: string) =>
           integration: connection.provider_config_key,
           id: connection.connection_id,
           account: connection.account?.email ?? connection.connection_id,
+          provider: connection.provider,
         },
         hasProxied: wasProxied || lastUsed.connections.some(({ last_used_at: at }) => at !== null),
         hasSaved: wasSaved || datasets.some(({ records, deleted }) => records + deleted > 0),

@@ -62,6 +62,11 @@ export function IdentityField({
           allowDeselect={false}
           searchable
           nothingFoundMessage="No such column"
+          error={
+            keyColumn !== undefined &&
+            !columns.some(({ field }) => field === keyColumn) &&
+            `No column is called ${keyColumn} at the moment`
+          }
           maw={360}
         />
       )}

@@ -6,9 +6,9 @@ import { FaultNotice } from '../../ui/FaultNotice.tsx';
 /** What to do about what keeps a sheet from being read, by the type of the fault. */
 const steps: Record<string, string> = {
   invalid_link: 'Open the spreadsheet in the browser, and copy its whole address.',
-  source_unavailable: 'Make sure that this account can open it, then try again.',
+  source_unavailable: 'See that it is there and that this account can open it, then try again.',
   missing_scopes: 'Reconnect the account, and agree to everything that is asked for.',
-  integration_misconfigured: 'Enable the Google Sheets API in the Cloud project of the OAuth client.',
+  integration_misconfigured: 'Enable the API in the Cloud project of the OAuth client, then try again.',
   quota_exhausted: 'Wait a minute, then try again.',
   header_row_missing: 'Choose a row that holds the names of the columns.',
   key_column_missing: 'Choose another column, or tell rows apart in another way.',
@@ -16,12 +16,12 @@ const steps: Record<string, string> = {
   sheet_too_large: 'Spread the rows over several tabs, and follow each of them.',
   sheet_moving: 'Somebody changes the sheet at the moment. Try again.',
   function_exists:
-    'The integration has a function of its own by this name. Remove it or give it another name, then try again.',
-  function_disabled: 'Turn it on under Functions, then try again.',
+    'Remove it or give it another name, then try again; or set the sheet up on another integration.',
+  disabled_resource: 'Turn it on under Functions, then try again.',
   functions_off: 'Functions are turned off in this service: see TRELLIS_FUNCTIONS.',
 };
 
-/** The words for a run that failed by such a fault. */
+/** What to do where a run failed by such a fault; undefined where it failed by something else. */
 export function nextStepOf(code: string): string | undefined {
   return Object.hasOwn(steps, code) ? steps[code] : undefined;
 }
@@ -53,5 +53,7 @@ export function SheetFault({ error, onRetry }: { error: unknown; onRetry: () => 
 function toldBy(error: unknown): { code: string; message: string } {
   const { code = '', message = '', payload } = error as Partial<Fault>;
   const { type, message: own } = (payload ?? {}) as { type?: unknown; message?: unknown };
-  return typeof type === 'string' && typeof own === 'string' ? { code: type, message: own } : { code, message };
+  return typeof type === 'string' && typeof own === 'string'
+    ? { code: type, message: own }
+    : { code, message };
 }

@@ -130,7 +130,7 @@ function Sample({
           loading={make.isPending}
           onClick={() => make.mutate()}
         >
-          Make a small one in the test account
+          Make a small one to try
         </Button>
       </Group>
       {make.isError && <SheetFault error={make.error} onRetry={() => make.mutate()} />}

@@ -1,8 +1,15 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query';
 import { call, Fault } from '../../api/client.ts';
 import type { At } from '../connections/queries.ts';
-import { callAction, pauseSync, resetSync, setFrequency, startSync, triggerSync } from '../functions/queries.ts';
-import { type Identity, rowsSync, type SheetSettings } from './settings.ts';
+import {
+  callAction,
+  pauseSync,
+  resetSync,
+  setFrequency,
+  startSync,
+  triggerSync,
+} from '../functions/queries.ts';
+import { type Identity, rowsSync, type SheetSettings, sheetProvider } from './settings.ts';
 
 export type ListedSpreadsheets = {
   /** False: the connection may not list files. */
@@ -46,11 +53,16 @@ export type Preview = {
 const asking = ['list-spreadsheets', 'describe-spreadsheet', 'preview-rows'] as const;
 /** A look at a spreadsheet costs calls of the account's quota, so it holds for a while. */
 const lookMs = 60_000;
+/** An action that threw on purpose answers 500, and would throw the same again. */
+const retry = false;
 const shownRows = 10;
 
 const keyOf = (environment: string, { integration, id }: At) => [environment, 'sheets', integration, id];
 
-/** Puts what a set-up asks with on the integration, where it is not there yet. */
+/**
+ * Puts what a set-up asks with on the integration, where it is not there yet. Throws `function_exists` where a function of
+ * its own has one of the names that are needed.
+ */
 export const readyQuery = (environment: string, { integration }: At) =>
   queryOptions({
     queryKey: [environment, 'sheets', 'ready', integration],
@@ -58,11 +70,17 @@ export const readyQuery = (environment: string, { integration }: At) =>
       const { data } = await call('GET /functions', {
         environment,
         signal,
-        query: { provider_config_key: integration, type: 'action', limit: 100 },
+        query: { provider_config_key: integration, limit: 100 },
       });
+      const find = (name: string, type: 'action' | 'sync') =>
+        data.find((one) => one.name === name && one.type === type);
+      const own = [find(rowsSync, 'sync'), ...asking.map((name) => find(name, 'action'))].find(
+        (one) => one !== undefined && one.source !== 'shipped',
+      );
+      if (own !== undefined) throw taken(own.name);
       for (const name of asking) {
-        const there = data.find((one) => one.name === name);
-        if (there?.source !== 'shipped') await putShipped(environment, { integration, name, type: 'action' });
+        const there = find(name, 'action');
+        if (there === undefined) await putShipped(environment, { integration, name, type: 'action' });
         else if (!there.enabled) throw turnedOff(name);
       }
       return true;
@@ -70,10 +88,27 @@ export const readyQuery = (environment: string, { integration }: At) =>
     staleTime: lookMs,
   });
 
+function taken(name: string): Fault {
+  const message = `This integration has a function of its own that is called ${name}.`;
+  return new Fault({ code: 'function_exists', message, status: 409 });
+}
+
 function turnedOff(name: string): Fault {
   const message = `The function ${name} of this integration is turned off.`;
-  return new Fault({ code: 'function_disabled', message, status: 0 });
+  return new Fault({ code: 'disabled_resource', message, status: 404 });
 }
+
+/** How often the sync runs where nothing else is said. */
+export const ownFrequencyQuery = (environment: string) =>
+  queryOptions({
+    queryKey: [environment, 'sheets', 'shipped'],
+    queryFn: async ({ signal }) => {
+      const query = { provider: sheetProvider };
+      const { data } = await call('GET /functions/shipped', { environment, signal, query });
+      return data.find(({ name, type }) => name === rowsSync && type === 'sync')?.runs ?? null;
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+  });
 
 async function putShipped(
   environment: string,
@@ -110,6 +145,7 @@ export const spreadsheetsQuery = (
     getNextPageParam: ({ nextPageToken }) => nextPageToken ?? undefined,
     placeholderData: keepPreviousData,
     staleTime: lookMs,
+    retry,
   });
 
 /** Title and tabs of a spreadsheet, by its link or ID. */
@@ -119,6 +155,7 @@ export const bookQuery = (environment: string, { at, spreadsheet }: { at: At; sp
     queryFn: ({ signal }) =>
       askAction<Book>(environment, { at, name: 'describe-spreadsheet', input: { spreadsheet }, signal }),
     staleTime: lookMs,
+    retry,
   });
 
 /** The first rows of a tab as they would be saved. Without a header row, below the one that looks like it. */
@@ -135,6 +172,7 @@ export const previewQuery = (
       }),
     placeholderData: (before, query) => (isSameTab(query?.queryKey.at(-1), input) ? before : undefined),
     staleTime: lookMs,
+    retry,
   });
 
 function isSameTab(before: unknown, now: { spreadsheet: string; sheetId: number }): boolean {

@@ -6,7 +6,12 @@ test('sheets are read out of metadata that holds other things, the one without a
   const one = { spreadsheetId: 'a', sheetId: 7 };
   const chosen = chosenOf({
     plan: 'team',
-    sheets: { people: one, base: { ...one, headerRow: 3, identity: 'key', keyColumn: 'ID' }, odd: 'x', less: {} },
+    sheets: {
+      people: one,
+      base: { ...one, headerRow: 3, identity: 'key', keyColumn: 'ID' },
+      odd: 'x',
+      less: {},
+    },
   });
   assert.deepEqual(chosen, [
     { ...one, variant: 'base', headerRow: 3, identity: 'key', keyColumn: 'ID' },

@@ -74,7 +74,10 @@ export function freeVariant(
 
 function plain(text: string): string {
   const ascii = text.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
-  return ascii.replace(/[^a-z0-9]+/g, '-').replace(/^-+|-+$/g, '').slice(0, 60);
+  return ascii
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/^-+|-+$/g, '')
+    .slice(0, 60);
 }
 
 /** Whether records that are there keep their ids: they belong to the way rows are told apart. */
