@@ -37,6 +37,8 @@ test('what was made is there after a restart', async () => {
         title: 'Kept',
         owner: ann,
         modifiedAt: 1000,
+        version: 1,
+        trashed: false,
         sheets: [{ title: 'S', rowCount: 1000, columnCount: 26 }],
       },
     ]);
