@@ -65,7 +65,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     });
   const palette = async (words: string, label = words) => {
     await page.keyboard.press('Control+k');
-    await page.getByPlaceholder('Pages, integrations, connections, datasets').fill(words);
+    await page.getByPlaceholder('Pages, integrations, connections, functions').fill(words);
     await page
       .getByRole('button', { name: new RegExp(`^${label}`) })
       .first()
@@ -217,7 +217,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     // Where somebody types, the palette leaves its keys to them.
     await page.getByLabel('Search integrations').blur();
     await page.keyboard.press('Control+k');
-    await page.getByPlaceholder('Pages, integrations, connections, datasets').fill('many-4');
+    await page.getByPlaceholder('Pages, integrations, connections, functions').fill('many-4');
     await page
       .getByRole('button', { name: /many-4/ })
       .first()
