@@ -69,6 +69,7 @@ create table channel (
   asked_at timestamp with time zone not null,
   expires_at timestamp with time zone not null,
   next_at timestamp with time zone,
+  address text,
   constraint channel_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
   constraint channel_ending CHECK (((state = 'ending'::text) = (next_at IS NOT NULL))),
   constraint channel_open CHECK (((state = 'asked'::text) OR (resource_id IS NOT NULL))),
@@ -727,6 +728,7 @@ create table run (
   constraint run_trigger CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'deploy'::text, 'webhook'::text, 'connection'::text, 'action'::text, 'resume'::text]))),
   constraint run_version_id_fkey FOREIGN KEY (version_id) REFERENCES function_version(id) ON DELETE CASCADE
 );
+CREATE INDEX run_cancelled ON public.run USING btree (function_id, id DESC) WHERE (state = 'cancelled'::text);
 CREATE INDEX run_ended ON public.run USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 CREATE INDEX run_failed ON public.run USING btree (function_id, ended_at) WHERE (state = 'failed'::text);
 CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE (state = 'running'::text);
@@ -736,6 +738,7 @@ CREATE INDEX run_of_function ON public.run USING btree (function_id, id DESC);
 CREATE INDEX run_of_sync ON public.run USING btree (sync_id, id DESC);
 CREATE UNIQUE INDEX run_of_sync_once ON public.run USING btree (sync_id) WHERE ((state = ANY (ARRAY['waiting'::text, 'running'::text])) AND (kind = 'sync'::text));
 CREATE INDEX run_of_version ON public.run USING btree (version_id);
+CREATE INDEX run_of_webhook ON public.run USING btree (function_id, id DESC) WHERE (kind = 'webhook'::text);
 CREATE INDEX run_running ON public.run USING btree (connection_id) WHERE (state = 'running'::text);
 CREATE INDEX run_waiting ON public.run USING btree (connection_id, priority DESC, not_before) WHERE (state = 'waiting'::text);
 

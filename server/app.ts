@@ -91,10 +91,11 @@ import { signInRoutes } from './users/sign-in-routes.ts';
 import { signInSweepJob } from './users/sweep.ts';
 import type { Vault } from './vault.ts';
 import { builtWeb } from './web-build.ts';
+import { endsChannels } from './webhooks/channel-ends.ts';
 import { retryJob } from './webhooks/retries.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 import { seenSweepJob } from './webhooks/seen.ts';
-import { endsChannels, watchJob } from './webhooks/watches.ts';
+import { watchJob } from './webhooks/watches.ts';
 
 /** Where the provider definitions and their logos lie. */
 export const providersDirectory = join(import.meta.dirname, '../providers');
@@ -216,15 +217,13 @@ export async function createApp({
     fetchFor: outbound.fetchFor,
     isSandboxOn: testClient !== undefined,
   };
-  const hooks = config.functions.isOn
-    ? endsChannels(
-        createOnEvents({
-          ...{ ...executing, candidates, runner, log, now },
-          startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
-        }),
-        watching,
-      )
+  const ownHooks = config.functions.isOn
+    ? createOnEvents({
+        ...{ ...executing, candidates, runner, log, now },
+        startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
+      })
     : noHooks;
+  const hooks = endsChannels(ownHooks, watching);
   const actions = createActions({ db, connections: reader, runner, now });
 
   guardOverrides(app, { outbound });

@@ -70,6 +70,7 @@ export interface AuthAttempt {
 }
 
 export interface Channel {
+  address: string | null;
   asked_at: Timestamp;
   connection_id: number;
   expires_at: Timestamp;

@@ -69,17 +69,22 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
   app.get(
     '/action/:id',
     {
-      config: { access: { by: 'key', scope: 'functions:read' } },
+      config: { access: { by: 'key', scope: ['functions:read', 'functions:write'], viewers: 'refused' } },
       preParsing: open,
       schema: {
         summary: 'What came of an action that was not waited for',
-        description: '404 while it is not over. A failure is answered as it would be to a caller who waits.',
+        description:
+          '404 while it is not over. A failure is answered as it would be to a caller who waits. A key without ' +
+          'functions:write is answered of actions that are read-only.',
         params: z.object({ id: z.uuid() }),
         response: { 200: z.unknown() },
       },
     },
-    async ({ params: { id }, caller: { environmentId } }, reply) =>
-      reply.type(json).send(asJson(await actions.result({ environmentId, id }))),
+    async ({ params: { id }, caller }, reply) => {
+      const call = await actions.getCall({ environmentId: caller.environmentId, id });
+      if (!call.isReadOnly) requireScope(caller, 'functions:write');
+      return reply.type(json).send(asJson(await call.result()));
+    },
   );
 }
 

@@ -43,8 +43,15 @@ export type Actions = {
   call(call: ActionCall & { signal: AbortSignal }): Promise<unknown>;
   /** Leaves it to whichever node comes to it; answers the ID to ask for its result with. */
   queue(call: ActionCall): Promise<string>;
-  /** Of one that was left: as `call`. Throws `not_found` while it is not over, too. */
-  result(at: { environmentId: number; id: string }): Promise<unknown>;
+  /** One that was left. Throws `not_found` while it is not over, too. */
+  getCall(at: { environmentId: number; id: string }): Promise<EndedCall>;
+};
+
+export type EndedCall = {
+  /** Of the version that ran. */
+  isReadOnly: boolean;
+  /** As `call`. */
+  result(): Promise<unknown>;
 };
 
 type Deps = {
@@ -120,31 +127,39 @@ export function createActions({ db, connections, runner, now, random = Math.rand
       runner.poke();
       return id;
     },
-    async result({ environmentId, id }) {
+    async getCall({ environmentId, id }) {
       const run = first(
         await db.query<{
-          state: string;
           connectionId: number;
+          isReadOnly: boolean;
           output: Buffer | null;
           error: RunError | null;
         }>(
-          `select state, connection_id as "connectionId", output, error
+          `select run.connection_id as "connectionId", run.output, run.error,
+             coalesce((version.definition ->> 'read_only')::boolean, false) as "isReadOnly"
            from run
-           where id = $1
-             and environment_id = $2
-             and kind = 'action'
-             and trigger = 'action'
-             and state not in ('waiting', 'running')`,
+           join function_version version on version.id = run.version_id
+           where run.id = $1
+             and run.environment_id = $2
+             and run.kind = 'action'
+             and run.trigger = 'action'
+             and run.state not in ('waiting', 'running')`,
           [id, environmentId],
         ),
       );
       const head = run && (await findHead(db, { id: run.connectionId, environmentId }));
       if (run === undefined || head === undefined)
         throw new AppError('not_found', 'There is no such call of an action, or it is not over yet.');
-      if (run.error !== null) throw actionError(run.error);
-      if (run.output === null) return null;
-      const { dataKey } = await connections.get(placeOf(head));
-      return dataKey.openJson(run.output, outputContext);
+      const { isReadOnly, error, output } = run;
+      return {
+        isReadOnly,
+        async result() {
+          if (error !== null) throw actionError(error);
+          if (output === null) return null;
+          const { dataKey } = await connections.get(placeOf(head));
+          return dataKey.openJson(output, outputContext);
+        },
+      };
     },
   };
 }

@@ -27,6 +27,8 @@ export type Order = {
   given: readonly Given[];
   reconcile: Reconcile;
   origin: Origin;
+  /** Asked in the deploy's transaction, where nobody else changes functions: throws where it must not go on. */
+  permit?: (tx: Tx, plan: Plan) => Promise<void>;
 };
 
 /** What a deploy changes, or would. */
@@ -69,7 +71,9 @@ export async function deploy(
   return db.transaction(async (tx) => {
     await lockFunctions(tx, environmentId);
     const ids = await integrationIds(tx, order);
-    const { added, changed, unchanged, removed } = await planned(tx, { ...order, examined });
+    const plan = await planned(tx, { ...order, examined });
+    await order.permit?.(tx, plan);
+    const { added, changed, unchanged, removed } = plan;
     const at = now();
     const note = (action: string, title: string, details: Record<string, string | number>) =>
       writeAudit(tx, { environmentId, actor, action, target: title, details });

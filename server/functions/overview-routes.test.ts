@@ -186,6 +186,20 @@ test('a run tells what its earlier attempts came to', async () => {
   assert.ok(first!.ended_at <= (run.not_before as string));
 });
 
+test('what the code of a run threw is told to callers that may write, and to no other', async () => {
+  await trigger('broken');
+  const { id } = await ended('broken', 'failed');
+  const reader = await trellis.keyWith('functions:read');
+  for (const path of [`/functions/runs/${id}`, '/functions/runs?function=broken&state=failed']) {
+    const seen = (await trellis.call('GET', path, { key: reader })).text;
+    assert.ok(
+      seen.includes('"message":"no rows"') && !seen.includes('payload') && !seen.includes('stack'),
+      seen,
+    );
+    assert.match((await trellis.call('GET', path)).text, /"payload":\{.*"stack":/);
+  }
+});
+
 test("a version's own source can be read before it is let run again", async () => {
   const next = flowConfig({ name: 'double', code: actionCode({ before: '// 2' }), source: '// second' });
   await trellis.call('POST', '/sync/deploy', { body: deployBody([next], { reconcile: false }) });

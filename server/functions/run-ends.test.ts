@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUIDv7 } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
+import { destroyConnection } from '../connections/store.ts';
 import { beginRun, queueRun } from './asked-run.ts';
 import { type Claim, claimLost, claimWaiting, release } from './claims.ts';
 import { fencedDb } from './fence.ts';
@@ -179,6 +180,22 @@ test('whoever lost a run lets none of its locks go, and a run that is gone holds
   assert.equal(await acquire(randomUUIDv7()), false);
   await bench.db.query('delete from run where id = $1', [current.id]);
   assert.equal(await acquire(randomUUIDv7()), true);
+});
+
+test('what functions kept of a connection goes when it is deleted', async () => {
+  await bench.deploy('keeps', syncOf(''));
+  const [gone, there] = await Promise.all(['gone', 'there'].map((name) => bench.connect(name)));
+  await bench.db.query(
+    `insert into function_state (function_id, connection_id, variant, value)
+     select function_id, connection_id, variant, 'sealed' from sync`,
+  );
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: gone!.id, at: bench.now() }));
+  await runSweepJob({ db: bench.db, now: bench.now, keptDays: 1 }).run({}, new AbortController().signal);
+  const kept = await bench.db.query<{ id: number }>(
+    'select distinct connection_id as id from function_state where connection_id = any($1)',
+    [[gone!.id, there!.id]],
+  );
+  assert.deepEqual(kept, [{ id: there!.id }]);
 });
 
 test('a judgement whose node was lost is over by the next sweep', async () => {

@@ -84,3 +84,30 @@ test('runs are found by each thing that they are of, in pages, newest first', as
   assert.deepEqual(await listRuns(bench.db, { ...place, integrationKey: 'none' }), []);
   assert.deepEqual(await listRuns(bench.db, { ...place, environmentId: environmentId + 1 }), []);
 });
+
+test('where few runs, or none, are of a kind or state, no list looks at all the others', async () => {
+  const [of] = await bench.db.query<{ id: number; version: number }>(
+    `select id, version_id as version from function where kind = 'sync' order by id limit 1`,
+  );
+  await bench.db.query(
+    `insert into run (id, environment_id, function_id, version_id, kind, trigger, state, ended_at)
+     select gen_random_uuid(), $1, $2, $3, 'sync', 'schedule', 'succeeded', now()
+     from generate_series(1, 20000)`,
+    [bench.environment.id, of!.id, of!.version],
+  );
+  await bench.db.query("delete from run where kind = 'webhook' or state = 'cancelled'");
+  await bench.db.query('vacuum analyze run');
+  const read = async () => {
+    await bench.db.query('select pg_stat_force_next_flush()');
+    const [row] = await bench.db.query<{ rows: number }>(
+      `select (idx_tup_fetch + seq_tup_read)::integer as rows from pg_stat_user_tables where relname = 'run'`,
+    );
+    return row!.rows;
+  };
+  const { environmentId } = bench.place;
+  for (const filter of [{ kind: 'webhook' }, { state: 'cancelled' }, { state: 'failed' }] as const) {
+    const before = await read();
+    await listRuns(bench.db, { environmentId, ...filter, limit: 10 });
+    assert.ok((await read()) - before < 1_000, JSON.stringify(filter));
+  }
+});

@@ -2,12 +2,13 @@
 import { z } from 'zod';
 import { connectionId } from '../connections/wire.ts';
 import type { Db } from '../db/pool.ts';
+import { type Caller, hasScope } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { functionName } from './definition.ts';
 import { listRuns } from './run-list.ts';
 import { cancelRun, getRun, listLines, type RunView, runKinds, runStates } from './runs.ts';
-
+import type { RunError } from './settle.ts';
 import { kindOf } from './wire.ts';
 
 type Deps = { db: Db; now: () => Date; poke: () => void; open: () => Promise<void> };
@@ -38,6 +39,7 @@ const runWire = z.object({
   not_before: z.string(),
   started_at: z.string().nullable(),
   ended_at: z.string().nullable(),
+  /** `payload`, what the code threw and its stack, is for callers with functions:write alone. */
   error: z.object({ code: z.string(), message: z.string(), payload: z.unknown().optional() }).nullable(),
   /** By model. */
   counts: z.record(z.string(), counts),
@@ -90,7 +92,7 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
         before: cursor,
         limit: limit + 1,
       });
-      const runs = found.slice(0, limit).map(toWire);
+      const runs = found.slice(0, limit).map((run) => toWire(run, caller));
       return { runs, next_cursor: found.length > limit ? (runs.at(-1)?.id ?? null) : null };
     },
   );
@@ -99,7 +101,7 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
     '/functions/runs/:id',
     { ...read, schema: { summary: 'A run', params: one, response: { 200: runWire } } },
     async ({ params: { id }, caller }) =>
-      toWire(await getRun(db, { environmentId: caller.environmentId, id })),
+      toWire(await getRun(db, { environmentId: caller.environmentId, id }), caller),
   );
 
   app.get(
@@ -141,7 +143,7 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
       const { environmentId } = caller;
       await db.transaction((tx) => cancelRun(tx, { environmentId, id, at: now() }));
       poke();
-      return toWire(await getRun(db, { environmentId, id }));
+      return toWire(await getRun(db, { environmentId, id }), caller);
     },
   );
 }
@@ -150,7 +152,7 @@ function wireKind(kind: RunView['kind']) {
   return kind === 'on_event' ? 'on-event' : kind;
 }
 
-function toWire(run: RunView): z.input<typeof runWire> {
+function toWire(run: RunView, caller: Caller): z.input<typeof runWire> {
   return {
     id: run.id,
     provider_config_key: run.integrationKey,
@@ -168,11 +170,17 @@ function toWire(run: RunView): z.input<typeof runWire> {
     not_before: run.notBefore.toISOString(),
     started_at: run.startedAt?.toISOString() ?? null,
     ended_at: run.endedAt?.toISOString() ?? null,
-    error: run.error,
+    error: run.error && errorOf(run.error, caller),
     counts: run.counts,
     earlier_attempts: run.earlier.map(({ ended_at: endedAt, ...rest }) => ({
       ...rest,
       ended_at: new Date(endedAt).toISOString(),
     })),
   };
+}
+
+/** What the code threw may hold what the account holds. */
+function errorOf({ code, message, payload }: RunError, caller: Caller) {
+  const isShown = payload !== undefined && hasScope(caller, 'functions:write');
+  return { code, message, ...(isShown && { payload }) };
 }

@@ -9,7 +9,7 @@ const mostRounds = 50;
 
 /**
  * Ends what nobody takes over, which is what judged a connection that there is not; removes runs, and what they logged, as old as the activity log is kept; and
- * syncs of connections that are gone.
+ * syncs of connections that are gone, with what they kept for their next run.
  */
 export function runSweepJob({
   db,
@@ -33,11 +33,13 @@ export function runSweepJob({
          using connection
          where connection.id = sync.connection_id and connection.deleted_at is not null`,
       );
-      await db.query(
-        `delete from function_checkpoint
-         using connection
-         where connection.id = function_checkpoint.connection_id and connection.deleted_at is not null`,
-      );
+      for (const table of ['function_checkpoint', 'function_state']) {
+        await db.query(
+          `delete from ${table}
+           using connection
+           where connection.id = ${table}.connection_id and connection.deleted_at is not null`,
+        );
+      }
       await db.query("delete from function_lock where lease_until < now() - interval '1 day'");
     },
   };

@@ -85,7 +85,8 @@ export async function endRuns(
   const error: RunError = { code: 'cancelled', message: 'The sync was reset.' };
   const ended = await tx.query<{ id: string }>(
     `update run
-     set state = 'cancelled', owner = null, lease_until = null, ended_at = $2, error = $3, cancel_requested = true
+     set state = 'cancelled', owner = null, lease_until = null, ended_at = $2, error = $3, cancel_requested = true,
+       input = null
      from (
        select id
        from run
@@ -121,7 +122,9 @@ export async function cancelRun(
   }
   await tx.query(
     found.state === 'waiting'
-      ? `update run set state = 'cancelled', ended_at = $2, error = $3, cancel_requested = true where id = $1`
+      ? `update run
+         set state = 'cancelled', ended_at = $2, error = $3, cancel_requested = true, input = null
+         where id = $1`
       : `update run
          set cancel_requested = true
          where id = $1 and state = 'running' and ($2::timestamptz, $3::jsonb) is not null`,

@@ -93,12 +93,13 @@ async function tryAgain(
   );
 }
 
+/** An input may be megabytes, and nobody asks for it any more. */
 async function end(tx: Tx, { claim, ending, counts, now }: Settling): Promise<void> {
   const error = 'error' in ending ? JSON.stringify(ending.error) : null;
   const ended = first(
     await tx.query<{ startedAt: Date }>(
       `update run
-       set state = $2, owner = null, lease_until = null, ended_at = $3, output = $4, error = $5, counts = $6
+       set state = $2, owner = null, lease_until = null, ended_at = $3, output = $4, error = $5, counts = $6, input = null
        where id = $1
        returning started_at as "startedAt"`,
       [
@@ -195,7 +196,7 @@ async function endHeld(tx: Tx, settling: Settling & { ending: { error: RunError 
   else {
     await tx.query(
       `update run
-       set state = 'failed', owner = null, lease_until = null, ended_at = $2, error = $3
+       set state = 'failed', owner = null, lease_until = null, ended_at = $2, error = $3, input = null
        where id = $1`,
       [claim.id, now, JSON.stringify(error)],
     );

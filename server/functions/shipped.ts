@@ -5,11 +5,11 @@
  * They are deployed like any other, with the origin `shipped`: no deploy of others removes them, and one of the same name
  * takes their place. Does not own how their bundles are made (`server/shipped-functions.ts`).
  */
-import type { Db } from '../db/pool.ts';
+import type { Db, Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { Kind } from './definition.ts';
-import { type Deploys, deploy } from './deploy.ts';
+import { type Deploys, deploy, type Order } from './deploy.ts';
 import { digestOf, type Examined, examineAll, type Given } from './examine.ts';
 import { type DeployedFunction, getFunction, listFunctions } from './store.ts';
 
@@ -25,7 +25,8 @@ export type ShippedFunctions = {
   enable(of: Which & { actor: string }): Promise<DeployedFunction>;
   /**
    * Brings all that were put somewhere to the version that ships by now; for the start of a node. Of several nodes one makes
-   * the version, and an older one that somebody let run again stays until there is a new one.
+   * the version, and an older one that somebody let run again stays until there is a new one. One that fails is logged, and
+   * keeps none of the others from it. Answers how many were changed.
    */
   upgrade(): Promise<number>;
 };
@@ -39,14 +40,31 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
   const bundles = once(make);
   const described = new Map<string, Promise<Examined[]>>();
 
-  async function enableAs({
-    environmentId,
-    actor,
-    ...given
-  }: Given & { environmentId: number; actor: string }) {
-    await deploy(deploys, {
-      ...{ environmentId, actor, given: [given], reconcile: 'none', origin: 'shipped' },
+  async function place(
+    given: Given,
+    by: { environmentId: number; actor: string; permit: NonNullable<Order['permit']> },
+  ) {
+    await deploy(deploys, { ...by, given: [given], reconcile: 'none', origin: 'shipped' });
+  }
+
+  /** Whether it was changed. */
+  async function bringUp(placed: Placed, shipped: ShippedBundle): Promise<boolean> {
+    const { environmentId, integrationKey, id } = placed;
+    const digest = digestOf(shipped.code, shipped.source);
+    if (placed.digests.some((known) => known.equals(digest))) return false;
+    // Somebody may have removed it, or put something else in its place, or another node was faster.
+    let isStill = true;
+    await place(givenOf(integrationKey)(shipped), {
+      ...{ environmentId, actor: 'service' },
+      async permit(tx) {
+        const [now] = await listPlaced(tx, id);
+        isStill = now !== undefined && !now.digests.some((known) => known.equals(digest));
+        if (!isStill) throw overtaken;
+      },
+    }).catch((error: unknown) => {
+      if (error !== overtaken) throw error;
     });
+    return isStill;
   }
 
   return {
@@ -78,7 +96,14 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
       const [there] = await listFunctions(db, which);
       if (there !== undefined && there.origin !== 'shipped') throw new AppError('function_exists');
       if (there?.digest.equals(digestOf(found.code, found.source))) return there;
-      await enableAs({ ...givenOf(integrationKey)(found), environmentId, actor });
+      await place(givenOf(integrationKey)(found), {
+        ...{ environmentId, actor },
+        async permit(_tx, { changed, unchanged }) {
+          // It may have come since it was looked for.
+          const others = [...changed, ...unchanged].filter(({ before }) => before.origin !== 'shipped');
+          if (others.length > 0) throw new AppError('function_exists');
+        },
+      });
       return getFunction(db, which);
     },
 
@@ -88,7 +113,7 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
       const shipped = await bundles();
       let count = 0;
       for (const one of placed) {
-        const { provider, kind, name, environmentId, integrationKey, digests } = one;
+        const { provider, kind, name, integrationKey } = one;
         const found = shipped.find(
           (each) => each.provider === provider && each.kind === kind && each.name === name,
         );
@@ -96,9 +121,11 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
           log.warn(`functions: "${name}" of ${integrationKey} ships no longer; it stays as it is`);
           continue;
         }
-        if (digests.some((digest) => digest.equals(digestOf(found.code, found.source)))) continue;
-        await enableAs({ ...givenOf(integrationKey)(found), environmentId, actor: 'service' });
-        count += 1;
+        try {
+          if (await bringUp(one, found)) count += 1;
+        } catch (error) {
+          log.error({ err: error }, `functions: "${name}" of ${integrationKey} was not brought up to date`);
+        }
       }
       return count;
     },
@@ -124,12 +151,15 @@ async function providerOf(db: Db, { environmentId, integrationKey }: Which): Pro
   return found.provider;
 }
 
-type Placed = Which & { provider: string; digests: Buffer[] };
+type Placed = Which & { id: number; provider: string; digests: Buffer[] };
 
-/** Shipped functions of all environments, with the digests of all versions that they had. */
-function listPlaced(db: Db): Promise<Placed[]> {
+const overtaken = new Error('the function is another one by now');
+
+/** Shipped functions of all environments, or the one of an ID, with the digests of all versions that they had. */
+function listPlaced(db: Queryable, id?: number): Promise<Placed[]> {
   return db.query<Placed>(
     `select
+       function.id,
        function.environment_id as "environmentId",
        integration.key as "integrationKey",
        integration.provider,
@@ -143,8 +173,9 @@ function listPlaced(db: Db): Promise<Placed[]> {
        ) as digests
      from function
      join integration on integration.id = function.integration_id
-     where function.origin = 'shipped'
+     where function.origin = 'shipped' and ($1::bigint is null or function.id = $1)
      order by function.id`,
+    [id ?? null],
   );
 }
 

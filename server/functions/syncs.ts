@@ -127,6 +127,16 @@ export function lockSyncs(
 
 export async function pauseSyncs(tx: Tx, { syncIds }: { syncIds: readonly number[] }): Promise<void> {
   await tx.query(`update sync set state = 'paused', next_at = null where id = any($1)`, [syncIds]);
+  // Those that nobody asked for and that have not begun: a message of a channel is waited upon for seconds.
+  await tx.query(
+    `delete from run
+     where sync_id = any($1)
+       and kind = 'sync'
+       and state = 'waiting'
+       and attempt = 0
+       and trigger in ('schedule', 'webhook')`,
+    [syncIds],
+  );
 }
 
 /** They run at their next time, not at once. */

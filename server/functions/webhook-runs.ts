@@ -102,7 +102,8 @@ export async function queueSyncsSoon(
          else version.definition -> 'webhook_subscriptions' ?| $2
        end
      order by sync.id
-     for key share of sync`,
+     -- Nobody pauses them meanwhile.
+     for share of sync`,
     [connection, types ?? null],
   );
   const syncIds = syncs.map(({ id }) => id);

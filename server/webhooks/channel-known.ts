@@ -61,16 +61,17 @@ export async function noteNoticed(
   ]);
 }
 
+/** Noted before `before`, the oldest first. */
 export function listNoticed(
   q: Queryable,
-  most: number,
+  { before, most }: { before: Date; most: number },
 ): Promise<{ id: number; connection: number; target: string }[]> {
   return q.query(
     `select id, connection_id as connection, target
      from watch
-     where noticed_at is not null
+     where noticed_at < $1
      order by noticed_at
-     limit $1`,
-    [most],
+     limit $2`,
+    [before, most],
   );
 }

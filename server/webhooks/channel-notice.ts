@@ -15,7 +15,13 @@ import type { ChannelRules } from '../providers/definition-channels.ts';
 import { endOrphan, findChannel, noteNoticed } from './channel-known.ts';
 import { digestOf } from './channel-store.ts';
 
-type Deps = { db: Db; log: Pick<Logger, 'info'>; now: () => Date };
+type Deps = {
+  db: Db;
+  log: Pick<Logger, 'info'>;
+  now: () => Date;
+  /** Whether functions run at all. */
+  isOn: boolean;
+};
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const mostTypeCharacters = 255;
@@ -30,7 +36,7 @@ export function isChannelMessage({ provider }: Integration, headers: IncomingHtt
  * guesses learns nothing.
  */
 export async function receiveMessage(
-  { db, log, now }: Deps,
+  { db, log, now, isOn }: Deps,
   { integration, headers }: { integration: Integration; headers: IncomingHttpHeaders },
 ): Promise<Record<string, unknown>> {
   const rules = integration.provider.channels;
@@ -51,7 +57,7 @@ export async function receiveMessage(
     throw refusal();
   }
   const type = said('type');
-  if (type !== rules.opening) {
+  if (type !== rules.opening && isOn) {
     const { connection, target } = channel;
     const types = ['*', rules.kind, ...(type !== '' && type.length <= mostTypeCharacters ? [type] : [])];
     const syncs = await db.transaction((tx) => runSoon(tx, { connection, target, types, at }));
@@ -67,8 +73,10 @@ export async function runNoticed(
 ): Promise<void> {
   await db.transaction(async (tx) => {
     const at = now();
-    await noteNoticed(tx, { connection, target, at: null });
-    await runSoon(tx, { connection, target, types: undefined, at });
+    // First the runs, then the note, as for a message; what is held of the runs keeps a message from coming in between.
+    const { running } = await queueSyncsSoon(tx, { connection, types: undefined, at });
+    // Those whose run goes on for long keep no other from its turn.
+    await noteNoticed(tx, { connection, target, at: running === 0 ? null : at });
   });
 }
 

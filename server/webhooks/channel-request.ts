@@ -26,7 +26,10 @@ const mostBytes = 64 * 1024;
 /** Asks for one. `target` empty: for everything of the account. Throws TemplateError, and AppError for a forbidden address. */
 export async function openChannel(
   to: ToProvider,
-  channel: { id: string; token: string; target: string; address: string; expiresAt: Date },
+  {
+    now,
+    ...channel
+  }: { id: string; token: string; target: string; address: string; expiresAt: Date; now: Date },
 ): Promise<Opened> {
   const { rules } = to;
   const { target } = channel;
@@ -46,19 +49,23 @@ export async function openChannel(
   if (!answer.ok) return answer;
   const { resourceId, expiration } = answer.json;
   const endsAt = new Date(Number(expiration));
-  if (typeof resourceId !== 'string' || resourceId === '' || Number.isNaN(endsAt.getTime()))
-    return unknown('The provider answered without saying what it watches, and until when.');
+  const isClear = typeof resourceId === 'string' && resourceId !== '' && endsAt > now;
+  if (!isClear) return unknown('The provider answered without saying what it watches, and until when.');
   // Longer than was asked for is not relied upon.
   return { ok: true, resourceId, expiresAt: endsAt < expiresAt ? endsAt : expiresAt };
 }
 
-/** Whether it has ended: also where the provider knows none such. */
+/** `over`: also where the provider knows none such, so that nobody could stop it. */
+export type StopOutcome = 'over' | 'token_refused' | 'refused' | 'unanswered';
+
 export async function stopChannel(
   to: ToProvider,
   channel: { id: string; resourceId: string },
-): Promise<boolean> {
+): Promise<StopOutcome> {
   const answer = await call(to, { method: 'POST', path: to.rules.stop.path, body: channel });
-  return answer.ok || answer.status === 404;
+  if (answer.ok || answer.status === 404) return 'over';
+  if (answer.isTokenRefused) return 'token_refused';
+  return answer.isRefused ? 'refused' : 'unanswered';
 }
 
 type Called =

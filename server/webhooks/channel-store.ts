@@ -9,7 +9,11 @@ import type { Db, Queryable, Tx } from '../db/pool.ts';
  * another does it later.
  */
 export type Place = { environmentId: number; integrationKey: string; connectionId: string };
-export type Watch = Place & { id: number; connection: number; target: string; attempts: number };
+/** Where messages for it go to is told by the name. */
+type Named = Place & { environment: string };
+export type Watch = Named & { id: number; connection: number; target: string; attempts: number };
+/** A connection whose metadata are to be read. */
+export type Looked = Named & { id: number };
 export type Channel = Place & { id: string; connection: number; resourceId: string };
 export type WatchFault = { code: string; message: string };
 
@@ -19,8 +23,12 @@ const later = (at: Date, ms: number) => new Date(at.getTime() + ms);
 
 const placeColumns = `
   connection.environment_id as "environmentId",
+  environment.name as environment,
   integration.key as "integrationKey",
   connection.connection_id as "connectionId"`;
+const placeTables = `
+  join integration on integration.id = connection.integration_id
+  join environment on environment.id = connection.environment_id`;
 /** Syncs that run by themselves and ask to be told of something. */
 const hearing = `
   sync.state = 'active'
@@ -87,12 +95,12 @@ export async function endWatching(db: Db, at: Date): Promise<void> {
 export function takeLooks(
   q: Queryable,
   { at, againMs, most }: { at: Date; againMs: number; most: number },
-): Promise<(Place & { id: number })[]> {
+): Promise<Looked[]> {
   return q.query(
     `update watching
      set look_at = $2
      from connection
-     join integration on integration.id = connection.integration_id
+     ${placeTables}
      where watching.connection_id in (
          select connection_id from watching where look_at <= $1 order by look_at limit $3 for update skip locked
        )
@@ -127,13 +135,33 @@ export async function setTargets(
   );
 }
 
+/** Those are asked for anew whose channel leads elsewhere than to `address`, or is from before the connection's grant. */
+export async function askAnew(
+  tx: Tx,
+  { connection, address, grantedAt, at }: { connection: number; address: string; grantedAt: Date; at: Date },
+): Promise<void> {
+  await tx.query(
+    `update watch
+     set next_at = $4
+     from channel
+     where watch.connection_id = $1
+       and channel.connection_id = $1
+       and channel.target = watch.target
+       and channel.state = 'open'
+       and (channel.address is distinct from $2 or channel.asked_at < $3)
+       -- One that failed has its own time.
+       and watch.attempts = 0`,
+    [connection, address, grantedAt, at],
+  );
+}
+
 /** What wants a channel now. */
 export function takeWatches(q: Queryable, { at, most }: { at: Date; most: number }): Promise<Watch[]> {
   return q.query<Watch>(
     `update watch
      set next_at = $2
      from connection
-     join integration on integration.id = connection.integration_id
+     ${placeTables}
      where watch.id in (
          select id from watch where next_at <= $1 order by next_at limit $3 for update skip locked
        )
@@ -147,12 +175,12 @@ export function takeWatches(q: Queryable, { at, most }: { at: Date; most: number
 /** Before the provider is asked. */
 export async function noteAsked(
   tx: Tx,
-  of: { id: string; token: string; watch: Watch; at: Date; expiresAt: Date },
+  of: { id: string; token: string; address: string; watch: Watch; at: Date; expiresAt: Date },
 ): Promise<void> {
   await tx.query(
-    `insert into channel (id, connection_id, target, token_digest, state, asked_at, expires_at)
-     values ($1, $2, $3, $4, 'asked', $5, $6)`,
-    [of.id, of.watch.connection, of.watch.target, digestOf(of.token), of.at, of.expiresAt],
+    `insert into channel (id, connection_id, target, token_digest, state, asked_at, expires_at, address)
+     values ($1, $2, $3, $4, 'asked', $5, $6, $7)`,
+    [of.id, of.watch.connection, of.watch.target, digestOf(of.token), of.at, of.expiresAt, of.address],
   );
 }
 
@@ -210,7 +238,7 @@ export function takeEnding(q: Queryable, { at, most }: { at: Date; most: number 
     `update channel
      set next_at = $2
      from connection
-     join integration on integration.id = connection.integration_id
+     ${placeTables}
      where channel.id in (
          select id from channel where next_at <= $1 order by next_at limit $3 for update skip locked
        )
@@ -231,13 +259,18 @@ export async function takeAllOf(
     `update channel
      set state = 'ending', next_at = $2
      from connection
-     join integration on integration.id = connection.integration_id
+     ${placeTables}
      where channel.connection_id = $1
        and channel.state <> 'asked'
        and connection.id = $1
      returning channel.id, connection.id as connection, channel.resource_id as "resourceId", ${placeColumns}`,
     [connection, later(at, takenMs)],
   );
+}
+
+/** It is not stopped before that. */
+export async function postponeEnd(q: Queryable, { id, until }: { id: string; until: Date }): Promise<void> {
+  await q.query(`update channel set next_at = $2 where id = $1 and state = 'ending'`, [id, until]);
 }
 
 export async function forgetChannel(q: Queryable, id: string): Promise<void> {

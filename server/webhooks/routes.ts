@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import { getEnvironment } from '../environments/store.ts';
@@ -7,6 +7,7 @@ import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { isChannelMessage, receiveMessage } from './channel-notice.ts';
+import { createIntake } from './intake.ts';
 import { type ReceiveDeps, receive } from './receive.ts';
 import { actOn, type SecurityEventDeps } from './security-events.ts';
 import { createVerifier } from './verify.ts';
@@ -14,7 +15,7 @@ import { createVerifier } from './verify.ts';
 /**
  * What providers send us, at an integration's webhook address.
  *
- * Owns: who may knock and how it is answered. Of three kinds: signed security events, which `verify.ts` judges and
+ * Owns: who may knock and how it is answered; how many at a time, `intake.ts`. Of three kinds: signed security events, which `verify.ts` judges and
  * `security-events.ts` acts upon; messages of push channels (`channel-notice.ts`); and whatever else a provider tells, which
  * `receive.ts` judges and hands on.
  */
@@ -32,6 +33,7 @@ export async function webhookRoutes(
 ): Promise<void> {
   const { db, reading, log } = deps;
   const verifier = createVerifier(deps);
+  const intake = createIntake({ largestBytes: mostBytes });
   await app.register(async (scope) => {
     // A signature is over the bytes as they came.
     scope.removeAllContentTypeParsers();
@@ -42,6 +44,7 @@ export async function webhookRoutes(
       {
         config: { access: { by: 'anyone' } },
         bodyLimit: mostBytes,
+        preParsing: (request, reply) => intake.admit(request, reply),
         schema: {
           summary: 'Take what a provider sends',
           description:
@@ -52,33 +55,36 @@ export async function webhookRoutes(
         },
       },
       async (request, reply) => {
-        const { params, headers } = request;
-        const body = bodyOf(request);
-        const environment = await getEnvironment(db, params.environment);
-        const integration = await getIntegration(db, {
-          ...reading,
-          environmentId: environment.id,
-          key: params.key,
-        });
-        if (isChannelMessage(integration, headers))
-          return receiveMessage(receiving, { integration, headers });
-        if (headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() !== eventType) {
-          return receive(receiving, { integration, sent: { headers, body } });
-        }
-        if (body.length > mostEventBytes) throw new AppError('body_too_large');
-        const { rules, clientId } = receptionOf(integration);
-        const token = body.toString('utf8').trim();
-        const judged = await verifier.verify(token, { rules, clientId, isTest: integration.isTest });
-        if (!judged.ok) {
-          const { err, description } = judged;
-          log.warn({ integration: integration.key, refused: err }, 'a security event was refused');
-          return reply.code(400).header('content-language', 'en').send({ err, description });
-        }
-        await actOn(deps, { token: judged.token, integration, rules });
-        return reply.code(202).send();
+        const integration = await intake.during(() => integrationOf(request.params));
+        return take(request, reply, integration);
       },
     );
   });
+
+  async function integrationOf({ environment, key }: { environment: string; key: string }) {
+    const { id: environmentId } = await getEnvironment(db, environment);
+    return getIntegration(db, { ...reading, environmentId, key });
+  }
+
+  async function take(request: FastifyRequest, reply: FastifyReply, integration: Integration) {
+    const { headers } = request;
+    const body = bodyOf(request);
+    if (isChannelMessage(integration, headers))
+      return intake.during(() => receiveMessage(receiving, { integration, headers }));
+    if (headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() !== eventType)
+      return intake.during(() => receive(receiving, { integration, sent: { headers, body } }));
+    if (body.length > mostEventBytes) throw new AppError('body_too_large');
+    const { rules, clientId } = receptionOf(integration);
+    const token = body.toString('utf8').trim();
+    const judged = await verifier.verify(token, { rules, clientId, isTest: integration.isTest });
+    if (!judged.ok) {
+      const { err, description } = judged;
+      log.warn({ integration: integration.key, refused: err }, 'a security event was refused');
+      return reply.code(400).header('content-language', 'en').send({ err, description });
+    }
+    await actOn(deps, { token: judged.token, integration, rules });
+    return reply.code(202).send();
+  }
 }
 
 function bodyOf({ body }: FastifyRequest): Buffer {

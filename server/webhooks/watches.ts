@@ -1,40 +1,31 @@
 /**
- * Keeps push channels for the connections whose syncs subscribe to changes: asked for, renewed at half their life, stopped
- * when nothing listens any more.
+ * Keeps push channels for the connections whose syncs subscribe to changes: asked for, renewed at half their life, asked
+ * for anew where the address or the account is another one.
  *
- * Does not own: the rows (`channel-store.ts`), what is said to the provider (`channel-request.ts`), or what a message does
+ * Does not own: how they end (`channel-ends.ts`), the rows (`channel-store.ts`), what is said to the provider (`channel-request.ts`), or what a message does
  * (`channel-notice.ts`). A channel only makes a sync run sooner: without one everything goes by the schedule.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
-import type { Fetch } from '../auth-modes/token-response.ts';
-import type { CredentialSource } from '../connections/credentials.ts';
-import type { ConnectionHooks } from '../connections/hooks.ts';
-import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
+import type { LiveConnection } from '../connections/reader.ts';
 import { holdConnection } from '../connections/store.ts';
-import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Job } from '../jobs/jobs.ts';
-import type { Logger } from '../log.ts';
 import { isPublicAddress } from '../outbound-addresses.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { ChannelRules } from '../providers/definition-channels.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
+import { type EndDeps, endChannel } from './channel-ends.ts';
 import { listNoticed } from './channel-known.ts';
 import { runNoticed } from './channel-notice.ts';
-import { type Opened, openChannel, stopChannel } from './channel-request.ts';
+import { type Opened, openChannel } from './channel-request.ts';
 import * as store from './channel-store.ts';
+import { createRounds, noteSilence } from './rounds.ts';
 
-export type WatchDeps = {
-  db: Db;
+export type WatchDeps = EndDeps & {
   catalog: Pick<Catalog, 'list'>;
-  reader: Pick<ConnectionReader, 'get'>;
-  credentials: Pick<CredentialSource, 'fresh' | 'renewed'>;
-  fetchFor: (of: { isTest: boolean }) => Fetch;
   baseUrl: string;
   isSandboxOn: boolean;
-  log: Pick<Logger, 'warn'>;
-  now: () => Date;
 };
 
 /** Metadata are looked at again, since they may name something else by then. */
@@ -42,28 +33,13 @@ const lookAgainMs = 10 * 60_000;
 const mostAtOnce = 50;
 const mostTargets = 50;
 const requestMs = 15_000;
-/** Of a connection that is being deleted: somebody waits. */
-const deletionMs = 4_000;
 const firstWaitMs = 60_000;
 const longestWaitMs = 60 * 60_000;
 
 /** Does what is due. On several nodes at once each thing is done by one of them. */
 export function watchJob(deps: WatchDeps): Job<Record<string, never>> {
   const { db, catalog, isSandboxOn, log, now } = deps;
-  /** One that fails is logged, and stops none of the others. */
-  async function each<T>(
-    items: readonly T[],
-    signal: AbortSignal,
-    work: (item: T) => Promise<unknown>,
-  ): Promise<void> {
-    for (const item of items) {
-      if (signal.aborted) return;
-      await work(item).catch((error: unknown) => {
-        if (error instanceof AppError && error.code === 'unavailable') throw error;
-        log.warn({ err: error }, 'a push channel is looked at later');
-      });
-    }
-  }
+
   return {
     name: 'webhooks.channels',
     async run(_, signal) {
@@ -72,45 +48,41 @@ export function watchJob(deps: WatchDeps): Job<Record<string, never>> {
       await store.endWatching(db, at);
       await store.beginWatching(db, { providers: providers.map(({ name }) => name), isSandboxOn, at });
       await store.forgetExpired(db, at);
-      const looks = await store.takeLooks(db, { at, againMs: lookAgainMs, most: mostAtOnce });
-      await each(looks, signal, (place) => look(deps, place));
-      const due = await store.takeWatches(db, { at: now(), most: mostAtOnce });
-      await each(due, signal, (watch) => renew(deps, watch, signal));
-      const ending = await store.takeEnding(db, { at: now(), most: mostAtOnce });
-      await each(ending, signal, (channel) => stop(deps, { channel, signal }));
-      await each(await listNoticed(db, mostAtOnce), signal, (watch) => runNoticed(deps, watch));
+      const silence = noteSilence();
+      const rounds = createRounds({ log, signal });
+      await rounds(
+        () => listNoticed(db, { before: at, most: mostAtOnce }),
+        (watch) => runNoticed(deps, watch),
+      );
+      await rounds(
+        () => store.takeLooks(db, { at, againMs: lookAgainMs, most: mostAtOnce }),
+        (place) => look(deps, place),
+      );
+      const ends = () =>
+        rounds(
+          () => store.takeEnding(db, { at: now(), most: mostAtOnce }),
+          (channel) => silence.during(channel, () => endChannel(deps, { channel, signal })),
+        );
+      const renewals = rounds(
+        () => store.takeWatches(db, { at: now(), most: mostAtOnce }),
+        (watch) => silence.during(watch, () => renew(deps, watch, signal)),
+      );
+      // A provider that is slow to open channels keeps none from being stopped; those that were renewed end others.
+      await Promise.all([ends(), renewals.then(ends)]);
     },
   };
 }
 
-/** Ends the channels of a connection before it is deleted, as far as the provider answers soon. Never throws. */
-export function endsChannels(hooks: ConnectionHooks, deps: WatchDeps): ConnectionHooks {
-  return {
-    ...hooks,
-    async beforeDelete(connection) {
-      await hooks.beforeDelete(connection);
-      try {
-        const of = { connection: connection.id, at: deps.now() };
-        const channels = await deps.db.transaction((tx) => store.takeAllOf(tx, of));
-        const signal = AbortSignal.timeout(deletionMs);
-        const stopping = channels.map((channel) => stop(deps, { channel, signal }));
-        const failed = (await Promise.allSettled(stopping)).filter(
-          ({ status }) => status === 'rejected',
-        ).length;
-        if (failed > 0) deps.log.warn({ failed }, 'push channels of a deleted connection end by themselves');
-      } catch (error) {
-        deps.log.warn({ err: error }, 'a connection is deleted without the end of its push channels');
-      }
-    },
-  };
-}
-
-async function look({ db, reader, now }: WatchDeps, place: store.Place & { id: number }): Promise<void> {
-  const connection = await reader.get(place);
-  const rules = connection.integration.provider.channels;
+async function look(deps: WatchDeps, place: store.Looked): Promise<void> {
+  const { db, reader, now } = deps;
+  const known = await reader.get(place);
+  const rules = known.integration.provider.channels;
   if (rules === undefined) return;
-  const targets = targetsOf(connection, rules);
-  await db.transaction((tx) => store.setTargets(tx, { connection: place.id, targets, at: now() }));
+  const of = { connection: place.id, at: now() };
+  await db.transaction(async (tx) => {
+    await store.setTargets(tx, { ...of, targets: targetsOf(known, rules) });
+    await store.askAnew(tx, { ...of, address: addressOf(deps, place), grantedAt: known.grantedAt });
+  });
 }
 
 /** What the metadata name; everything of the account where they name nothing. */
@@ -122,14 +94,18 @@ function targetsOf({ metadata }: LiveConnection, rules: ChannelRules): string[] 
   return targets.length > 0 || rules.account === undefined ? targets : [''];
 }
 
-async function renew(deps: WatchDeps, watch: store.Watch, signal: AbortSignal): Promise<void> {
+async function renew(
+  deps: WatchDeps,
+  watch: store.Watch,
+  signal: AbortSignal,
+): Promise<'asked' | 'unanswered'> {
   const { db, log, now } = deps;
   const outcome = await ask(deps, watch, signal);
   const at = now();
   if (outcome.ok) {
     const renewAt = new Date((at.getTime() + outcome.expiresAt.getTime()) / 2);
     await db.transaction((tx) => store.noteOpen(tx, { ...outcome, watch, renewAt, at }));
-    return;
+    return 'asked';
   }
   const { fault, isRefused, isLasting, id } = outcome;
   const waitMs = isLasting ? longestWaitMs : Math.min(firstWaitMs * 2 ** watch.attempts, longestWaitMs);
@@ -138,6 +114,7 @@ async function renew(deps: WatchDeps, watch: store.Watch, signal: AbortSignal): 
   const { integrationKey: integration, connectionId: connection } = watch;
   if (isNews)
     log.warn({ integration, connection, fault: fault.code }, 'no push channel: syncs go by their schedule');
+  return isRefused ? 'asked' : 'unanswered';
 }
 
 type Asked = { id: string | undefined } & Opened;
@@ -184,14 +161,14 @@ async function askFor(
   const lifeS = watch.target === '' ? (rules.account ?? rules.target).life_s : rules.target.life_s;
   const at = now();
   const expiresAt = new Date(at.getTime() + lifeS * 1000);
-  const address = await addressOf(deps, connection);
+  const address = addressOf(deps, watch);
   let credentials = await deps.credentials.fresh(connection);
   await db.transaction(async (tx) => {
     await holdConnection(tx, connection.id);
-    await store.noteAsked(tx, { id, token, watch, at, expiresAt });
+    await store.noteAsked(tx, { id, token, address, watch, at, expiresAt });
   });
   const to = { connection, rules, fetch: fetchFor(connection.integration) };
-  const channel = { id, token, target: watch.target, address, expiresAt };
+  const channel = { id, token, target: watch.target, address, expiresAt, now: at };
   const limited = () => AbortSignal.any([signal, AbortSignal.timeout(requestMs)]);
   let opened = await openChannel({ ...to, credentials, signal: limited() }, channel);
   if (!opened.ok && opened.isTokenRefused) {
@@ -238,30 +215,10 @@ export function isReachedFromOutside(baseUrl: string): boolean {
   );
 }
 
-async function addressOf(
-  { db, baseUrl }: WatchDeps,
-  { environmentId, integrationKey }: store.Place,
-): Promise<string> {
-  const [row] = await db.query<{ name: string }>('select name from environment where id = $1', [
-    environmentId,
-  ]);
-  return `${baseUrl}/webhook/${encodeURIComponent(row?.name ?? '')}/${encodeURIComponent(integrationKey)}`;
-}
-
-async function stop(
-  deps: WatchDeps,
-  { channel, signal }: { channel: store.Channel; signal: AbortSignal },
-): Promise<void> {
-  const connection = await deps.reader.get(channel);
-  const rules = connection.integration.provider.channels;
-  if (rules === undefined) return;
-  const credentials = await deps.credentials.fresh(connection);
-  const isOver = await stopChannel(
-    {
-      ...{ connection, credentials, rules, fetch: deps.fetchFor(connection.integration) },
-      signal: AbortSignal.any([signal, AbortSignal.timeout(requestMs)]),
-    },
-    { id: channel.id, resourceId: channel.resourceId },
-  );
-  if (isOver) await store.forgetChannel(deps.db, channel.id);
+/** Where the provider is to send to. */
+function addressOf(
+  { baseUrl }: WatchDeps,
+  { environment, integrationKey }: store.Watch | store.Looked,
+): string {
+  return `${baseUrl}/webhook/${encodeURIComponent(environment)}/${encodeURIComponent(integrationKey)}`;
 }

@@ -248,6 +248,23 @@ describe('an action that is not waited for', () => {
     assert.equal((await trellis.call('GET', '/action/no-uuid')).status, 400);
   });
 
+  test('its outcome is for callers that could have called it', async () => {
+    const reader = await trellis.keyWith('functions:read');
+    for (const [name, input] of [
+      ['write', { n: 4 }],
+      ['purpose', {}],
+    ] as const) {
+      const { statusUrl } = (await queue(name, input)).body as { statusUrl: string };
+      await outcome(statusUrl);
+      const refused = await trellis.call('GET', statusUrl, { key: reader });
+      assert.deepEqual([refused.status, errorOf(refused).code], [403, 'forbidden']);
+    }
+    const { statusUrl } = (await queue('double', { n: 4 })).body as { statusUrl: string };
+    await outcome(statusUrl);
+    const served = await trellis.call('GET', statusUrl, { key: reader });
+    assert.equal(served.status, 200, served.text);
+  });
+
   test('its failure is answered as to somebody who waits', async () => {
     const { statusUrl } = (await queue('purpose', {})).body as { statusUrl: string };
     const answer = await outcome(statusUrl);

@@ -115,6 +115,9 @@ beforeEach(async () => {
   );
   await trellis.db.query('delete from watching');
   await trellis.db.query(`delete from run where trigger = 'webhook'`);
+  // Their own times come while the clock is moved on.
+  await trellis.db.query(`update sync set next_at = now() + interval '1 year'`);
+  await trellis.db.query(`delete from run where state = 'waiting'`);
   await look();
   await trellis.db.query('delete from channel where resource_id is null');
   messages.length = 0;
@@ -347,7 +350,10 @@ test('without a file in the metadata everything of the account is watched', asyn
 
 test('a sync that is paused is not told any more, and once it is started again it is', async () => {
   const body = { provider_config_key: 'drive', connection_id: place.connectionId, syncs: ['files', 'all'] };
+  await change();
+  await until(async () => (await runs()).length === 1, 'no run was queued');
   assert.equal((await trellis.call('POST', '/sync/pause', { body })).status, 200);
+  assert.deepEqual(await runs(), [], 'what waited');
   await look();
   assert.deepEqual(await open(), []);
   assert.equal(await push(), null);
@@ -363,6 +369,139 @@ test('where the provider cannot reach this address none is asked for, and the st
   await look();
   assert.equal((await push())?.error?.code, 'address_not_public');
   await trellis.db.query(`update integration set is_test = true where key = 'drive'`);
+  // For a second it is believed.
+  await trellis.advance(2);
+});
+
+test('messages and a note of one before come at once without one being lost or refused', async () => {
+  const { id } = await only();
+  await change();
+  const [real] = (await messagesOf(id, 1)) as [IncomingHttpHeaders];
+  await again(real, { 'x-goog-resource-state': 'change' });
+  // As a node that has one of both would.
+  await trellis.db.query(
+    `update run
+     set state = 'running', attempt = 1, owner = gen_random_uuid(), lease_until = now() + interval '1 hour',
+       started_at = now()
+     where id = (select id from run where trigger = 'webhook' order by sync_id desc limit 1)`,
+  );
+  for (let round = 0; round < 10; round++) {
+    await trellis.db.query(`update watch set noticed_at = now() - interval '1 hour'`);
+    const [answers] = await Promise.all([
+      Promise.all(Array.from({ length: 10 }, () => again(real))),
+      ...Array.from({ length: 5 }, look),
+    ]);
+    assert.deepEqual([...new Set(answers.map((answer) => answer.slice(0, 3)))], ['200']);
+  }
+  const [watch] = await trellis.db.query<{ noticed: boolean }>(
+    'select noticed_at is not null as noticed from watch',
+  );
+  assert.equal(watch!.noticed, true, 'what runs may have read before the change');
+});
+
+test('what was noted for a run that goes on for long keeps no other from its turn', async () => {
+  await look();
+  await trellis.db.query(
+    `insert into watch (connection_id, target, next_at, noticed_at)
+     select connection_id, 'other-' || n, now() + interval '1 day', now() - make_interval(mins => n)
+     from watching, generate_series(1, 70) as n`,
+  );
+  await look();
+  const left = await trellis.db.query('select from watch where noticed_at is not null');
+  assert.equal(left.length, 0);
+  await trellis.db.query(`delete from watch where target like 'other-%'`);
+});
+
+test('those of many connections that want one at once are all asked for', async () => {
+  await trellis.db.query(
+    `insert into watch (connection_id, target, next_at)
+     select connection_id, 'no-file-' || n, now() - interval '1 hour'
+     from watching, generate_series(1, 120) as n`,
+  );
+  await look();
+  const [asked] = await trellis.db.query<{ count: number }>(
+    `select count(*)::int as count from watch where target like 'no-file-%' and attempts = 1`,
+  );
+  assert.equal(asked!.count, 120);
+  await trellis.db.query(`delete from watch where target like 'no-file-%'`);
+});
+
+for (const [what, begin, end] of [
+  [
+    'the address is another one',
+    `update environment set name = 'moved' where name = 'dev'`,
+    `update environment set name = 'dev' where name = 'moved'`,
+  ],
+  [
+    'the account has granted anew',
+    `update connection set granted_at = now() + interval '1 year'`,
+    'update connection set granted_at = now()',
+  ],
+] as const) {
+  test(`where ${what} another channel is asked for, and the one before it is stopped`, async () => {
+    const [first] = (await open()) as [Open];
+    await trellis.db.query(begin);
+    await trellis.advance(11 * 60);
+    await look();
+    const [second, ...others] = (await open()) as [Open & { address: string }];
+    const { name } = (
+      await trellis.db.query<{ name: string }>('select name from environment order by id')
+    )[0]!;
+    await trellis.db.query(end);
+    assert.deepEqual([second.id === first.id, others], [false, []]);
+    assert.ok(second.address.includes(`/webhook/${name}/`), second.address);
+  });
+}
+
+test('one that cannot be stopped is tried again each hour, not each minute', async () => {
+  const { id } = await only();
+  const tried = async (why: string) => {
+    await trellis.db.query(
+      `update channel set state = 'ending', next_at = now() - interval '1 hour' where id = $1`,
+      [id],
+    );
+    await look();
+    const [row] = await trellis.db.query<{ isLater: boolean }>(
+      `select next_at > asked_at + interval '30 minutes' as "isLater" from channel where id = $1`,
+      [id],
+    );
+    assert.equal(row?.isLater, true, why);
+  };
+  await trellis.control('POST', 'faults', { case: 'api_503' });
+  await tried('the provider is down');
+  await trellis.control('DELETE', 'faults');
+  const dead = { cause: 'grant_dead', evidence: {}, since: new Date().toISOString() };
+  await trellis.db.query(`update connection set status = 'needs_reauth', fault = $1`, [JSON.stringify(dead)]);
+  await trellis.advance(2);
+  await tried('the connection is dead');
+  await trellis.db.query(`update connection set status = 'active', fault = null`);
+  await trellis.advance(2);
+  await trellis.db.query('delete from channel');
+});
+
+test('where functions are off a message does nothing, and a deleted connection still ends its channels', async () => {
+  const { id } = await only();
+  await change();
+  const [real] = (await messagesOf(id, 1)) as [IncomingHttpHeaders];
+  await trellis.db.query(`delete from run where trigger = 'webhook'`);
+  const off = await trellis.serveAnother({ TRELLIS_FUNCTIONS: 'off' });
+  try {
+    const goog = Object.entries(real).filter(([name]) => name.startsWith('x-goog-')) as [string, string][];
+    const answer = await fetch(`${off.baseUrl}/webhook/dev/drive`, { method: 'POST', headers: goog });
+    assert.equal(answer.status, 200);
+    assert.deepEqual(await runs(), []);
+    const other = await connect(trellis, {
+      ...{ integration: 'drive', provider: 'google-drive' },
+      account: 'grace@example.com',
+    });
+    await look();
+    const before = (await open()).length;
+    const gone = await off.call('DELETE', `/connections/${other.connectionId}?provider_config_key=drive`);
+    assert.equal(gone.status, 200, gone.text);
+    assert.equal((await open()).length, before - 1);
+  } finally {
+    await off.close();
+  }
 });
 
 test('channels end with their connection, and nothing of them is believed afterwards', async () => {
@@ -381,4 +520,19 @@ test('channels end with their connection, and nothing of them is believed afterw
   assert.match(await again(message, { 'x-goog-resource-state': 'change' }), /^404 /);
   await look();
   assert.ok((await ours()).every(({ id }) => id !== channel.id));
+});
+
+test('a connection is deleted although nobody answers who renews its token', async () => {
+  const account = 'grace@example.com';
+  const other = await connect(trellis, { integration: 'drive', provider: 'google-drive', account });
+  await look();
+  await trellis.advance(2 * 3600);
+  // Each lasts for longer than a caller waits.
+  await trellis.control('POST', 'faults', { case: 'token_timeout' });
+  const gone = await Promise.race([
+    trellis.call('DELETE', `/connections/${other.connectionId}?provider_config_key=drive&revoke=never`),
+    pause(15_000),
+  ]);
+  assert.equal(gone?.status, 200);
+  await trellis.control('DELETE', 'faults');
 });

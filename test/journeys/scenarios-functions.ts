@@ -109,6 +109,7 @@ export const functionScenarios: Record<string, Scenario> = {
     request: ({ actionId }) => ({ path: `/action/${actionId}` }),
     right: 200,
     foreign: 404,
+    scope: 'functions:write',
   },
   'GET /functions': { request: ofConnection('/functions'), right: 200, foreign: 200 },
   'GET /functions/syncs': { request: ofConnection('/functions/syncs'), right: 200, foreign: 200 },

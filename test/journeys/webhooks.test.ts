@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { createConnection, type Socket } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -152,6 +154,10 @@ describe('a webhook', () => {
     await settled();
     const rows = await trellis.db.query<{ text: string }>('select run::text as text from run');
     assert.ok(rows.every(({ text }) => !text.includes('words-of-the-sender')));
+    const [kept] = await trellis.db.query<{ count: number }>(
+      'select count(input)::int as count from run where ended_at is not null',
+    );
+    assert.equal(kept!.count, 0, 'a body goes with the end of its run');
   });
 });
 
@@ -208,6 +214,36 @@ test('what cannot be read is a 4xx, and the service goes on', async () => {
   assert.equal((await fetch(`${trellis.baseUrl}/webhook/none/open`, { method: 'POST' })).status, 404);
   assert.equal((await send('open', { connectionId: 'two', type: 'order', id: 10 })).status, 200);
   await settled();
+});
+
+test('senders of long bodies that never come fill no memory, and keep no short one out', async () => {
+  const port = Number(new URL(trellis.baseUrl).port);
+  const sockets: Socket[] = [];
+  const begin = async () => {
+    const socket = createConnection({ port, host: '127.0.0.1' }).on('error', () => {});
+    sockets.push(socket);
+    await once(socket, 'connect');
+    const lines = ['POST /webhook/dev/open HTTP/1.1', 'Host: x', 'Content-Type: application/json'];
+    socket.write([...lines, `Content-Length: ${4 * 1024 * 1024}`, '', '{'].join('\r\n'));
+  };
+  const long = () => send('open', { connectionId: 'nobody', pad: 'x'.repeat(100_000) });
+  try {
+    // Sixteen are too many for another long one, as soon as the service has heard of them.
+    let { status } = await long();
+    for (; status !== 503; { status } = await long()) {
+      assert.ok(sockets.length < 40, 'all were let in');
+      await begin();
+      // Beside a long one that is answered the last of them is too many itself.
+      await pause(20);
+    }
+    assert.equal((await send('open', { connectionId: 'nobody' })).status, 200);
+  } finally {
+    for (const socket of sockets) socket.destroy();
+  }
+  for (let left = 200; (await long()).status !== 200; left--) {
+    assert.ok(left > 0, 'those that have gone are counted still');
+    await pause(20);
+  }
 });
 
 test('a connection for which a thousand wait takes no more until some are done, and the sender is told to come again', async () => {

@@ -39,8 +39,8 @@ export type TestTrellis = {
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
   /** Another service on the same database, with the sandbox off. */
   serveWithoutSandbox(): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
-  /** Another node: a service on the same database and sandbox. */
-  serveAnother(): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
+  /** Another node: a service on the same database and sandbox. `settings` are its own, beside those of the first. */
+  serveAnother(settings?: Record<string, string>): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
   /** Calls a control route of the sandbox and answers the body. */
   control(method: string, route: string, body?: unknown): Promise<Record<string, unknown>>;
   /** Moves the clocks of the service and of the sandbox. Expiries of what was connected before come nearer. */
@@ -131,7 +131,7 @@ export async function openTrellis(
     keys,
     keyWith,
     serveWithoutSandbox: () => serve(env, false),
-    serveAnother: () => serve(env, true),
+    serveAnother: (settings = {}) => serve({ ...env, ...settings }, true),
     control,
     async advance(seconds) {
       aheadMs += seconds * 1000;
