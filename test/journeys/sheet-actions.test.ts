@@ -275,7 +275,42 @@ describe('writing back', () => {
     await sheets.edit(id, { deleteDimension: { range } });
   });
 
+  test('cells that are protected are refused in the words of Google', async () => {
+    const record = await recordOf('keyed', 's-4');
+    await fault('api_protected_range', { every: 6 });
+    const answer = await update('keyed', [{ id: record.id, values: { Name: 'not written' } }]);
+    await clearFaults();
+    const { type, message } = refusalOf(answer);
+    assert.deepEqual([type, /protected cell/.test(message)], ['refused', true], answer.text);
+    assert.ok(!(await sheets.values(id, 'B1:B9')).flat().includes('not written'));
+  });
+
+  test('a pruned record is written back as any other', async () => {
+    await sheets.run('rows', 'keyed');
+    const record = await recordOf('keyed', 's-4');
+    const { cursor } = record._trellis_metadata;
+    const body = { model: 'Row', variant: 'keyed', until_cursor: cursor };
+    const pruned = await trellis.call('PATCH', '/records/prune', { headers: sheets.headers, body });
+    assert.equal(pruned.status, 200, pruned.text);
+    const answer = await update('keyed', [{ id: record.id, values: { Name: 'pruned' }, cursor }]);
+    assert.equal(answer.status, 200, answer.text);
+    assert.deepEqual((await sheets.run('rows', 'keyed')).counts.Row?.updated, 1);
+  });
+
+  test('what was typed and shows as something else is not said to be missing where the answer is lost', async () => {
+    const record = await recordOf('marked', 's-4');
+    // The tab, all of it with its marks, a look at the row. Then the write.
+    await fault('api_reset_after', { every: 4 });
+    const updates = [{ id: record.id, values: { Price: '50%' } }];
+    const answer = await update('marked', updates, { input: 'USER_ENTERED', force: true });
+    await clearFaults();
+    const { type, arrived } = refusalOf(answer);
+    assert.deepEqual([type, arrived], ['outcome_unknown', 'unknown'], answer.text);
+    assert.ok((await sheets.values(id, 'C1:C9')).flat().includes(0.5));
+  });
+
   test('an update whose answer is lost is looked for, and not called lost', async () => {
+    await sheets.run('rows', 'keyed');
     const record = await recordOf('keyed', 's-4');
     // Reads and marks come first: the tab, its values, its formats, marks, a look at them. Then the write.
     await fault('api_reset_after', { every: 6 });
@@ -333,6 +368,34 @@ describe('appending', () => {
     ]);
     const unknown = await sheets.action('append-rows', { rows: [{ Colour: 'red' }] });
     assert.equal(refusalOf(unknown).type, 'unknown_field');
+  });
+
+  test('rows go under their headers, wherever those stand and whatever stands below', async () => {
+    const other = await sheets.make([header, ...goods(3)]);
+    await sheets.choose({ base: { spreadsheetId: other, sheetId: 0 } });
+    await sheets.run();
+    await sheets.edit(other, {
+      insertDimension: { range: { sheetId: 0, dimension: 'ROWS', startIndex: 0, endIndex: 2 } },
+    });
+    await sheets.put(other, { range: 'A1', values: [['Goods of May']] });
+    const rows = [{ SKU: 'new', Price: 9 }];
+    const raw = await sheets.action('append-rows', { rows });
+    assert.equal(raw.status, 200, raw.text);
+    assert.deepEqual((await sheets.values(other, 'A7:E9'))[0], ['new', '', 9]);
+    // Google appends to the lowest block of cells, from its first column on.
+    await sheets.put(other, { range: 'C9', values: [['Total', 10]] });
+    const input = 'USER_ENTERED';
+    const refused = await sheets.action('append-rows', { rows, input });
+    assert.deepEqual(refusalOf(refused).type, 'refused', refused.text);
+    const fits = await sheets.action('append-rows', { rows: [{ Price: '7' }], input });
+    assert.equal(fits.status, 200, fits.text);
+    assert.deepEqual(await sheets.values(other, 'A9:E12'), [
+      ['', '', 'Total', 10],
+      ['', '', 7],
+    ]);
+    const nothing = await sheets.action('append-rows', { rows: [{ SKU: null }] });
+    assert.equal(refusalOf(nothing).type, 'refused');
+    await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });
   });
 
   for (const [name, done] of [

@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { providersDirectory } from '../../server/app.ts';
-import { loadCatalog } from '../../server/providers/catalog.ts';
-import { type Counts, openSheets, type RunSeen, type Sheets } from '../support/sheets.ts';
+import {
+  type Counts,
+  catalogWith,
+  openSheets,
+  type RunSeen,
+  refusalOf,
+  type Sheets,
+} from '../support/sheets.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 /** What the sync `rows` makes of what people do to a sheet. */
@@ -330,6 +335,126 @@ describe('rows told apart by metadata', () => {
         },
       ],
     });
+    // A header that comes up from below its place has new rows where it stood.
+    const lower = await sheets.make([['Orders'], ['of May'], header, ...orders(5)]);
+    await sheets.choose({
+      low: { spreadsheetId: lower, sheetId: 0, identity: 'metadata', headerRow: 3 },
+    });
+    await walk(sheets, {
+      ...{ id: lower, variant: 'low' },
+      steps: [
+        { name: 'a header in the third row', act: idle, expect: { added: 5 } },
+        {
+          name: 'two rows above it deleted, and two rows put in below it',
+          act: async () => {
+            await sheets.edit(lower, { deleteDimension: { range: rowsOf(0, 2) } });
+            await sheets.edit(lower, { insertDimension: { range: rowsOf(1, 3) } });
+            await sheets.put(lower, {
+              range: 'A2',
+              values: [
+                ['new', 'one', 1, 1],
+                ['new', 'two', 2, 2],
+              ],
+            });
+          },
+          expect: { added: 2 },
+        },
+      ],
+    });
+    assert.ok((await sheets.records('low')).every((one) => /^\d+$/.test(one.id)));
+  });
+});
+
+describe('what goes wrong in a sheet', () => {
+  test('is told as what it was, and as nothing else', async () => {
+    const sheets = await openSheets(trellis, { account: 'wrong@example.com' });
+    const count = 300;
+    const id = await sheets.make([header, ...orders(count)]);
+    await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });
+    let kept: (string | number | boolean | null)[][] = [];
+    await walk(sheets, {
+      ...{ id, variant: 'base' },
+      steps: [
+        { name: 'a first sync', act: idle, expect: { added: count } },
+        {
+          name: 'the header deleted',
+          act: () => sheets.edit(id, { deleteDimension: { range: rowsOf(0, 1) } }),
+          fails: 'header_row_missing',
+        },
+        {
+          name: 'the header brought back',
+          act: async () => {
+            await sheets.edit(id, { insertDimension: { range: rowsOf(0, 1) } });
+            await sheets.put(id, { range: 'A1', values: [header] });
+          },
+        },
+        {
+          name: 'most rows deleted',
+          act: async () => {
+            kept = await sheets.values(id, 'A52:D301');
+            await sheets.edit(id, { deleteDimension: { range: rowsOf(51, 301) } });
+          },
+          fails: 'mass_delete_held',
+        },
+        {
+          name: 'all but one brought back, and one taken out that the held run has seen',
+          act: async () => {
+            await sheets.put(id, { range: 'A52', values: kept.slice(1) });
+            await sheets.edit(id, { deleteDimension: { range: rowsOf(5, 6) } });
+          },
+          expect: { deleted: 2 },
+        },
+        { name: 'all of it is told by now', act: idle, requests: 1 },
+        {
+          name: 'a header with more characters than an event has room for',
+          act: () => sheets.put(id, { range: 'C1', values: [['x'.repeat(5_000)]] }),
+          expect: { updated: count - 2 },
+        },
+      ],
+    });
+  });
+
+  test('rows that are large together are saved, one that is too large is told, and nothing is written over it', async () => {
+    const sheets = await openSheets(trellis, { account: 'heavy@example.com' });
+    const long = 'x'.repeat(45_000);
+    const heavy = Array.from({ length: 400 }, (_, at) => [`row ${at}`, long]);
+    const id = await sheets.make([['Name', 'Text'], ...heavy]);
+    await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });
+    const first = await sheets.run();
+    assert.deepEqual([first.error, first.counts.Row?.added], [null, 400]);
+
+    // More than a record can have: the run ends between what it knows and what it saves.
+    const small = await sheets.make([
+      ['Name', 'Text'],
+      ['a', 1],
+      ['b', 2],
+    ]);
+    await sheets.choose({
+      base: { spreadsheetId: small, sheetId: 0 },
+      small: { spreadsheetId: small, sheetId: 0 },
+    });
+    assert.equal((await sheets.run('rows', 'small')).counts.Row?.added, 2);
+    await sheets.put(small, { range: 'B2', values: [['changed']] });
+    await sheets.edit(small, { appendDimension: { sheetId: 0, dimension: 'COLUMNS', length: 200 } });
+    await sheets.edit(small, { insertDimension: { range: rowsOf(1, 2) } });
+    const half = Array.from({ length: 95 }, () => long);
+    for (const range of ['C2', 'DA2']) await sheets.put(small, { range, values: [half] });
+    const large = await sheets.run('rows', 'small');
+    assert.deepEqual(
+      [large.state, large.error?.code],
+      ['failed', 'invalid_record'],
+      large.error?.message ?? '',
+    );
+    const [one] = await sheets.records('small');
+    assert.equal(one?.fields.Text, 1);
+    const update = { variant: 'small', updates: [{ id: one!.id, values: { Name: 'by us' } }] };
+    const { type, current } = refusalOf(await sheets.action('update-cells', update));
+    assert.deepEqual([type, (current as { Text: string }).Text], ['row_changed', 'changed']);
+
+    await sheets.edit(small, { deleteDimension: { range: rowsOf(1, 2) } });
+    const after = await sheets.run('rows', 'small');
+    assert.deepEqual([after.error, changes(after)], [null, { ...nothing, updated: 1 }]);
+    assert.equal((await sheets.action('update-cells', update)).status, 200);
   });
 });
 
@@ -338,29 +463,7 @@ describe('the budget of an account', () => {
   const reads = 12;
   let shared: TestTrellis;
   before(async () => {
-    const catalog = loadCatalog(providersDirectory);
-    const definition = catalog.get('google-sheet');
-    const limits = definition.api.quota!.limits.map((limit) => ({
-      ...limit,
-      window_s: window,
-      count: limit.per === 'account' ? reads : 1_000,
-      ...(limit.burst && { burst: 1_000 }),
-    }));
-    const changed = {
-      ...definition,
-      api: { ...definition.api, quota: { ...definition.api.quota!, limits } },
-    };
-    const of = (name: string) => (name === definition.name ? changed : undefined);
-    shared = await openTrellis(
-      {},
-      {
-        catalog: {
-          ...catalog,
-          get: (name) => of(name) ?? catalog.get(name),
-          find: (name) => of(name) ?? catalog.find(name),
-        },
-      },
-    );
+    shared = await openTrellis({}, { catalog: catalogWith({ reads, windowS: window }) });
   });
   after(() => shared.close());
 

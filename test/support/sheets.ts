@@ -2,6 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
+import { providersDirectory } from '../../server/app.ts';
+import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { type Answer, connect, type TestTrellis } from './trellis.ts';
 
 type Cell = string | number | boolean | null;
@@ -142,7 +144,8 @@ export async function openSheets(
       const answer = await trellis.call('POST', '/connections/metadata', { body });
       assert.equal(answer.status, 201, answer.text);
       for (const variant of Object.keys(sheets).filter((name) => name !== 'base')) {
-        await trellis.call('POST', `/sync/rows/variant/${variant}`, { body: place });
+        const made = await trellis.call('POST', `/sync/rows/variant/${variant}`, { body: place });
+        assert.ok([200, 409].includes(made.status), made.text);
         await trellis.call('POST', '/sync/pause', { body: { ...place, syncs: [`rows::${variant}`] } });
       }
     },
@@ -189,6 +192,25 @@ export async function openSheets(
         headers: { ...headers, ...more },
         body: { action_name: name, input },
       }),
+  };
+}
+
+/** The catalogue with other limits for an account of Google Sheets. */
+export function catalogWith({ reads, windowS }: { reads: number; windowS: number }): Catalog {
+  const catalog = loadCatalog(providersDirectory);
+  const definition = catalog.get('google-sheet');
+  const limits = definition.api.quota!.limits.map((limit) => ({
+    ...limit,
+    window_s: windowS,
+    count: limit.per === 'account' ? reads : 1_000,
+    ...(limit.burst && { burst: 1_000 }),
+  }));
+  const api = { ...definition.api, quota: { ...definition.api.quota!, limits } };
+  const of = (name: string) => (name === definition.name ? { ...definition, api } : undefined);
+  return {
+    ...catalog,
+    get: (name) => of(name) ?? catalog.get(name),
+    find: (name) => of(name) ?? catalog.find(name),
   };
 }
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type ActionContext, createAction } from 'trellis';
 import { z } from 'zod';
-import { quotedTitle } from '../sheet/a1.ts';
+import { columnLetters, quotedTitle } from '../sheet/a1.ts';
 import { spreadsheets } from '../sheet/api.ts';
 import type { RawCell } from '../sheet/cells.ts';
 import { matchColumns, readColumns } from '../sheet/columns.ts';
@@ -15,7 +15,8 @@ import {
   sampleRows,
   wholeCellFields,
 } from '../sheet/grid.ts';
-import { isBlank } from '../sheet/table.ts';
+import { readValues } from '../sheet/read.ts';
+import { farthestHeader, headerIndexOf, isBlank } from '../sheet/table.ts';
 import { lookUpTab } from '../sheet/take.ts';
 import { type Target, targetOf } from '../sheet/target.ts';
 import { cellLine, isOutcomeUnknown, lineOf, valuesLine, type Writable } from '../sheet/write.ts';
@@ -51,6 +52,9 @@ export default createAction({
       const target = await targetOf(trellis, variant);
       const head = await headOf(trellis, target);
       const lines = rows.map((values) => lineOf(values, { ...head, entering }));
+      if (lines.some((line) => line.every(isBlank))) {
+        throw fault('refused', 'A row in which nothing stands cannot be appended. Nothing was written.');
+      }
       if (entering === 'RAW') return appendMarked(trellis, { target, head, lines });
       return appendTyped(trellis, { target, head, lines });
     }),
@@ -61,20 +65,22 @@ type Lines = (Writable | undefined)[][];
 
 /** Columns, formats and marks of the tab, by its first rows. */
 async function headOf(trellis: ActionContext, { settings, rights, state }: Target) {
-  const headerIndex = settings.headerRow - 1;
   const { title } = await lookUpTab(trellis, { settings, rights });
-  const rows = sampleRows(headerIndex);
+  // From the top, where that is not far: the header may have been pushed down.
+  const start = settings.headerRow <= farthestHeader ? 0 : settings.headerRow - 1;
+  const rows = { start, end: Math.max(farthestHeader, sampleRows(settings.headerRow - 1).end) };
   const grid: Grid | undefined = await readGrid(trellis, {
     ...{ settings, rights, title, rows },
     fields: wholeCellFields,
   });
   if (grid === undefined) throw fault('sheet_moving', 'The tab was renamed meanwhile. Nothing was written.');
   const cells: RawCell[][] = cellsOf(grid.grid);
-  const header = cells[0] ?? [];
+  const headerIndex = start === 0 ? headerIndexOf(cells, { settings, state }) : start;
+  const header = cells[headerIndex - start] ?? [];
   if (header.every(isBlank)) {
     throw fault('header_row_missing', `Row ${settings.headerRow} is empty: there is no header to go by.`);
   }
-  const { columns } = matchColumns(state.columns, readColumns(header, cells.slice(1)));
+  const { columns } = matchColumns(state.columns, readColumns(header, cells.slice(headerIndex - start + 1)));
   const { timeZone, marks, tab } = grid;
   return { columns, kinds: kindsOf(grid.grid, headerIndex), timeZone, marks, title: tab.title };
 }
@@ -153,17 +159,69 @@ async function appendTyped(
   { target, head, lines }: { target: Target; head: Head; lines: Lines },
 ): Promise<z.infer<typeof Output>> {
   const { settings, rights } = target;
+  const start = await startOf(trellis, target);
+  if (lines.some((line) => !line.slice(0, start).every(isBlank))) {
+    throw fault(
+      'refused',
+      `What stands lowest in the tab begins in column ${columnLetters(start)}, and Google would append there. Nothing was written.`,
+    );
+  }
+  let range = '';
   try {
-    await trellis.post({
+    const { data } = await trellis.post<{ updates?: { updatedRange?: string } }>({
       endpoint: `${spreadsheets}/${settings.spreadsheetId}/values/${encodeURIComponent(quotedTitle(head.title))}:append`,
       params: { valueInputOption: 'USER_ENTERED', insertDataOption: 'INSERT_ROWS' },
-      data: { majorDimension: 'ROWS', values: lines.map(valuesLine) },
+      data: { majorDimension: 'ROWS', values: lines.map((line) => valuesLine(line.slice(start))) },
     });
+    range = data.updates?.updatedRange ?? '';
   } catch (error) {
     if (!isOutcomeUnknown(error)) throw sourceFault(error, rights.account);
     throw outcomeUnknown(lines, 'unknown');
   }
-  return { appended: lines.length, confirmed_by: 'answer' };
+  if (firstLetters(range) === columnLetters(start)) {
+    return { appended: lines.length, confirmed_by: 'answer' };
+  }
+  throw fault('outcome_unknown', `Google appended the rows at ${range}, which may be other columns.`, {
+    ...{ tried: 'append', rows: lines.length, arrived: 'unknown' },
+  });
+}
+
+/** The column, from 0, at which Google appends: that of the lowest block of cells between blank rows and columns. */
+async function startOf(trellis: ActionContext, { settings, rights }: Target): Promise<number> {
+  const values = await readValues(trellis, {
+    ...{ settings, rights },
+    ...(await lookUpTab(trellis, { settings, rights })),
+  });
+  const cells = values.cells();
+  const isUsed = (row: number, column: number) => !isBlank(cells[row]?.[column]);
+  const lowest = cells.findLastIndex((row) => !row.every(isBlank));
+  if (lowest === -1) return 0;
+  let [top, start] = [lowest, cells[lowest]!.findIndex((cell) => !isBlank(cell))];
+  let end = start + 1;
+  for (let isGrown = true; isGrown; ) {
+    isGrown = false;
+    while ((cells[top - 1] ?? []).slice(Math.max(0, start - 1), end + 1).some((cell) => !isBlank(cell))) {
+      top -= 1;
+      isGrown = true;
+    }
+    const isColumnUsed = (column: number) => {
+      for (let row = Math.max(0, top - 1); row <= lowest; row++) if (isUsed(row, column)) return true;
+      return false;
+    };
+    while (start > 0 && isColumnUsed(start - 1)) {
+      start -= 1;
+      isGrown = true;
+    }
+    while (isColumnUsed(end)) {
+      end += 1;
+      isGrown = true;
+    }
+  }
+  return start;
+}
+
+function firstLetters(range: string): string | undefined {
+  return /^[A-Z]+/.exec(range.slice(range.lastIndexOf('!') + 1))?.[0];
 }
 
 function outcomeUnknown(lines: Lines, arrived: 'not_seen' | 'unknown'): Error {

@@ -2,7 +2,7 @@ import { createAction } from 'trellis';
 import { z } from 'zod';
 import { columnLetters, readLink } from '../sheet/a1.ts';
 import { rightsOf } from '../sheet/api.ts';
-import { textOf } from '../sheet/cells.ts';
+import { keyTextOf } from '../sheet/cells.ts';
 import { matchColumns, readColumns } from '../sheet/columns.ts';
 import { fault, told } from '../sheet/faults.ts';
 import { kindsOf, readGrid, sampleFields, sampleRows } from '../sheet/grid.ts';
@@ -105,7 +105,7 @@ export default createAction({
           key === undefined
             ? null
             : keysOf(
-                data.map((row) => textOf(row[key.index] ?? null)),
+                data.map((row) => keyTextOf(row[key.index])),
                 key.name,
               ),
         rows: records.map(({ fields }) => fields),

@@ -98,12 +98,12 @@ async function requireAsRead(
 
 /** The row's place among those of the table. Throws `unknown_row`, and `row_changed` with what it holds by now. */
 function findRow({ id }: Update, { seen, force }: { seen: Seen; force: boolean }): number {
-  const { table, identified, taken } = seen;
+  const { table, identified, taken, unsaved } = seen;
   const at = identified.ids.indexOf(id);
   if (at === -1)
     throw fault('unknown_row', `The sheet has no row that is the record ${id} any more.`, { id });
   const of = identified.from[at]!;
-  const isChanged = of === -1 || table.now[at]!.digest !== table.before[of]!.digest;
+  const isChanged = of === -1 || unsaved.has(id) || table.now[at]!.digest !== table.before[of]!.digest;
   if (!isChanged || force) return at;
   const { kinds, timeZone } = taken;
   const [record] = recordsOf(

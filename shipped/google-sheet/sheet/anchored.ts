@@ -23,10 +23,16 @@ export async function anchorRows(
   { settings, rights, rows }: At & { rows: readonly number[] },
 ): Promise<number[]> {
   const ids = rows.map(() => randomInt(1, mostId));
-  const requests = rows.map((index, at) =>
-    mark(settings.sheetId, { index, key: anchorKey, metadataId: ids[at]! }),
+  const at = { settings, rights };
+  const requests = rows.map((index, place) =>
+    mark(settings.sheetId, { index, key: anchorKey, metadataId: ids[place]! }),
   );
-  await edit(trellis, { settings, rights, requests });
+  try {
+    await edit(trellis, { ...at, requests });
+  } catch (error) {
+    if (isOutcomeUnknown(error)) await dropAnchors(trellis, { ...at, anchors: ids });
+    throw error;
+  }
   return ids;
 }
 
@@ -114,9 +120,11 @@ export async function writeAnchored(
     const rows = await readAnchored(trellis, { settings, rights, anchors }).catch(() => []);
     const isThere = lines.every(({ line }, at) => rows[at] !== undefined && isWritten(rows[at], line));
     if (isThere && rows.length > 0) return;
+    // What was typed may show as something else.
+    const isSeen = rows.length > 0 && entering === 'RAW';
     throw fault('outcome_unknown', 'Google did not answer, and the rows do not hold what was sent.', {
       tried: 'update',
-      arrived: rows.length === 0 ? 'unknown' : 'not_seen',
+      arrived: isSeen ? 'not_seen' : 'unknown',
     });
   }
 }

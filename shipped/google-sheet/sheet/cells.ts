@@ -74,7 +74,10 @@ function offsetsOf(timeZone: string): (local: Date) => string {
 function offsetOf(local: Date, timeZone: string): string {
   try {
     const wall = Temporal.PlainDateTime.from(local.toISOString().slice(0, 19));
-    return wall.toZonedDateTime(timeZone).offset;
+    // Of a local time that the clocks leave out or show twice: the offset from before they change.
+    const { offset } = wall.toZonedDateTime(timeZone, { disambiguation: 'earlier' });
+    // Old local mean times have seconds, which RFC 3339 has no place for.
+    return offset.length === 6 ? offset : '';
   } catch {
     return '';
   }
@@ -93,6 +96,11 @@ export function commonKind(kinds: readonly ColumnKind[]): ColumnKind {
   for (const kind of kinds) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   const [most] = [...counts].sort(([, a], [, b]) => b - a);
   return most?.[0] ?? 'plain';
+}
+
+/** The text that a key has: '' for what a formula could not work out, which tells no row from another. */
+export function keyTextOf(cell: RawCell): string {
+  return typeof cell === 'string' && errors.test(cell) ? '' : textOf(cell ?? null);
 }
 
 /** The text that a key or a comparison sees: numbers in their shortest form, texts without what surrounds them. */

@@ -6,14 +6,7 @@
  */
 import { columnLetters } from './a1.ts';
 import type { RawCell } from './cells.ts';
-import { hashOf } from './hash.ts';
-
-export type Sketch = {
-  /** How many cells hold something. */
-  filled: number;
-  /** The smallest hashes of the distinct values, in order. */
-  least: number[];
-};
+import { type Sketch, shared, sketchOf } from './sketch.ts';
 
 export type Column = {
   /** The field's name: the header, made unique. */
@@ -32,7 +25,6 @@ export type ColumnChange = {
   previous?: string;
 };
 
-const mostHashes = 64;
 /** Two columns are one where they share so much of their values. */
 const enoughShared = 0.7;
 /** Columns with fewer different values are alike by chance. */
@@ -53,41 +45,9 @@ export function readColumns(
   return columns;
 }
 
-function headerOf(cell: RawCell): string {
+/** A header without what surrounds it, and with single spaces. */
+export function headerOf(cell: RawCell): string {
   return cell === undefined || cell === null ? '' : String(cell).trim().replace(/\s+/g, ' ').normalize('NFC');
-}
-
-function sketchOf(rows: readonly (readonly RawCell[])[], index: number): Sketch {
-  const hashes = new Set<number>();
-  let filled = 0;
-  // Once there are many, what is larger than the smallest so far need not be kept.
-  let bound = Number.POSITIVE_INFINITY;
-  for (const row of rows) {
-    const cell = row[index];
-    if (cell === undefined || cell === null || cell === '') continue;
-    filled += 1;
-    const hash = hashOf(cell);
-    if (hash >= bound) continue;
-    hashes.add(hash);
-    if (hashes.size >= 4 * mostHashes) bound = keepLeast(hashes);
-  }
-  keepLeast(hashes);
-  return { filled, least: [...hashes].sort((a, b) => a - b) };
-}
-
-function keepLeast(hashes: Set<number>): number {
-  const kept = [...hashes].sort((a, b) => a - b).slice(0, mostHashes);
-  hashes.clear();
-  for (const hash of kept) hashes.add(hash);
-  return kept.length < mostHashes ? Number.POSITIVE_INFINITY : kept.at(-1)!;
-}
-
-/** About which share of their different values two columns have in common. */
-export function shared(a: Sketch, b: Sketch): number {
-  const union = [...new Set([...a.least, ...b.least])].sort((x, y) => x - y).slice(0, mostHashes);
-  if (union.length === 0) return 0;
-  const [ofA, ofB] = [new Set(a.least), new Set(b.least)];
-  return union.filter((hash) => ofA.has(hash) && ofB.has(hash)).length / union.length;
 }
 
 export type Matched = {
@@ -111,40 +71,74 @@ export function matchColumns(before: readonly Column[], now: readonly Column[]):
     left.delete(of);
   };
   const open = () => [...now.keys()].filter((at) => from[at] === -1);
-  const isAlone = (columns: readonly Column[], header: string) =>
-    columns.filter((column) => column.header === header).length === 1;
+  const headersNow = Map.groupBy(now.keys(), (at) => now[at]!.header);
+  const headersBefore = Map.groupBy(before.keys(), (of) => before[of]!.header);
   for (const at of open()) {
     const { header } = now[at]!;
-    if (header === '' || !isAlone(now, header) || !isAlone(before, header)) continue;
-    take(
-      at,
-      before.findIndex((column) => column.header === header),
-    );
+    const [of, another] = headersBefore.get(header) ?? [];
+    if (header === '' || of === undefined || another !== undefined) continue;
+    if (headersNow.get(header)!.length === 1) take(at, of);
   }
   // Of those with one header, or none, the values tell; where they do not, the place does.
   for (const at of open()) {
     const { header } = now[at]!;
-    const rivals = [...left].filter((of) => before[of]!.header === header);
+    const rivals = (headersBefore.get(header) ?? []).filter((of) => left.has(of)).slice(0, mostRivals);
     const best = bestOf(now[at]!, rivals, before);
     if (best !== undefined) take(at, best);
   }
+  const places = new Map(before.map(({ index }, of) => [index, of]));
+  const inPlace = (at: number) => {
+    const of = places.get(now[at]!.index);
+    return of !== undefined && left.has(of) ? of : undefined;
+  };
   for (const at of open()) {
-    const { header, index } = now[at]!;
-    const same = [...left].find((of) => before[of]!.header === header && before[of]!.index === index);
-    if (same !== undefined) take(at, same);
+    const same = inPlace(at);
+    if (same !== undefined && before[same]!.header === now[at]!.header) take(at, same);
   }
+  const holders = holdersOf(before, left);
   for (const at of open()) {
-    const best = bestOf(now[at]!, [...left], before);
+    const same = inPlace(at);
+    const best =
+      (same === undefined ? undefined : bestOf(now[at]!, [same], before)) ??
+      bestOf(now[at]!, rivalsOf(now[at]!, { holders, left }), before);
     if (best !== undefined) take(at, best);
   }
   // A header that was written over a column whose values say too little: it stands where the other stood, between the same two.
   for (const at of open()) {
-    const same = [...left].find(
-      (of) => before[of]!.index === now[at]!.index && isLittle(before[of]!, now[at]!),
-    );
-    if (same !== undefined && now.length === before.length) take(at, same);
+    const same = inPlace(at);
+    if (same === undefined || now.length !== before.length) continue;
+    if (isLittle(before[same]!, now[at]!)) take(at, same);
   }
   return { columns: named(now, { before, from }), from, changes: changesOf(now, { before, from, left }) };
+}
+
+/** A value that more columns than this hold says too little of them. */
+const mostRivals = 32;
+
+/** The columns that are left, by the hashes of what they hold. */
+function holdersOf(before: readonly Column[], left: ReadonlySet<number>): Map<number, number[]> {
+  const holders = new Map<number, number[]>();
+  for (const of of left) {
+    for (const hash of before[of]!.sketch.least) {
+      const there = holders.get(hash);
+      if (there === undefined) holders.set(hash, [of]);
+      else if (there.length <= mostRivals) there.push(of);
+    }
+  }
+  return holders;
+}
+
+/** Those that share a value with this one. */
+function rivalsOf(
+  { sketch }: Column,
+  { holders, left }: { holders: ReadonlyMap<number, number[]>; left: ReadonlySet<number> },
+): number[] {
+  const rivals = new Set<number>();
+  for (const hash of sketch.least) {
+    const there = holders.get(hash) ?? [];
+    if (there.length <= mostRivals) for (const of of there) if (left.has(of)) rivals.add(of);
+  }
+  return [...rivals];
 }
 
 function isLittle(a: Column, b: Column): boolean {
@@ -173,23 +167,26 @@ function named(
   now: readonly Column[],
   { before, from }: { before: readonly Column[]; from: readonly number[] },
 ): Column[] {
-  const taken = new Set<string>();
+  const taken = new Map<string, number>();
   const names = now.map(({ header }, at) => {
     const old = before[from[at]!];
     // A name that was made up, or made unique, stays; a header that was changed is a new name.
     const isKept = old !== undefined && old.header === header && !taken.has(old.name);
     if (!isKept) return undefined;
-    taken.add(old.name);
+    taken.set(old.name, 2);
     return old.name;
   });
   return now.map((column, at) => ({ ...column, name: names[at] ?? freeName(column, taken) }));
 }
 
-function freeName({ header, index }: Column, taken: Set<string>): string {
+/** `taken` has for each name the number with which a free one is looked for. */
+function freeName({ header, index }: Column, taken: Map<string, number>): string {
   const wanted = header === '' ? `Column ${columnLetters(index)}` : header;
   let name = wanted;
-  for (let count = 2; taken.has(name); count++) name = `${wanted} (${count})`;
-  taken.add(name);
+  let count = taken.get(wanted) ?? 2;
+  for (; taken.has(name); count++) name = `${wanted} (${count})`;
+  taken.set(wanted, count);
+  taken.set(name, taken.get(name) ?? 2);
   return name;
 }
 
@@ -207,29 +204,27 @@ function changesOf(
   }
   for (const at of left) changes.push({ change: 'removed', field: before[at]!.name });
   const order = from.filter((at) => at >= 0);
-  for (const at of outOfOrder(order)) {
-    changes.push({ change: 'moved', field: columns[from.indexOf(at)]!.name });
-  }
+  const nameOf = new Map(from.map((of, at) => [of, columns[at]!.name]));
+  for (const of of outOfOrder(order)) changes.push({ change: 'moved', field: nameOf.get(of)! });
   return changes;
 }
 
 /** The fewest of these numbers without which the others ascend. */
 function outOfOrder(order: readonly number[]): number[] {
-  const lengths: number[] = [];
+  // Of the ascending rows of each length, where the one with the smallest last number ends.
+  const ends: number[] = [];
   const links: number[] = [];
-  let last = -1;
   for (const [at, value] of order.entries()) {
-    lengths[at] = 1;
-    links[at] = -1;
-    for (let of = 0; of < at; of++) {
-      if (order[of]! < value && lengths[of]! + 1 > lengths[at]!) {
-        lengths[at] = lengths[of]! + 1;
-        links[at] = of;
-      }
+    let [low, high] = [0, ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (order[ends[middle]!]! < value) low = middle + 1;
+      else high = middle;
     }
-    if (last === -1 || lengths[at]! > lengths[last]!) last = at;
+    links[at] = low === 0 ? -1 : ends[low - 1]!;
+    ends[low] = at;
   }
   const kept = new Set<number>();
-  for (let at = last; at !== -1; at = links[at]!) kept.add(order[at]!);
+  for (let at = ends.at(-1) ?? -1; at !== -1; at = links[at]!) kept.add(order[at]!);
   return order.filter((value) => !kept.has(value));
 }

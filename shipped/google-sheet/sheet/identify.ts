@@ -1,6 +1,8 @@
 /** The record that each row of a sheet is, from one run to the next. Pure. */
+
+import type { MatchRow } from './alike-rows.ts';
 import { digestOf } from './hash.ts';
-import { type MatchRow, matchRows } from './match-rows.ts';
+import { matchRows } from './match-rows.ts';
 import type { Identity } from './settings.ts';
 
 /** A row of the last run, also one that is gone while its deletion is held. `key` where the id does not say it. */

@@ -5,15 +5,8 @@
  * order, and by how much of it is as it was. What still is left is new.
  */
 
-import { emptySignature } from './hash.ts';
-
-/** A row as it is compared. */
-export type MatchRow = {
-  /** Equal where all cells are. */
-  digest: string;
-  /** One entry a column, equal where the cell is, in the same order for both sides. */
-  signatures: readonly string[];
-};
+import { alikeCells, isAlike, isFree, type MatchRow, namesOf, type Sides } from './alike-rows.ts';
+import { pairInPlace, pairNeighbours } from './match-neighbours.ts';
 
 /** For each row of `now` its position in `before`, -1 where it was not there. No position is given twice. */
 export function matchRows(before: readonly MatchRow[], now: readonly MatchRow[]): Int32Array {
@@ -30,15 +23,6 @@ export function matchRows(before: readonly MatchRow[], now: readonly MatchRow[])
   if (isAnyLeft(from, taken)) pairInPlace(sides);
   return from;
 }
-
-type Pair = (at: number, of: number) => void;
-type Sides = {
-  before: readonly MatchRow[];
-  now: readonly MatchRow[];
-  from: Int32Array;
-  taken: Uint8Array;
-  pair: Pair;
-};
 
 function isAnyLeft(from: Int32Array, taken: Uint8Array): boolean {
   return from.includes(-1) && taken.includes(0);
@@ -80,45 +64,6 @@ function pairEqual({ before, now, from, taken, pair }: Sides): void {
   }
 }
 
-/** Rows below and above a row that is known, as long as they are alike. */
-function pairNeighbours({ before, now, from, taken, pair }: Sides): void {
-  for (let at = 0; at < now.length; at++) {
-    if (from[at] !== -1) continue;
-    const of = at === 0 ? 0 : from[at - 1]! + 1;
-    if (at > 0 && from[at - 1] === -1) continue;
-    if (isFree(taken, of) && isAlike(before[of]!, now[at]!)) pair(at, of);
-  }
-  for (let at = now.length - 1; at >= 0; at--) {
-    if (from[at] !== -1) continue;
-    const of = at === now.length - 1 ? before.length - 1 : from[at + 1]! - 1;
-    if (at < now.length - 1 && from[at + 1] === -1) continue;
-    if (isFree(taken, of) && isAlike(before[of]!, now[at]!)) pair(at, of);
-  }
-}
-
-function isFree(taken: Uint8Array, of: number): boolean {
-  return of >= 0 && of < taken.length && taken[of] === 0;
-}
-
-/** How many cells that hold something are as they were. */
-function alikeCells(a: MatchRow, b: MatchRow): number {
-  let count = 0;
-  for (let at = 0; at < a.signatures.length; at++) {
-    if (a.signatures[at] === b.signatures[at] && a.signatures[at] !== emptySignature) count += 1;
-  }
-  return count;
-}
-
-/** Half of the cells that hold something in either are as they were. */
-function isAlike(a: MatchRow, b: MatchRow): boolean {
-  let count = 0;
-  for (let at = 0; at < a.signatures.length; at++) {
-    if (a.signatures[at] !== emptySignature || b.signatures[at] !== emptySignature) count += 1;
-  }
-  const alike = alikeCells(a, b);
-  return alike > 0 && alike * 2 >= count;
-}
-
 /** A value that more rows than this have in common says too little of them. */
 const mostWithOneValue = 20;
 
@@ -149,13 +94,6 @@ function pairAlike(sides: Sides): void {
     const best = bestOf(now[at]!, [...candidates], { before, own });
     if (best !== undefined) pair(at, best);
   }
-}
-
-/** The values of a row that holds something, each with its column. */
-function namesOf({ signatures }: MatchRow): string[] {
-  return signatures.flatMap((signature, column) =>
-    signature === emptySignature ? [] : [`${column}:${signature}`],
-  );
 }
 
 /** Values of rows that are left, which one row of before and one of now have, and no other. */
@@ -197,30 +135,4 @@ function bestOf(
     (signature, column) => signature === theirs[column] && own.has(`${column}:${signature}`),
   );
   return sharesOwn || isAlike(before[best]!, row) ? best : undefined;
-}
-
-/**
- * As many rows as stood between the same two, however much of them changed: each is the one in its place. Single ones too,
- * so that the one cell of a row can change.
- */
-function pairInPlace({ before, now, from, taken, pair }: Sides): void {
-  for (let at = 0; at < now.length; ) {
-    if (from[at] !== -1) {
-      at += 1;
-      continue;
-    }
-    let end = at;
-    while (end < now.length && from[end] === -1) end += 1;
-    const start = at === 0 ? 0 : from[at - 1]! + 1;
-    const stop = end === now.length ? before.length : from[end]!;
-    if (stop - start === end - at && isAllFree(taken, start, stop)) {
-      for (let offset = 0; offset < end - at; offset++) pair(at + offset, start + offset);
-    }
-    at = end;
-  }
-}
-
-function isAllFree(taken: Uint8Array, start: number, stop: number): boolean {
-  for (let of = start; of < stop; of++) if (taken[of] === 1) return false;
-  return true;
 }

@@ -89,8 +89,11 @@ function valuesOf(pieces: readonly Buffer[], title: string, step = 0): Values {
 type RangeJson = { range?: string; values?: RawCell[][] };
 type ValuesJson = RangeJson & { valueRanges?: { valueRange: RangeJson }[] };
 
+/** Throws `upstream_unreadable`: an answer that names no range is not that of an empty tab. */
 function rangeOf(json: ValuesJson): RangeJson {
-  return json.valueRanges === undefined ? json : (json.valueRanges[0]?.valueRange ?? {});
+  const found = json.valueRanges === undefined ? json : json.valueRanges[0]?.valueRange;
+  if (typeof found?.range === 'string') return found;
+  throw fault('upstream_unreadable', 'Google answered no values of the tab; nothing was changed.');
 }
 
 const rendering = { valueRenderOption: 'UNFORMATTED_VALUE', dateTimeRenderOption: 'SERIAL_NUMBER' };

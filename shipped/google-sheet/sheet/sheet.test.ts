@@ -2,13 +2,19 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { columnLetters, quotedTitle, readLink, rowsRange, titleOf } from './a1.ts';
+import type { MatchRow } from './alike-rows.ts';
+import type { Api } from './api.ts';
+import { bookOf } from './book.ts';
 import { type CellValue, cellReader, commonKind, type RawCell } from './cells.ts';
+import { type Column, matchColumns } from './columns.ts';
 import { digestOf } from './hash.ts';
 import { merged } from './identify.ts';
-import { type MatchRow, matchRows } from './match-rows.ts';
+import { matchRows } from './match-rows.ts';
+import { readValues } from './read.ts';
 import type { Identity, SheetSettings } from './settings.ts';
 import { packState, type SheetState, unpackState } from './state.ts';
 import { identifyRows, knownRows, readTable, recordsOf } from './table.ts';
+import { enteredValue } from './write.ts';
 
 const settingsOf = (identity: Identity = 'content', keyColumn?: string): SheetSettings => ({
   ...{ spreadsheetId: 's', sheetId: 0, headerRow: 1, identity },
@@ -16,17 +22,21 @@ const settingsOf = (identity: Identity = 'content', keyColumn?: string): SheetSe
 });
 const empty: SheetState = { sheet: 's/0', columns: [], rows: [] };
 
-/** One look after another at a sheet, as the sync takes them; each answers the records and what was noticed. */
-function follow(settings: SheetSettings) {
+/**
+ * One look after another at a sheet, as the sync takes them; each answers the records and what was noticed. `held`: what is gone
+ * stays known, since its deletion was held.
+ */
+function follow(first: SheetSettings) {
   let state = empty;
-  return (values: RawCell[][]) => {
+  return (values: RawCell[][], { held = false, settings = first } = {}) => {
     const table = readTable(values, { settings, state });
     const identified = identifyRows(table, settings);
-    const rows = knownRows(table, identified);
+    const now = knownRows(table, identified);
     const records = recordsOf(table, { ids: identified.ids, kinds: [], timeZone: 'Etc/GMT' });
+    const rows = held ? merged({ before: table.gone, now, from: identified.from }) : now;
     const { sheet } = state;
-    const packed = packState({ sheet, columns: table.columns, rows, ...(table.key && { key: table.key }) });
-    state = unpackState(packed, settings);
+    const kept = { sheet, columns: table.columns, headerRow: settings.headerRow };
+    state = unpackState(packState({ ...kept, rows, ...(table.key && { key: table.key }) }), settings);
     return { records, changes: table.changes, headerIndex: table.headerIndex, ...identified };
   };
 }
@@ -171,6 +181,27 @@ describe('rows from one look to the next', () => {
     assert.deepEqual(actions(first.records, second.records), { ...none, updated: 1 });
   });
 
+  test('by content: where a row is taken out, the one below it that changed at the same time is not taken for it', () => {
+    const goods = ['SKU', 'Kind', 'Color', 'Price'];
+    const rows = Array.from({ length: 20 }, (_, at) => [`s-${at}`, 'shirt', 'red', 5 + at]);
+    const [one, two, three, ...rest] = rows;
+    for (const place of [0, 9, 19]) {
+      const look = follow(settingsOf('content'));
+      const first = look([goods, ...rows]);
+      const changed = place === 19 ? 18 : place + 1;
+      const without = rows.with(changed, rows[changed]!.with(3, 'sold out')).toSpliced(place, 1);
+      const second = look([goods, ...without]);
+      assert.deepEqual(actions(first.records, second.records), { added: 0, updated: 1, deleted: 1 });
+      const id = first.records[changed]!.id;
+      assert.equal(second.records.find((record) => record.id === id)?.fields.SKU, `s-${changed}`);
+    }
+    const look = follow(settingsOf('content'));
+    const first = look([goods, one!, two!, three!, ...rest]);
+    const second = look([goods, ['s-x', 'shirt', 'red', 1], one!.with(3, 'sold'), two!, three!, ...rest]);
+    assert.deepEqual(actions(first.records, second.records), { added: 1, updated: 1, deleted: 0 });
+    assert.equal(second.records[1]!.id, first.records[0]!.id);
+  });
+
   test('by key: of rows with one key that all have changed each is one of them', () => {
     const look = follow(settingsOf('key', 'Name'));
     const first = look([header, ['k', 1, 'one'], ['k', 2, 'two'], ['k', 3, 'three']]);
@@ -202,6 +233,28 @@ describe('rows from one look to the next', () => {
     const { records } = look([header, ['x'.repeat(900), 1], [`${'x'.repeat(900)}y`, 2], ['a\0b\ud800', 3]]);
     assert.ok(records.every(({ id }) => id.length <= 255 && !id.includes('\0') && id.isWellFormed()));
     assert.equal(new Set(records.map(({ id }) => id)).size, 3);
+    // They are known again, also those that stand twice.
+    const long = 'x'.repeat(900);
+    const twice = follow(settingsOf('key', 'Name'));
+    const first = twice([header, [long, 1, 'one'], [long, 2, 'two'], ['y'.repeat(900), 3, 'three']]);
+    const second = twice([header, ['y'.repeat(900), 3, 'three'], [long, 2, 'two'], [long, 1, 'one']]);
+    assert.deepEqual([...second.from], [2, 1, 0]);
+    assert.deepEqual(actions(first.records, second.records), none);
+  });
+
+  test('by key: what a formula could not work out is no key', () => {
+    const look = follow(settingsOf('key', 'Name'));
+    const { duplicateKeys, blankKeys } = look([header, ['#N/A', 1, 'a'], ['#N/A', 2, 'b'], ['k', 3, 'c']]);
+    assert.deepEqual([duplicateKeys, blankKeys], [[], 2]);
+  });
+
+  test('what is known of more rows than can be kept is refused before anything is written', () => {
+    const row = { id: 'x'.repeat(250), digest: 'd'.repeat(16), signatures: ['abcd'] };
+    const state = { sheet: 's/0', columns: [], rows: Array.from({ length: 240_000 }, () => row) };
+    assert.throws(
+      () => packState(state),
+      (error: Error & { code: string }) => error.code === 'sheet_too_large',
+    );
   });
 
   test('the same sheet read anew gives the same ids, made of the content', () => {
@@ -342,6 +395,79 @@ describe('columns', () => {
     assert.deepEqual([emptied.records, emptied.changes], [[], []]);
   });
 
+  test('a header that is chosen anew is the header, also where the old one still stands', () => {
+    const look = follow(settingsOf('content'));
+    const values = rows(2);
+    const first = look([['Goods', 'of May'], ['SKU', 'Name'], ...values]);
+    const settings = { ...settingsOf('content'), headerRow: 2 };
+    const second = look([['Goods', 'of May'], ['SKU', 'Name'], ...values], { settings });
+    assert.equal(second.headerIndex, 1);
+    assert.deepEqual(Object.keys(second.records[0]!.fields), ['SKU', 'Name']);
+    assert.deepEqual(actions(first.records, second.records), { added: 0, updated: 30, deleted: 1 });
+  });
+
+  test('a row that comes into the place of a deleted header is not taken for one', () => {
+    for (const settings of [settingsOf('content'), settingsOf('key', 'A')]) {
+      const look = follow(settings);
+      const values = rows(3);
+      const first = look([['A', 'B', 'C'], ...values]);
+      assert.throws(
+        () => look(values),
+        (error: Error & { code: string }) => error.code === 'header_row_missing',
+      );
+      assert.deepEqual(actions(first.records, look([['A', 'B', 'C'], ...values]).records), none);
+    }
+  });
+
+  test('a sheet that is still loading, or was emptied under another header, comes back as it was', () => {
+    for (const between of [[['Loading...']], [['#REF!']], [['Other', 'headers', 'at all']], [[]]]) {
+      const look = follow(settingsOf('content'));
+      const values = rows(3);
+      const first = look([['A', 'B', 'C'], ...values]);
+      assert.deepEqual(look(between, { held: true }).changes, []);
+      const after = look([['A', 'B', 'C'], ...values.toReversed()]);
+      assert.deepEqual(actions(first.records, after.records), none);
+    }
+  });
+
+  test('rows whose deletion is held are known again, also where columns changed meanwhile', () => {
+    const look = follow(settingsOf('content'));
+    const values = rows(3);
+    const first = look([['A', 'B', 'C'], ...values]);
+    look([['New', 'A', 'B', 'C'], ...values.slice(0, 3).map((row) => ['new', ...row])], { held: true });
+    const after = look([['New', 'A', 'B', 'C'], ...values.toReversed().map((row) => ['new', ...row])]);
+    assert.deepEqual(
+      after.records.map(({ id }) => id),
+      first.records.map(({ id }) => id).toReversed(),
+    );
+  });
+
+  test('a key column may be named with other spaces than it has', () => {
+    const look = follow(settingsOf('key', ' Order  no. '));
+    assert.deepEqual(
+      look([['Order no.'], ['a']]).records.map(({ id }) => id),
+      ['a'],
+    );
+  });
+
+  test('ten times as many columns, all of them renamed, take about ten times as long', () => {
+    const reads = (count: number) => {
+      let sum = 0;
+      const columns = (head: string): Column[] =>
+        Array.from({ length: count }, (_, index) => ({
+          ...{ name: `${head}${index}`, index, header: `${head}${index}` },
+          get sketch() {
+            sum += 1;
+            return { filled: 9, least: Array.from({ length: 9 }, (_, of) => index * 9 + of) };
+          },
+        }));
+      const { from } = matchColumns(columns('old '), columns('new ').toReversed());
+      assert.ok(from.every((of, at) => of === count - 1 - at));
+      return sum;
+    };
+    assert.ok(reads(2_000) < 12 * reads(200));
+  });
+
   test('a key column that was renamed is followed; one that is gone is refused', () => {
     const look = follow(settingsOf('key', 'A'));
     const values = rows(2);
@@ -378,12 +504,60 @@ describe('cells', () => {
     [1e12, 'date', 1e12],
     [1e20, 'plain', '100000000000000000000'],
     [0.1, 'plain', 0.1],
+    // In the old local mean time, whose offset has seconds; in the hour that the clocks leave out, and that they show twice.
+    [-7_000.5, 'datetime', '1880-10-29T12:00:00'],
+    [46_089 + 2.5 / 24, 'datetime', '2026-03-08T02:30:00-05:00'],
+    [46_327 + 1.5 / 24, 'datetime', '2026-11-01T01:30:00-04:00'],
+    [-1.25, 'time', '-30:00:00'],
   ];
   for (const [cell, kind, expected] of cases) {
     test(`${JSON.stringify(cell)} as ${kind} is ${JSON.stringify(expected)}`, () => {
       assert.deepEqual(read(cell, kind), expected);
     });
   }
+
+  test('what was read of a day or a time is written as what it was; what no calendar has stays a text', () => {
+    const kinds = ['date', 'time', 'datetime'] as const;
+    for (const serial of [-7_000.5, -1.25, 0.5, 1, 60, 46_000.25, 46_100.75]) {
+      for (const kind of kinds) {
+        const value = kind === 'date' ? Math.floor(serial) : serial;
+        const text = read(value, kind) as string;
+        assert.equal(enteredValue(text, { kind, timeZone: 'America/New_York' }), value, text);
+      }
+    }
+    for (const text of ['2026-13-01', '2026-02-31', '2026-02-28T25:00:00', '2026-02-31T00:00:00Z']) {
+      assert.equal(enteredValue(text, { kind: 'date', timeZone: 'Etc/GMT' }), text);
+    }
+  });
+
+  test('an answer without a range is not that of an empty tab', async () => {
+    const api = { post: async () => ({ data: Buffer.from('{}') }) } as unknown as Api;
+    const rights = { canWrite: true, canSeeFiles: false, account: undefined };
+    const values = await readValues(api, { settings: settingsOf(), rights, title: 'a', cellCount: 1 });
+    assert.throws(values.cells, (error: Error & { code: string }) => error.code === 'upstream_unreadable');
+  });
+
+  test('a tab is protected where all of it is, for more than a warning; a chart has no cells', () => {
+    const tab = (properties: object, ...protectedRanges: object[]) => ({
+      properties: { sheetId: 1, title: 'T', ...properties },
+      protectedRanges,
+    });
+    const sheets = [
+      tab({}, { range: { sheetId: 1 } }),
+      tab({}, { range: { sheetId: 1 }, warningOnly: true }),
+      tab({}, { range: { sheetId: 1, startRowIndex: 0, endRowIndex: 1 } }),
+      tab({ sheetType: 'OBJECT' }),
+    ];
+    assert.deepEqual(
+      bookOf({ spreadsheetId: 's', sheets }).tabs.map((one) => [one.protected, one.kind, one.rows]),
+      [
+        [true, 'grid', 0],
+        [false, 'grid', 0],
+        [false, 'grid', 0],
+        [false, 'object', 0],
+      ],
+    );
+  });
 
   test('a column is what most of its numbers are; a zone that nobody knows gives no offset', () => {
     assert.equal(commonKind(['date', 'plain', 'date']), 'date');

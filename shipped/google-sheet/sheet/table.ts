@@ -1,10 +1,11 @@
 /** A tab as a table: its header, its columns and its rows, beside those of the last run. Pure. */
-import { type CellValue, type ColumnKind, cellReader, type RawCell, textOf } from './cells.ts';
-import { type Column, type ColumnChange, matchColumns, readColumns } from './columns.ts';
+
+import type { MatchRow } from './alike-rows.ts';
+import { type CellValue, type ColumnKind, cellReader, keyTextOf, type RawCell } from './cells.ts';
+import { type Column, type ColumnChange, headerOf, matchColumns, readColumns } from './columns.ts';
 import { fault } from './faults.ts';
-import { digestOf, signatureOf } from './hash.ts';
-import { type Identified, identify, type KnownRow, type SheetRow } from './identify.ts';
-import type { MatchRow } from './match-rows.ts';
+import { digestOf, emptySignature, signatureOf } from './hash.ts';
+import { type Identified, identify, type KnownRow, keyOf, type SheetRow } from './identify.ts';
 import type { SheetSettings } from './settings.ts';
 import type { SheetState } from './state.ts';
 
@@ -19,6 +20,8 @@ export type Table = {
   /** These rows and those of before, as they are compared with each other. */
   now: SheetRow[];
   before: KnownRow[];
+  /** The rows of before, as those are to be known that are gone. */
+  gone: KnownRow[];
 };
 
 /** Of each row by its index, where the identity is metadata. */
@@ -26,11 +29,12 @@ export type RowMetadata = ReadonlyMap<number, number>;
 
 /** Columns beyond these count in no comparison of changed rows. */
 const mostCompared = 64;
-const farthestHeader = 50;
+/** How many rows a header is looked for in. */
+export const farthestHeader = 50;
 
 /**
  * The table in these values. Throws `key_column_missing` where the column of keys is neither there nor to be known by what
- * it holds, and `header_row_missing` where there are rows and no header.
+ * it holds, and `header_row_missing` where the header is gone and one of its rows has come into its place.
  */
 export function readTable(
   values: readonly (readonly RawCell[])[],
@@ -39,13 +43,15 @@ export function readTable(
   const headerIndex = headerIndexOf(values, { settings, state });
   const header = values[headerIndex] ?? [];
   const data = values.slice(headerIndex + 1);
-  const isEmpty = header.every(isBlank) && data.every((row) => row.every(isBlank));
-  // Whoever emptied the sheet did not rename its columns.
+  // Whoever emptied the sheet did not rename its columns, nor does a formula that still loads all of it.
+  const isBare = data.every((row) => row.every(isBlank));
+  const isEmpty = isBare && (state.columns.length > 0 || header.every(isBlank));
+  if (!isEmpty && state.headerRow === settings.headerRow) requireHeader(header, state);
   const { columns, from, changes } = isEmpty
     ? { columns: state.columns, from: [...state.columns.keys()], changes: [] }
     : matchColumns(state.columns, readColumns(header, data));
   const known = state.columns.length > 0;
-  const key = isEmpty ? state.key : keyOf(settings, { state, columns, from });
+  const key = isEmpty ? state.key : keyColumnOf(settings, { state, columns, from });
   const keyIndex = columns.find(({ name }) => name === key?.name)?.index;
   const rows = data.flatMap((cells, at) => {
     if (cells.every(isBlank)) return [];
@@ -54,14 +60,16 @@ export function readTable(
     return [
       {
         ...{ index, cells, ...compared(cells, columns) },
-        ...(keyIndex !== undefined && { key: textOf(cells[keyIndex] ?? null) }),
+        ...(keyIndex !== undefined && { key: keyTextOf(cells[keyIndex]) }),
         ...(metadataId !== undefined && { metadataId }),
       },
     ];
   });
   const isSame = from.length === state.columns.length && from.every((of, at) => of === at);
   const { rows: before } = state;
-  const sides = isSame ? { now: rows, before } : onCommon(columns, { from, rows, before });
+  const sides = isSame
+    ? { now: rows, before, gone: before }
+    : { ...onCommon(columns, { from, rows, before }), gone: inColumns(from, before) };
   return { headerIndex, columns, changes: known ? changes : [], key, rows, ...sides };
 }
 
@@ -79,31 +87,44 @@ export function compared(cells: readonly RawCell[], columns: readonly Column[]) 
   };
 }
 
-/** The header that was there before may have been pushed down: it is looked for where it is not in its place. */
-function headerIndexOf(
+/**
+ * Where the header stands, from 0. The one that was there before may have been pushed down: it is looked for where it is not in
+ * its place, unless the settings have another place for it by now.
+ */
+export function headerIndexOf(
   values: readonly (readonly RawCell[])[],
   { settings, state }: { settings: SheetSettings; state: SheetState },
 ): number {
   const wanted = settings.headerRow - 1;
+  if (state.headerRow !== undefined && state.headerRow !== settings.headerRow) return wanted;
   const headers = new Set(state.columns.map(({ header }) => header).filter((header) => header !== ''));
   if (headers.size < 2) return wanted;
-  const found = (index: number) =>
-    new Set((values[index] ?? []).map((cell) => textOf(cell ?? null).replace(/\s+/g, ' '))).intersection(
-      headers,
-    ).size;
+  const found = (index: number) => new Set((values[index] ?? []).map(headerOf)).intersection(headers).size;
   if (found(wanted) * 2 >= headers.size) return wanted;
   const last = Math.min(values.length, farthestHeader);
   for (let index = 0; index < last; index++) if (found(index) === headers.size) return index;
   return wanted;
 }
 
-function keyOf(
+/** Throws `header_row_missing`. */
+function requireHeader(header: readonly RawCell[], { columns, rows }: SheetState): void {
+  const known = new Set(columns.map((column) => column.header));
+  if (rows.length === 0 || header.every(isBlank) || header.some((cell) => known.has(headerOf(cell)))) return;
+  const { digest } = compared(header, columns);
+  if (!rows.some((row) => row.digest === digest)) return;
+  throw fault(
+    'header_row_missing',
+    'The header is gone: one of its rows stands in its place. Bring it back; nothing was deleted from the records.',
+  );
+}
+
+function keyColumnOf(
   settings: SheetSettings,
   { state, columns, from }: { state: SheetState; columns: readonly Column[]; from: readonly number[] },
 ): SheetState['key'] {
   const { identity, keyColumn: configured } = settings;
   if (identity !== 'key' || configured === undefined) return undefined;
-  const wanted = state.key?.configured === configured ? state.key.name : configured;
+  const wanted = state.key?.configured === configured ? state.key.name : headerOf(configured);
   const there = columns.find(({ name }) => name === wanted);
   if (there !== undefined) return { configured, name: wanted };
   const old = state.columns.findIndex(({ name }) => name === wanted);
@@ -135,6 +156,14 @@ function onCommon(
   };
 }
 
+/** Rows as they are known by other columns than their own. */
+function inColumns(from: readonly number[], rows: readonly KnownRow[]): KnownRow[] {
+  return rows.map((row) => {
+    const signatures = from.slice(0, mostCompared).map((of) => row.signatures[of] ?? emptySignature);
+    return { ...row, signatures, digest: `~${row.digest}` };
+  });
+}
+
 /** The rows as they are to be known at the next run, beside the ids they have. */
 export function knownRows(
   { rows, key }: Pick<Table, 'rows' | 'key'>,
@@ -142,8 +171,16 @@ export function knownRows(
 ): KnownRow[] {
   return rows.map(({ digest, signatures, key: own }, at) => ({
     ...{ id: ids[at]!, digest, signatures },
-    ...(key !== undefined && own !== undefined && own !== ids[at] && { key: own }),
+    ...(key !== undefined && own !== undefined && keyOf(own) !== ids[at] && { key: keyOf(own) }),
   }));
+}
+
+/** The ids of rows that are new, or hold something else than before. */
+export function changedIds(
+  { now, before }: Pick<Table, 'now' | 'before'>,
+  { ids, from }: Identified,
+): string[] {
+  return ids.filter((_, at) => before[from[at]!]?.digest !== now[at]!.digest);
 }
 
 /** Which record each row is. */

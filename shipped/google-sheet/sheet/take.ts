@@ -8,7 +8,8 @@ import { cellsOf, type Grid, kindsOf, readGrid, sampleFields, sampleRows, wholeF
 import { readValues, type Values } from './read.ts';
 import { rowMetadataOf, tagRows } from './row-metadata.ts';
 import type { SheetSettings } from './settings.ts';
-import { isBlank, type RowMetadata } from './table.ts';
+import type { SheetState } from './state.ts';
+import { headerIndexOf, isBlank, type RowMetadata } from './table.ts';
 
 export type At = { settings: SheetSettings; rights: Rights };
 /** What was known of the tab when it was read last. */
@@ -39,7 +40,7 @@ const mostTries = 3;
 /** The tab where developer metadata tells its rows apart: values, formats and metadata in one answer, so of one moment. */
 export async function takeTagged(
   trellis: Api,
-  { settings, rights, known }: At & { known: KnownTab | undefined },
+  { settings, rights, known, state }: At & { known: KnownTab | undefined; state: SheetState },
 ): Promise<Taken> {
   if (!rights.canWrite) {
     throw fault(
@@ -47,7 +48,6 @@ export async function takeTagged(
       'Telling rows apart by metadata takes the right to write to the spreadsheet. Choose a key column or content.',
     );
   }
-  const headerIndex = settings.headerRow - 1;
   let title = known?.title ?? (await lookUpTab(trellis, { settings, rights })).title;
   for (let left = mostTries; left > 0; left--) {
     const read = await readGrid(trellis, { settings, rights, title, rows: undefined, fields: wholeFields });
@@ -57,6 +57,7 @@ export async function takeTagged(
     }
     const cells = cellsOf(read.grid);
     const metadata = rowMetadataOf(read.grid);
+    const headerIndex = headerIndexOf(cells, { settings, state });
     const untagged = cells.flatMap((row, index) =>
       index > headerIndex && !row.every(isBlank) && !metadata.has(index) ? [index] : [],
     );

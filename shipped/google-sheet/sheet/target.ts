@@ -25,18 +25,25 @@ export async function targetOf(trellis: ActionContext, variant: string): Promise
   return { settings, rights, state };
 }
 
-export type Seen = { taken: Taken; table: Table; identified: Identified };
+export type Seen = {
+  taken: Taken;
+  table: Table;
+  identified: Identified;
+  /** Ids of records that may not hold what was read last. */
+  unsaved: ReadonlySet<string>;
+};
 
 /** The whole tab now, and which record each of its rows is. */
 export async function look(trellis: ActionContext, { settings, rights, state }: Target): Promise<Seen> {
-  const taken = await take(trellis, { settings, rights });
+  const taken = await take(trellis, { settings, rights, state });
   const { metadata } = taken;
   const table = readTable(taken.cells, { settings, state, ...(metadata && { metadata }) });
-  return { taken, table, identified: identifyRows(table, settings) };
+  const identified = identifyRows(table, settings);
+  return { taken, table, identified, unsaved: state.unsaved ?? new Set() };
 }
 
-async function take(trellis: ActionContext, at: { settings: SheetSettings; rights: Rights }): Promise<Taken> {
-  if (at.settings.identity === 'metadata') return takeTagged(trellis, { ...at, known: undefined });
+async function take(trellis: ActionContext, { state, ...at }: Target): Promise<Taken> {
+  if (at.settings.identity === 'metadata') return takeTagged(trellis, { ...at, state, known: undefined });
   const values = await readValues(trellis, { ...at, ...(await lookUpTab(trellis, at)) });
   return takeFormats(trellis, { ...at, values });
 }

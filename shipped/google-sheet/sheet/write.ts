@@ -36,7 +36,11 @@ function localTime(text: string, timeZone: string): number | undefined {
     /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?$/.exec(text) ?? [];
   if (day === undefined) return undefined;
   try {
-    if (offset === undefined) return Date.parse(`${day}${time}Z`);
+    if (offset === undefined) {
+      // A day that no calendar has is a text.
+      const wall = Temporal.PlainDateTime.from(`${day}${time}`, { overflow: 'reject' });
+      return Date.parse(`${wall.toString({ smallestUnit: 'millisecond' })}Z`);
+    }
     const wall = Temporal.Instant.from(text).toZonedDateTimeISO(timeZone).toPlainDateTime();
     return Date.parse(`${wall.toString({ smallestUnit: 'millisecond' })}Z`);
   } catch {

@@ -8,8 +8,16 @@ import { merged } from '../sheet/identify.ts';
 import { rowModel } from '../sheet/models.ts';
 import { readValues } from '../sheet/read.ts';
 import { readSettings, type SheetSettings, sheetMetadata } from '../sheet/settings.ts';
-import { packState, unpackState } from '../sheet/state.ts';
-import { identifyRows, knownRows, readTable, recordsOf, type Table } from '../sheet/table.ts';
+import { packState, type SheetState, unpackState } from '../sheet/state.ts';
+import {
+  changedIds,
+  identifyRows,
+  knownRows,
+  type RowRecord,
+  readTable,
+  recordsOf,
+  type Table,
+} from '../sheet/table.ts';
 import { type At, type KnownTab, lookUpTab, type Taken, takeFormats, takeTagged } from '../sheet/take.ts';
 
 const models = { Row: rowModel };
@@ -39,6 +47,11 @@ const edition = 1;
  */
 const mostBelieved = 11;
 const namedInLog = 5;
+/** What the service takes of an event. */
+const mostChanges = 1_000;
+const mostNameCharacters = 1_000;
+/** Of the texts of records that are sent at once; a message may have 16 MB. */
+const mostCharacters = 2_000_000;
 
 export default createSync({
   description:
@@ -90,7 +103,8 @@ async function take(
   { settings, rights, known, unchanged }: At & { known: KnownTab | undefined; unchanged: string | undefined },
 ): Promise<Taken | undefined> {
   if (settings.identity === 'metadata') {
-    const taken = await takeTagged(trellis, { settings, rights, known });
+    const state = await stateOf(trellis, settings);
+    const taken = await takeTagged(trellis, { settings, rights, known, state });
     const digest = digestOf(taken.digest);
     return digest === unchanged ? undefined : { ...taken, digest };
   }
@@ -99,11 +113,15 @@ async function take(
   return values.digest === unchanged ? undefined : takeFormats(trellis, { settings, rights, values });
 }
 
+async function stateOf(trellis: Sync, settings: SheetSettings): Promise<SheetState> {
+  return unpackState(await trellis.getState(), settings);
+}
+
 async function save(
   trellis: Sync,
   { settings, taken }: { settings: SheetSettings; taken: Taken },
 ): Promise<void> {
-  const state = unpackState(await trellis.getState(), settings);
+  const state = await stateOf(trellis, settings);
   const { metadata } = taken;
   const table = readTable(taken.cells, { settings, state, ...(metadata && { metadata }) });
   await tell(trellis, { settings, table });
@@ -120,16 +138,52 @@ async function save(
     );
   }
   const rows = knownRows(table, identified);
-  const kept = { sheet: state.sheet, columns: table.columns, ...(table.key && { key: table.key }) };
+  const { sheet } = state;
+  const { columns, key } = table;
+  const kept = { sheet, columns, headerRow: settings.headerRow, ...(key && { key }) };
   // Before the records: whatever ends the run now, the next one knows which id it gave to which row. And those that are
   // gone stay known until their deletion was not held.
-  const all = merged({ before: state.rows, now: rows, from: identified.from });
-  await trellis.saveState(packState({ ...kept, rows: all }));
-  await trellis.trackDeletesStart('Row');
+  const all = merged({ before: table.gone, now: rows, from: identified.from });
+  const unsaved = new Set([...(state.unsaved ?? []), ...changedIds(table, identified)]);
+  await trellis.saveState(packState({ ...kept, rows: all, unsaved }));
   const { kinds, timeZone } = taken;
-  await trellis.batchSave(recordsOf(table, { ids: identified.ids, kinds, timeZone }), 'Row');
+  const records = recordsOf(table, { ids: identified.ids, kinds, timeZone });
+  await saveAll(trellis, records).catch(async (error: Error & { code?: string }) => {
+    // All of them are saved; what is held is their end.
+    if (error.code === 'mass_delete_held') {
+      await trellis.saveState(packState({ ...kept, rows: all, unsaved: new Set() }));
+    }
+    throw error;
+  });
+  // A run that did not end has left a tracking which counts as seen what it saw, and what may be gone since.
+  if (state.unsaved !== undefined) await saveAll(trellis, records);
+  await trellis.saveState(packState({ ...kept, rows }));
+}
+
+/** Saves these records, and deletes all others. */
+async function saveAll(trellis: Sync, records: readonly RowRecord[]): Promise<void> {
+  await trellis.trackDeletesStart('Row');
+  for (const portion of portionsOf(records)) await trellis.batchSave(portion, 'Row');
   await trellis.trackDeletesEnd('Row');
-  if (all.length > rows.length) await trellis.saveState(packState({ ...kept, rows }));
+}
+
+function* portionsOf(records: readonly RowRecord[]): Generator<RowRecord[]> {
+  let portion: RowRecord[] = [];
+  let characters = 0;
+  for (const record of records) {
+    let size = 0;
+    for (const name in record.fields) {
+      const value = record.fields[name];
+      size += name.length + (typeof value === 'string' ? value.length : 20);
+    }
+    if (portion.length > 0 && (characters + size > mostCharacters || portion.length === 1_000)) {
+      yield portion;
+      [portion, characters] = [[], 0];
+    }
+    portion.push(record);
+    characters += size;
+  }
+  if (portion.length > 0) yield portion;
 }
 
 /** Says how the columns have changed, before anything is deleted. */
@@ -141,11 +195,15 @@ async function tell(
     await warn(trellis, `The header has moved to row ${table.headerIndex + 1}.`);
   }
   if (table.changes.length === 0) return;
-  const words = table.changes.map(({ change, field, previous }) =>
+  const changes = table.changes.slice(0, mostChanges).map(({ change, field, previous }) => ({
+    ...{ change, field: field.slice(0, mostNameCharacters) },
+    ...(previous !== undefined && { previous: previous.slice(0, mostNameCharacters) }),
+  }));
+  const words = changes.map(({ change, field, previous }) =>
     previous === undefined ? `"${field}" was ${change}` : `"${previous}" is called "${field}"`,
   );
   await warn(trellis, `The columns have changed: ${words.join(', ')}.`);
-  await trellis.schemaChanged('Row', table.changes);
+  await trellis.schemaChanged('Row', changes);
 }
 
 function warn(trellis: Sync, message: string): Promise<void> {
