@@ -35,7 +35,7 @@ test('a person breaks and mends things by hand, without JavaScript', { skip: ski
 
   await page.getByRole('button', { name: '+ 7 days' }).click();
   await page.getByText('7 days ahead').waitFor();
-  await page.getByLabel('Address').fill('alan@example.com');
+  await page.getByRole('textbox', { name: 'Address' }).fill('alan@example.com');
   await page.getByRole('button', { name: 'Add account' }).click();
   await page.getByLabel('Standing of alan@example.com').selectOption('disabled');
   await page
