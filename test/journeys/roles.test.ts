@@ -40,11 +40,12 @@ const ask = (person: TestPerson, [name, { request }]: [string, Scenario], enviro
   const { path, headers = {}, body } = request(given);
   return person.call(methodOf(name), path, { environment, headers, ...(body !== undefined && { body }) });
 };
-/** The routes that read: of them a viewer is served, but for a whole export and calls of the provider. */
+/** The routes that read: of them a viewer is served, but for a whole export, what an action answered, and calls of the provider. */
 const isForViewers = (name: string) =>
   (methodOf(name) === 'GET' || name === 'POST /records/prune/estimate') &&
   !isProxied(name) &&
   name !== 'GET /records/export' &&
+  name !== 'GET /action/{id}' &&
   !/api-keys|signing-key/.test(name);
 
 /** As the form of another page sends it, and as something that is no browser does. */

@@ -112,6 +112,8 @@ export async function runMany(load: Load): Promise<Outcome> {
     }
     const taken = await usage.stop();
     const endedAt = Date.now();
+    // A pause takes what waits away: what was due by then has its turn first.
+    while (await isAnyDue(database.db, endedAt)) await pause(100);
     await node.call('POST', '/sync/pause', { body: { provider_config_key: 'google-sheet', syncs: [] } });
     while ((await countRuns(database.db, ['waiting', 'running'])) > 0) await pause(100);
     const { refused } = await provider.control('GET /quota');
@@ -166,6 +168,17 @@ async function countRuns(db: Db, states: readonly string[] = []): Promise<number
     [states],
   );
   return row!.count;
+}
+
+/** Whether something that was due waits still. */
+async function isAnyDue(db: Db, atMs: number): Promise<boolean> {
+  const rows = await db.query(
+    `select from run
+     where state = 'waiting' and not_before <= $1
+     limit 1`,
+    [new Date(atMs)],
+  );
+  return rows.length > 0;
 }
 
 type BookedRun = {
