@@ -61,7 +61,10 @@ export async function prepare(
   for (const name of asking) await shipped.enable({ ...at, kind: 'action', name });
 }
 
-/** Calls one of the read-only actions. Throws `setup_refused` where the sheet cannot be read, with why in the payload. */
+/**
+ * Calls one of the read-only actions that ship, and none of the operator's that has the name (`function_exists`). Throws
+ * `setup_refused` where the sheet cannot be read, with why in the payload.
+ */
 export async function ask(
   { actions }: Pick<SetUpDeps, 'actions'>,
   {
@@ -74,6 +77,7 @@ export async function ask(
 ): Promise<unknown> {
   const { environmentId, integrationKey } = connection;
   const found = await actions.get({ environmentId, integrationKey, name });
+  if (found.origin !== 'shipped') throw new AppError('function_exists');
   return actions
     .call({ connection, environment: session.environment, found, input, signal })
     .catch((error: unknown) => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
 import { type Answer, openTrellis, type TestTrellis, visit } from '../support/trellis.ts';
 
 /** An end user chooses a sheet with the token of the session that made the connection, and with nothing else. */
@@ -29,8 +30,8 @@ const newSession = (more: object) =>
     ...more,
   });
 
-async function travel(token: string): Promise<void> {
-  const url = `${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`;
+async function travel(token: string, integration = 'google-sheet'): Promise<void> {
+  const url = `${trellis.baseUrl}/oauth/connect/${integration}?connect_session_token=${token}`;
   const begun = await visit(trellis, url);
   const cookie = begun.headers
     .getSetCookie()
@@ -193,4 +194,19 @@ test('a session that does not ask for it, has expired, or is no session reads no
     ...{ key: weak, body: { end_user: { id: 'ada' }, setup: 'sheet' } },
   });
   assert.deepEqual(refusalOf(refused), [403, 'forbidden'], refused.text);
+});
+
+test('an action of the operator that has the name of one that ships is not for end users', async () => {
+  await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'own-actions' },
+  });
+  const config = flowConfig({ name: 'describe-spreadsheet', type: 'action', code: actionCode() });
+  const deployed = await trellis.call('POST', '/sync/deploy', {
+    body: deployBody([{ ...config, providerConfigKey: 'own-actions' }], { deployMode: 'single' }),
+  });
+  assert.equal(deployed.status, 200, deployed.text);
+  const token = await newSession({ setup: 'sheet', allowed_integrations: ['own-actions'] });
+  await travel(token, 'own-actions');
+  const asked = await of(token).call('POST', '/setup/describe', { spreadsheet: 'x' });
+  assert.deepEqual(refusalOf(asked), [409, 'function_exists']);
 });
