@@ -4,8 +4,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createContext, runInContext } from 'node:vm';
-import { sdkParts } from '../server/functions/harness-text.ts';
-import { createRuntime, type Runtime } from '../server/functions/runtime.ts';
+import { sdkParts } from '../server/functions/isolation/harness-text.ts';
+import { createRuntime, type Runtime } from '../server/functions/isolation/runtime.ts';
 import { type BenchOptions, median, report, timed } from './support.ts';
 
 const empty = "exports.default = { type: 'action', exec: async () => null };";

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import { ConfigError, isLoopback, loadConfig } from './config.ts';
+import { ConfigError, loadConfig } from './config.ts';
+import { isLoopback } from './setting-values.ts';
 
 const key = (id: string) => `${id}:${randomBytes(32).toString('base64')}`;
 const faultsOf = (env: Record<string, string>): string[] => {

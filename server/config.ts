@@ -2,8 +2,8 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { BlockList, isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { type Brand, brandNames } from './brand.ts';
-import { emailAddress } from './email-address.ts';
-import { oneOf, readOrigins, readPort, readRanges, readUrl } from './setting-values.ts';
+import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './config-sign-in.ts';
+import { isLoopback, oneOf, readOrigins, readPort, readRanges, readUrl } from './setting-values.ts';
 
 /**
  * The one place that reads the environment. Every fault is found before anything starts, and all of them are
@@ -36,8 +36,8 @@ export type Config = {
   /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
   trustedProxies: string[];
   signIn: SignInConfig;
-  /** Who sends mails, and from whom they are; undefined: links are copied. The address may hold a password. */
-  smtp: { url: string; from: string } | undefined;
+  /** Undefined: links are copied. */
+  smtp: MailConfig | undefined;
   /** Origins of pages that may show the connect page in a frame, beside our own. */
   connectFrameAncestors: string[];
   functions: FunctionsConfig;
@@ -55,16 +55,6 @@ export type FunctionsConfig = {
   mcpOrigins: string[];
 };
 export type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
-
-export type SignInConfig = {
-  /** Everybody who reaches the service is an owner; it is on loopback then. */
-  isOff: boolean;
-  /** Made the first owner at a start where there is none. */
-  admin: { email: string; password: string } | undefined;
-  oidc: OidcConfig | undefined;
-};
-/** An OpenID provider that people may sign in at. */
-export type OidcConfig = { issuer: string; clientId: string; clientSecret: string; name: string };
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];
@@ -226,12 +216,6 @@ export function readMasterKeys(text: string | undefined, faults: string[]): Mast
   return keys;
 }
 
-/** Whether a host name or address can only mean this machine. */
-export function isLoopback(host: string): boolean {
-  const name = host.replace(/^\[|\]$/g, '').toLowerCase();
-  return name === 'localhost' || name === '::1' || (isIP(name) === 4 && name.startsWith('127.'));
-}
-
 function readSandbox(from: {
   read: (name: string) => string | undefined;
   host: string;
@@ -266,71 +250,6 @@ function readSandbox(from: {
     );
   }
   return { port, url, controlKey };
-}
-
-function readSignIn(from: {
-  read: (name: string) => string | undefined;
-  host: string;
-  baseUrl: string;
-  faults: string[];
-}): SignInConfig {
-  const { read, faults } = from;
-  const isOff =
-    oneOf(read('TRELLIS_SIGN_IN'), {
-      name: 'TRELLIS_SIGN_IN',
-      allowed: ['on', 'off'] as const,
-      fallback: 'on',
-      faults,
-    }) === 'off';
-  if (isOff && !(isLoopback(from.host) && isLoopback(URL.parse(from.baseUrl)?.hostname ?? ''))) {
-    faults.push('TRELLIS_SIGN_IN=off is for this machine alone: HOST and BASE_URL must be loopback');
-  }
-  const email = read('TRELLIS_ADMIN_EMAIL');
-  const password = read('TRELLIS_ADMIN_PASSWORD');
-  if ((email === undefined) !== (password === undefined)) {
-    faults.push('TRELLIS_ADMIN_EMAIL and TRELLIS_ADMIN_PASSWORD are set together or not at all');
-  }
-  if (email !== undefined && !emailAddress.safeParse(email).success) {
-    faults.push(`TRELLIS_ADMIN_EMAIL must be an e-mail address, it is "${email}"`);
-  }
-  if (password !== undefined && (password.length < 12 || password.length > 128)) {
-    faults.push('TRELLIS_ADMIN_PASSWORD must be 12 to 128 characters');
-  }
-  const admin = email !== undefined && password !== undefined ? { email, password } : undefined;
-  return { isOff, admin, oidc: readOidc(read, faults) };
-}
-
-function readSmtp(read: (name: string) => string | undefined, faults: string[]): Config['smtp'] {
-  const [url, from] = [read('SMTP_URL'), read('SMTP_FROM')];
-  if ((url === undefined) !== (from === undefined))
-    faults.push('SMTP_URL and SMTP_FROM are set together or not at all');
-  if (url !== undefined && !/^smtps?:$/.test(URL.parse(url)?.protocol ?? '')) {
-    faults.push('SMTP_URL must be smtp:// or smtps://, with user and password where the server wants them');
-  }
-  if (from !== undefined && !/^([^<>\r\n]*<)?[^@\s<>]+@[^@\s<>]+>?$/.test(from)) {
-    faults.push(`SMTP_FROM must be an address such as Trellis <trellis@example.com>, it is "${from}"`);
-  }
-  return url !== undefined && from !== undefined ? { url, from } : undefined;
-}
-
-function readOidc(read: (name: string) => string | undefined, faults: string[]): OidcConfig | undefined {
-  const issuer = read('TRELLIS_OIDC_ISSUER');
-  const clientId = read('TRELLIS_OIDC_CLIENT_ID');
-  const clientSecret = read('TRELLIS_OIDC_CLIENT_SECRET');
-  const name = read('TRELLIS_OIDC_NAME') ?? 'OpenID Connect';
-  if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined;
-  if (issuer === undefined || clientId === undefined || clientSecret === undefined) {
-    faults.push(
-      'TRELLIS_OIDC_ISSUER, TRELLIS_OIDC_CLIENT_ID and TRELLIS_OIDC_CLIENT_SECRET are set together',
-    );
-    return undefined;
-  }
-  const url = URL.parse(readUrl(issuer, { name: 'TRELLIS_OIDC_ISSUER', fallback: '', faults }));
-  // What comes straight from the issuer is believed without a signature.
-  if (url?.protocol === 'http:' && !isLoopback(url.hostname))
-    faults.push('TRELLIS_OIDC_ISSUER must be an https:// address; http is for loopback alone');
-  // As it is spelled: it is compared with what the provider calls itself.
-  return { issuer, clientId, clientSecret, name };
 }
 
 function readActivity(read: (name: string) => string | undefined, faults: string[]): ActivityConfig {

@@ -2,7 +2,7 @@
  * A folder of functions that this service deploys by itself, at its start and, in development, at each change.
  *
  * Owns when it is compiled and what is told of it. Does not own how (`sdk/compile/`) nor what may be deployed
- * (`functions/deploy.ts`).
+ * (`functions/deploys/deploy.ts`).
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { shown } from '../sdk/compile/fault.ts';
 import type { Db } from './db/pool.ts';
 import { getEnvironment } from './environments/store.ts';
 import { AppError } from './errors.ts';
-import { type Deploys, deploy } from './functions/deploy.ts';
+import { type Deploys, deploy } from './functions/deploys/deploy.ts';
 import type { Logger } from './log.ts';
 
 export type FunctionsFolder = {

@@ -72,3 +72,9 @@ export function readRanges(text: string | undefined, name: string, faults: strin
   }
   return ranges;
 }
+
+/** Whether a host name or address can only mean this machine. */
+export function isLoopback(host: string): boolean {
+  const name = host.replace(/^\[|\]$/g, '').toLowerCase();
+  return name === 'localhost' || name === '::1' || (isIP(name) === 4 && name.startsWith('127.'));
+}

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { bundle } from '../sdk/compile/bundle.ts';
 import { shown } from '../sdk/compile/fault.ts';
 import { findFunctions } from '../sdk/compile/files.ts';
-import type { ShippedBundle } from './functions/shipped.ts';
+import type { ShippedBundle } from './functions/deploys/shipped.ts';
 
 const directory = join(import.meta.dirname, '../shipped');
 

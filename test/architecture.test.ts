@@ -8,6 +8,7 @@ import { eventTypes } from '../server/events/catalogue.ts';
 /** A room may import rooms of lower floors and itself; nothing sideways, nothing up. */
 const floors: string[][] = [
   ['errors', 'setting-values', 'brand', 'metrics', 'beliefs', 'email-address'],
+  ['config-sign-in'],
   ['config'],
   ['log'],
   ['outbound-addresses', 'outbound-connections'],
@@ -50,6 +51,21 @@ test('the quota knows nothing of the proxy that asks it', () => {
   const wrong = sources
     .filter((file) => file.startsWith('server/proxy/quota/'))
     .filter((file) => /from '\.\.\/[^.]/.test(read(file)));
+  assert.deepEqual(wrong, []);
+});
+
+/** Within `functions/`: a process of customer code knows nothing of what runs in it, and so on, up to who asks for runs. */
+test('imports go down within functions', () => {
+  const within = [['isolation'], ['context'], ['deploys'], ['runs'], ['syncs', 'actions']];
+  const floorWithin = (room: string) => within.findIndex((rooms) => rooms.includes(room));
+  const wrong: string[] = [];
+  for (const file of sources) {
+    const [, from] = /^server\/functions\/([a-z]+)\//.exec(file) ?? [];
+    if (from === undefined) continue;
+    for (const [, to] of read(file).matchAll(/from '\.\.\/([a-z]+)\//g)) {
+      if (floorWithin(to!) >= floorWithin(from)) wrong.push(`${file} → ${to}`);
+    }
+  }
   assert.deepEqual(wrong, []);
 });
 
@@ -103,8 +119,12 @@ test('every error code and every event type is raised somewhere', () => {
 });
 
 test('every setting is documented, and no other', () => {
+  const settingsText = files
+    .filter((file) => /^server\/config(-[a-z-]+)?\.ts$/.test(file))
+    .map(read)
+    .join('\n');
   const used = new Set(
-    [...read('server/config.ts').matchAll(/(?:read\(|name: )'([A-Z][A-Z_]+)'/g)].map(([, name]) => name!),
+    [...settingsText.matchAll(/(?:read\(|name: )'([A-Z][A-Z_]+)'/g)].map(([, name]) => name!),
   );
   used.delete('NODE_ENV');
   const documented = new Set(

@@ -3,7 +3,7 @@ import type { LiveConnection } from './reader.ts';
 import type { Connection } from './store.ts';
 
 /**
- * What the application's own code does when a connection is made or ends. It lives floors above (`functions/on-event.ts`)
+ * What the application's own code does when a connection is made or ends. It lives floors above (`functions/runs/on-event.ts`)
  * and is passed in by `app.ts`; without it nothing is done.
  */
 export type ConnectionHooks = {

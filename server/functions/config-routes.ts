@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
-import { type DeployedFunction, listFunctions } from './store.ts';
+import { type DeployedFunction, listFunctions } from './deploys/store.ts';
 import { schemasOf, toWire } from './wire.ts';
 
 const flow = z.object({

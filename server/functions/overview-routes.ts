@@ -5,11 +5,11 @@ import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { integrationKey } from '../integrations/wire.ts';
-import { functionName } from './definition.ts';
+import { functionName } from './deploys/definition.ts';
+import { countFunctions, type DeployedFunction, listFunctions } from './deploys/store.ts';
 import { type Lately, latelyOf } from './overview.ts';
-import { runStates } from './runs.ts';
-import { countFunctions, type DeployedFunction, listFunctions } from './store.ts';
-import { countSyncs, listedSyncWire, listSyncs, syncCountsWire, syncStates } from './sync-list.ts';
+import { runStates } from './runs/runs.ts';
+import { countSyncs, listedSyncWire, listSyncs, syncCountsWire, syncStates } from './syncs/sync-list.ts';
 import { functionWire, kindOf, toWire as wireOf } from './wire.ts';
 
 type Deps = { db: Db; now: () => Date; open: () => Promise<void> };

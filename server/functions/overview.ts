@@ -1,6 +1,6 @@
 /** What has lately come of functions, for lists of them. */
 import type { Queryable } from '../db/pool.ts';
-import type { RunState } from './runs.ts';
+import type { RunState } from './runs/runs.ts';
 
 export type LatestRun = {
   id: string;

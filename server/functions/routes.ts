@@ -6,10 +6,9 @@ import type { Caller } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { integrationKey } from '../integrations/wire.ts';
-import { functionName } from './definition.ts';
-import { titleOf } from './examine.ts';
-import { tellModelChanges } from './model-changes.ts';
-import { startNewSyncs } from './schedule.ts';
+import { functionName } from './deploys/definition.ts';
+import { titleOf } from './deploys/examine.ts';
+import { tellModelChanges } from './deploys/model-changes.ts';
 import {
   countFunctions,
   type DeployedFunction,
@@ -23,7 +22,8 @@ import {
   setEnabled,
   sourceOf,
   wireKind,
-} from './store.ts';
+} from './deploys/store.ts';
+import { startNewSyncs } from './runs/schedule.ts';
 import { functionWire, kindOf, toWire } from './wire.ts';
 
 type Deps = {

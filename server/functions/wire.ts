@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { type JsonSchema, type Kind, occasions } from './definition.ts';
-import { type DeployedFunction, wireKind } from './store.ts';
+import { type JsonSchema, type Kind, occasions } from './deploys/definition.ts';
+import { type DeployedFunction, wireKind } from './deploys/store.ts';
 
 const schema = z.record(z.string(), z.unknown());
 

@@ -11,10 +11,10 @@ import type { ConnectionReader, LiveConnection } from '../connections/reader.ts'
 import { changeMetadata, findConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { Actions } from '../functions/actions.ts';
-import { queueRuns } from '../functions/runs.ts';
-import type { ShippedFunctions } from '../functions/shipped.ts';
-import { addVariant, lockSyncs, makeBaseSyncs, resetSyncs, startSyncs } from '../functions/syncs.ts';
+import type { Actions } from '../functions/actions/actions.ts';
+import type { ShippedFunctions } from '../functions/deploys/shipped.ts';
+import { queueRuns } from '../functions/runs/runs.ts';
+import { addVariant, lockSyncs, makeBaseSyncs, resetSyncs, startSyncs } from '../functions/syncs/syncs.ts';
 import type { Vault } from '../vault.ts';
 import type { Choice } from './wire.ts';
 

@@ -8,7 +8,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { queueSyncsSoon } from '../functions/webhook-runs.ts';
+import { queueSyncsSoon } from '../functions/runs/webhook-runs.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { ChannelRules } from '../providers/definition-channels.ts';

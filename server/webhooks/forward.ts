@@ -1,7 +1,7 @@
 /**
  * A webhook that is believed, told to the application: an event, whose payload is kept sealed until it is sent.
  *
- * Does not own: how it is delivered (`deliveries/`), or to whom it is handed besides (`functions/webhook-runs.ts`).
+ * Does not own: how it is delivered (`deliveries/`), or to whom it is handed besides (`functions/runs/webhook-runs.ts`).
  */
 import { type LiveConnection, placeOf } from '../connections/reader.ts';
 import { holdConnection } from '../connections/store.ts';

@@ -2,7 +2,7 @@
  * A provider's webhook: whether it is believed, whom it is for, and what follows.
  *
  * Does not own: how one is proved (`proof.ts`) and read (`notice.ts`), whether it came before (`seen.ts`), the runs that it
- * queues (`functions/webhook-runs.ts`), or what the application is told of it (`forward.ts`).
+ * queues (`functions/runs/webhook-runs.ts`), or what the application is told of it (`forward.ts`).
  */
 import { sql } from 'kysely';
 import type { Brand } from '../brand.ts';
@@ -11,7 +11,7 @@ import { headFrom, selectHeads } from '../connections/rows.ts';
 import type { ConnectionHead } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { queueWebhookRuns } from '../functions/webhook-runs.ts';
+import { queueWebhookRuns } from '../functions/runs/webhook-runs.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { WebhookProof } from '../providers/definition-webhook.ts';

@@ -1,4 +1,4 @@
-/** What the process gives the harness: see `server/functions/inside.ts`. */
+/** What the process gives the harness: see `server/functions/isolation/inside.ts`. */
 export type Service = {
   ask(
     name: string,

@@ -1,5 +1,5 @@
 /** Functions that mean harm, and what becomes of each. */
-import type { FailureCause, RunLimits } from '../../../server/functions/runtime.ts';
+import type { FailureCause, RunLimits } from '../../../server/functions/isolation/runtime.ts';
 
 export type Hostile = {
   code: string;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { getPriority } from 'node:os';
 import { test } from 'node:test';
-import { openRuntime, runCode } from '../../../server/functions/runtime.fixture.ts';
+import { openRuntime, runCode } from '../../../server/functions/isolation/runtime.fixture.ts';
 import { hostileFunctions } from './functions.ts';
 
 const neighbour = `exports.default = async (service, input) => {

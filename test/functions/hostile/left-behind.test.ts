@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { openRuntime, runCode } from '../../../server/functions/runtime.fixture.ts';
+import { openRuntime, runCode } from '../../../server/functions/isolation/runtime.fixture.ts';
 import { explorer } from './explorer.ts';
 
 const limits = { timeoutMs: 60_000 };

@@ -1,0 +1,227 @@
+/**
+ * What a run may ask of the service: `serve` of `runtime.ts` for one run of one connection.
+ *
+ * Owns: which names there are, and what each may be given. Whose connection, environment and variant it is, is the run's;
+ * no argument names one. Every write holds the run's right first (`fence.ts`), so that a node which lost the run changes
+ * nothing any more. Neighbours: `context-records.ts`, `context-connection.ts`, `inner-proxy.ts`, `checkpoint.ts`, `locks.ts`.
+ */
+import { z } from 'zod';
+import type { Brand } from '../../brand.ts';
+import type { CredentialSource } from '../../connections/credentials.ts';
+import type { ConnectionReader, LiveConnection } from '../../connections/reader.ts';
+import type { Db } from '../../db/pool.ts';
+import { AppError } from '../../errors.ts';
+import type { Outbound } from '../../outbound.ts';
+import type { Vault } from '../../vault.ts';
+import type { Answer, Asked, Serve } from '../isolation/runtime.ts';
+import { checkpointInput, findCheckpoint, removeCheckpoint, saveCheckpoint } from './checkpoint.ts';
+import { connectionAsks } from './context-connection.ts';
+import { recordAsks } from './context-records.ts';
+import { fencedDb, holdRun, type Right } from './fence.ts';
+import type { InnerProxy } from './inner-proxy.ts';
+import { acquireLock, releaseAllLocks, releaseLock } from './locks.ts';
+import { outsideFetch } from './outside-fetch.ts';
+import { requireReading, requireReadingAsk } from './read-only.ts';
+import type { RunCounts } from './run-counts.ts';
+import type { Secrets } from './secrets.ts';
+import { schemaChangedAsk, stateAsks } from './state.ts';
+import { storedRecordsAsk } from './stored-records.ts';
+
+export type ContextDeps = {
+  db: Db;
+  vault: Vault;
+  brand: Brand;
+  baseUrl: string;
+  reader: ConnectionReader;
+  credentials: Pick<CredentialSource, 'fresh'>;
+  outbound: Pick<Outbound, 'fetchWhole'>;
+  proxy: InnerProxy;
+};
+
+/** What a context is made for. */
+export type RunFacts = {
+  right: Right;
+  environmentId: number;
+  environment: string;
+  functionId: number;
+  integrationKey: string;
+  connectionId: string;
+  /** The connection's row: another one of the same ID is another account. 0 before it has one. */
+  connectionRow: number;
+  variant: string;
+  /** Names of the models that it may save; none where it is no sync. */
+  models: readonly string[];
+  /** Who waits for it. */
+  priority: 'background' | 'interactive';
+  /** It is an action that says that it changes nothing. */
+  isReadOnly: boolean;
+  /** Filled with what the run is told in confidence. */
+  secrets: Secrets;
+  /** Filled as records are saved. */
+  counts: RunCounts;
+};
+
+/** One name: what it takes, and what it does. */
+export type Ask = (args: unknown, asked: Asked) => Promise<Answer>;
+
+/** An ask whose arguments are read by a schema. Throws `invalid_body` that names the call and the field. */
+export function ask<S extends z.ZodType>(
+  name: string,
+  schema: S,
+  answer: (args: z.output<S>, asked: Asked) => Promise<unknown>,
+): [string, Ask] {
+  const work: Ask = async (args, asked) => {
+    const read = schema.safeParse(args ?? {});
+    if (!read.success) throw unfit(name, read.error.issues);
+    return { value: await answer(read.data, asked) };
+  };
+  return [name, work];
+}
+
+function unfit(name: string, issues: readonly z.core.$ZodIssue[]): AppError {
+  const errors = issues.map(({ code, message, path }) => ({
+    code: code ?? 'custom',
+    message,
+    path: path.map(String),
+  }));
+  const [fault] = errors;
+  const where = fault && ` (${fault.path.join('.') || 'the argument'}: ${fault.message})`;
+  return new AppError('invalid_body', `What was given to ${name} does not fit${where ?? ''}.`, { errors });
+}
+
+const lockKey = z
+  .string()
+  .min(1)
+  .max(255)
+  .refine((key) => !key.includes('\0'), 'holds a NUL character');
+const mostLockMs = 24 * 3_600_000;
+const header = z.string().max(16_384);
+
+/** Throws `unknown_connection` where an ID stands for another connection by now. `row` is 0 before there is one. */
+export function requireRow(found: LiveConnection, row: number): LiveConnection {
+  if (row !== 0 && found.id !== row) throw new AppError('unknown_connection');
+  return found;
+}
+
+export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
+  const { db, reader, proxy } = deps;
+  const { right, environmentId, functionId, variant } = facts;
+  const fenced = fencedDb(db, right);
+  const place = { environmentId, integrationKey: facts.integrationKey, connectionId: facts.connectionId };
+  const connection = async (): Promise<LiveConnection> =>
+    requireRow(await reader.get(place), facts.connectionRow);
+  const ofRun = { environmentId, runId: right.id };
+  /** Of the checkpoint that this run read or wrote last: whoever else writes one makes the next save a conflict. */
+  let checkpointVersion: number | undefined;
+
+  async function checkpointPlace() {
+    const { id, dataKey } = await connection();
+    return { at: { connectionId: id, functionId, variant }, dataKey };
+  }
+  async function knownVersion(): Promise<number> {
+    checkpointVersion ??= (await findCheckpoint(db, await checkpointPlace())).version;
+    return checkpointVersion;
+  }
+
+  const asks = new Map<string, Ask>([
+    ask('getCheckpoint', z.unknown(), async () => {
+      const { value, version } = await findCheckpoint(db, await checkpointPlace());
+      checkpointVersion = version;
+      return value ?? null;
+    }),
+    ask('saveCheckpoint', z.object({ checkpoint: checkpointInput }), async ({ checkpoint }) => {
+      const version = await knownVersion();
+      checkpointVersion = await saveCheckpoint(fenced, {
+        ...(await checkpointPlace()),
+        value: checkpoint,
+        version,
+      });
+      return null;
+    }),
+    ask('clearCheckpoint', z.unknown(), async () => {
+      const { at } = await checkpointPlace();
+      await fenced.transaction((tx) => removeCheckpoint(tx, at));
+      checkpointVersion = 0;
+      return null;
+    }),
+    ask('tryAcquireLock', z.object({ key: lockKey, ttlMs: z.number().min(1).max(mostLockMs) }), (lock) =>
+      fenced.transaction((tx) => acquireLock(tx, { ...ofRun, ...lock })),
+    ),
+    ask('releaseLock', z.object({ key: lockKey }), ({ key }) =>
+      fenced.transaction((tx) => releaseLock(tx, { ...ofRun, key })),
+    ),
+    ask('releaseAllLocks', z.unknown(), async () => {
+      await fenced.transaction((tx) => releaseAllLocks(tx, right.id));
+      return null;
+    }),
+    ...connectionAsks(deps, { fenced, place, connection, facts }),
+    ...recordAsks(deps, { fenced, connection, facts }),
+    ...stateAsks({ db, fenced, connection, facts }),
+    schemaChangedAsk({ fenced, connection, facts }),
+    storedRecordsAsk(deps, { connection }),
+  ]);
+  asks.set('proxy', async (args, { signal, body }) => {
+    const read = proxyArgs.safeParse(args);
+    if (!read.success) throw unfit('proxy', read.error.issues);
+    const { data: call } = read;
+    if (facts.isReadOnly) {
+      const { overrides } = (await connection()).integration.provider.api;
+      requireReading({ ...call, address: call.endpoint }, overrides);
+    }
+    const { body: answered, ...head } = await proxy.call(
+      { ...place, ...facts },
+      {
+        ...call,
+        ...{ body, signal },
+        // A write at the provider is refused as one here is, so far as that can be told before it is made.
+        async admit() {
+          if (call.method !== 'GET') await db.transaction((tx) => holdRun(tx, right));
+        },
+      },
+    );
+    return { value: head, body: answered };
+  });
+  asks.set('uncontrolledFetch', async (args, { signal, body }) => {
+    const read = fetchArgs.safeParse(args);
+    if (!read.success) throw unfit('uncontrolledFetch', read.error.issues);
+    if (facts.isReadOnly) requireReading({ ...read.data, address: read.data.url });
+    const { body: answered, ...head } = await outsideFetch(deps.outbound.fetchWhole, {
+      ...read.data,
+      ...{ body, signal },
+    });
+    return { value: head, body: answered };
+  });
+
+  return async (name, args, asked) => {
+    const work = asks.get(name);
+    if (work === undefined)
+      throw new AppError('not_found', `There is nothing called "${name.slice(0, 100)}" to ask for.`);
+    if (facts.isReadOnly) requireReadingAsk(name);
+    return work(args, asked);
+  };
+}
+
+const proxyArgs = z.object({
+  method: z.string().regex(/^[A-Z]{1,20}$/),
+  endpoint: z.string().min(1).max(65_536),
+  query: z.string().max(65_536).default(''),
+  headers: z
+    .record(
+      z
+        .string()
+        .max(255)
+        .regex(/^[!#$%&'*+.^_`|~0-9a-z-]+$/i),
+      header,
+    )
+    .default({}),
+  retries: z.int().min(0).max(10).optional(),
+  retryOn: z.array(z.int().min(400).max(599)).max(100).optional(),
+  baseUrlOverride: z.string().max(8_192).optional(),
+  decompress: z.boolean().optional(),
+});
+
+const fetchArgs = z.object({
+  url: z.url({ protocol: /^https?$/ }),
+  method: z.string().regex(/^[A-Z]{1,20}$/i),
+  headers: z.record(z.string().max(255), header),
+});

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { JsonValue } from '../../records/canonical.ts';
+import { RecordChecker, requireRecords } from '../../records/check.ts';
+import { deleteRecords } from '../../records/delete.ts';
+import { saveRecords } from '../../records/save.ts';
+import { openRunsBench, type RunsBench, syncOf } from '../runs/runs.fixture.ts';
+
+let bench: RunsBench;
+before(async () => {
+  bench = await openRunsBench();
+});
+after(() => bench.end());
+
+test('what others change while a run goes on stays as they made it, where the run says so', async () => {
+  const code = (strategy: string) =>
+    syncOf(`
+      if (nango.lastSyncDate === undefined) {
+        await nango.batchSave(['r1', 'r2', 'r3', 'r4'].map((id) => ({ id, v: 'first' })), 'Row');
+        return;
+      }
+      await nango.setMergingStrategy({ strategy: '${strategy}' }, 'Row');
+      await nango.get({ endpoint: '/meanwhile' });
+      await nango.setMergingStrategy({ strategy: '${strategy}' }, 'Row');
+      await nango.trackDeletesStart('Row');
+      await nango.batchSave(['r1', 'r2', 'r3', 'n1', 'n2'].map((id) => ({ id, v: 'run' })), 'Row');
+      await nango.batchSave([{ id: 'r3', v: 'run again' }], 'Row');
+      await nango.batchUpdate([{ id: 'r1', w: 1 }, { id: 'r3', w: 1 }], 'Row');
+      await nango.batchDelete([{ id: 'n1' }, { id: 'n2' }], 'Row');
+      await nango.trackDeletesEnd('Row');
+      const other = '${strategy}' === 'override' ? 'ignore_if_modified_after' : 'override';
+      await nango.setMergingStrategy({ strategy: other }, 'Row').catch((error) => nango.log(error.code));
+      for await (const { id, v, w, _trellis_metadata: of } of nango.listRecords('Row'))
+        await nango.log([id, v, w, of.last_action].join(' '));
+    `);
+  const told = async (name: string, strategy: string): Promise<string[]> => {
+    await bench.db.query('delete from sync');
+    await bench.deploy('rows', code(strategy));
+    const connection = await bench.connect(name);
+    await bench.one.runner.runDue();
+    const place = { model: 'Row', variant: 'base' };
+    bench.serve(async (_request, response) => {
+      const checker = new RecordChecker({ metadataKey: '_trellis_metadata', expectedBytes: 1_000 });
+      for (const [at, id] of ['r1', 'n1'].entries()) checker.add({ id, v: 'other' } as JsonValue, at);
+      const records = requireRecords(checker.end());
+      await saveRecords(bench.db, { connection, ...place, records, restore: 'always' });
+      await deleteRecords(bench.db, { connection: connection.id, ...place, ids: ['r2'] });
+      response.end('{}');
+    });
+    await bench.db.query(`update sync set next_at = now() - interval '1 second'`);
+    await bench.one.runner.runDue();
+    assert.deepEqual(new Set((await bench.runs()).map(({ error }) => error)), new Set([null]));
+    return (await bench.lines()).sort();
+  };
+  assert.deepEqual(await told('ada', 'ignore_if_modified_after'), [
+    'invalid_body',
+    'n1 other  ADDED',
+    'n2 run  DELETED',
+    'r1 other  UPDATED',
+    'r2 first  DELETED',
+    'r3 run again 1 UPDATED',
+    'r4 first  DELETED',
+  ]);
+  assert.deepEqual(await told('bob', 'override'), [
+    'invalid_body',
+    'n1 run  DELETED',
+    'n2 run  DELETED',
+    'r1 run 1 UPDATED',
+    'r2 run  ADDED',
+    'r3 run again 1 UPDATED',
+    'r4 first  DELETED',
+  ]);
+});

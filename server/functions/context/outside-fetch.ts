@@ -1,0 +1,97 @@
+/** Requests of customer code to anywhere public: no credentials of ours, no retries, private addresses refused. */
+import { AppError } from '../../errors.ts';
+import type { Outbound } from '../../outbound.ts';
+
+type Fetch = Outbound['fetchWhole'];
+type Asked = {
+  url: string;
+  method: string;
+  headers: Record<string, string>;
+  body: AsyncIterable<Uint8Array> | undefined;
+  signal: AbortSignal;
+};
+
+const mostRedirects = 5;
+const mostBodyBytes = 10 * 1024 * 1024;
+const timeoutMs = 60_000;
+/** What is meant for one origin is not shown to another. */
+const ofOneOrigin = new Set(['authorization', 'cookie', 'proxy-authorization']);
+/** What is said of a body that is not sent again (WHATWG Fetch §4.4, step 12). */
+const ofBody = new Set(['content-encoding', 'content-language', 'content-location', 'content-type']);
+/** Where a message ends, and to whom it goes, says the request itself. */
+const framing = new Set([
+  'connection',
+  'content-length',
+  'host',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Follows at most five redirects, as fetch does (WHATWG Fetch §4.4). Throws `address_not_allowed`, `upstream_timeout`. */
+export async function outsideFetch(fetch: Fetch, asked: Asked) {
+  const signal = AbortSignal.any([asked.signal, AbortSignal.timeout(timeoutMs)]);
+  const body = await textOf(asked.body);
+  let url = new URL(asked.url);
+  let { method, headers } = { ...asked, headers: without(asked.headers, framing) };
+  let sent = method === 'GET' || method === 'HEAD' ? undefined : body;
+  for (let redirects = 0; ; redirects++) {
+    const init = {
+      method,
+      headers,
+      ...(sent !== undefined && { body: sent }),
+      redirect: 'manual',
+      signal,
+    } as const;
+    const answer = await fetch(url.href, init).catch((error: unknown) => {
+      if (signal.aborted && !asked.signal.aborted)
+        throw new AppError('upstream_timeout', undefined, { cause: error });
+      if (error instanceof AppError) throw error;
+      throw new AppError('upstream_unreachable', 'The address could not be reached.', { cause: error });
+    });
+    const { status } = answer;
+    const location = answer.headers.get('location');
+    const isRedirect = [301, 302, 303, 307, 308].includes(status) && location !== null;
+    if (!isRedirect || redirects === mostRedirects) {
+      return {
+        ...{ status, statusText: '', url: url.href, headers: Object.fromEntries(answer.headers.entries()) },
+        body: answer.body ?? nothing(),
+      };
+    }
+    // What it says nobody reads.
+    for await (const _part of answer.body ?? nothing()) if (signal.aborted) break;
+    const next = URL.parse(location, url);
+    if (next === null || !/^https?:$/.test(next.protocol)) {
+      throw new AppError('upstream_unreadable', 'The address redirects to what is no address.');
+    }
+    if (next.origin !== url.origin) {
+      headers = without(headers, ofOneOrigin);
+    }
+    if ((status === 303 && method !== 'HEAD') || (method === 'POST' && status < 303)) {
+      [method, sent] = ['GET', undefined];
+      headers = without(headers, ofBody);
+    }
+    url = next;
+  }
+}
+
+function without(headers: Record<string, string>, names: ReadonlySet<string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !names.has(name.toLowerCase())));
+}
+
+async function textOf(body: AsyncIterable<Uint8Array> | undefined): Promise<string | undefined> {
+  if (body === undefined) return undefined;
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of body) {
+    bytes += part.byteLength;
+    if (bytes > mostBodyBytes)
+      throw new AppError('body_too_large', 'A body of uncontrolledFetch has at most 10 MB.');
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}

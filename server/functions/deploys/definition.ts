@@ -1,0 +1,166 @@
+/**
+ * What a function is, as its version keeps it: read out of what the bundle says of itself (`describe` of the harness), once,
+ * at its deploy.
+ *
+ * Owns: the shape of a definition, and the judgement of what a bundle says. Nothing of it is believed: the customer's code
+ * could have said anything.
+ */
+import { z } from 'zod';
+import { text } from '../../http/text.ts';
+import { readFrequency } from './frequency.ts';
+
+export const kinds = ['sync', 'action', 'on_event'] as const;
+export type Kind = (typeof kinds)[number];
+
+export const functionName = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,255}$/, 'may hold up to 255 of A-Z a-z 0-9 _ -');
+const modelName = /^[A-Za-z0-9][A-Za-z0-9_-]{0,254}$/;
+const scope = text({ min: 1, max: 1024 });
+const jsonSchema = z.record(z.string(), z.unknown());
+export type JsonSchema = z.infer<typeof jsonSchema>;
+
+/** When an event function runs. */
+export const occasions = [
+  'post-connection-creation',
+  'pre-connection-deletion',
+  'validate-connection',
+] as const;
+
+/** As it stands in `function_version.definition`. Fields that its kind has not are null, false or empty. */
+export const definition = z.object({
+  kind: z.enum(kinds),
+  description: z.string(),
+  /** As it was written, and in seconds; of syncs alone. */
+  frequency: z.string().nullable(),
+  frequency_s: z.int().nullable(),
+  auto_start: z.boolean(),
+  track_deletes: z.boolean(),
+  sync_type: z.enum(['full', 'incremental']).nullable(),
+  /** Names of what a sync saves; the schemas stand in `models_json_schema`. */
+  models: z.array(z.string()),
+  models_json_schema: z.object({ definitions: z.record(z.string(), jsonSchema) }),
+  input: jsonSchema.nullable(),
+  output: jsonSchema.nullable(),
+  metadata: jsonSchema.nullable(),
+  checkpoint: jsonSchema.nullable(),
+  scopes: z.array(z.string()),
+  webhook_subscriptions: z.array(z.string()),
+  has_webhook: z.boolean(),
+  event: z.enum(occasions).nullable(),
+  /** It changes nothing at the provider; of actions alone. */
+  read_only: z.boolean(),
+  /** It is not run a second time for one call; of actions alone. */
+  once: z.literal(true).optional(),
+  features: z.array(z.string()),
+  sdk_version: z.string().nullable(),
+});
+export type Definition = z.infer<typeof definition>;
+
+const kindOf = { sync: 'sync', action: 'action', onEvent: 'on_event' } as const;
+
+/** An object that lists its fields and lets no others in has to list `id`. */
+function mayHaveId(model: { properties?: unknown; additionalProperties?: unknown }): boolean {
+  const { properties, additionalProperties } = model;
+  if (typeof properties !== 'object' || properties === null) return true;
+  return additionalProperties !== false || Object.hasOwn(properties, 'id');
+}
+
+const common = {
+  description: text({ max: 10_000 }).optional(),
+  version: text({ min: 1, max: 100 }).optional(),
+  scopes: z.array(scope).max(200).nullish(),
+  metadata: jsonSchema.nullish(),
+  checkpoint: jsonSchema.nullish(),
+};
+const described = z.discriminatedUnion(
+  'type',
+  [
+    z.object({
+      ...common,
+      type: z.literal('sync'),
+      frequency: text({ max: 100 }),
+      autoStart: z.boolean().optional(),
+      trackDeletes: z.boolean().optional(),
+      syncType: z.enum(['full', 'incremental']).optional(),
+      webhookSubscriptions: z
+        .array(text({ min: 1, max: 1024 }))
+        .max(1000)
+        .optional(),
+      hasWebhook: z.boolean(),
+      models: z
+        .record(
+          z.string().regex(modelName, 'may hold A-Z a-z 0-9 _ -, and begins with no _ or -'),
+          jsonSchema.refine(mayHaveId, 'has no field `id`, by which its records are told apart'),
+        )
+        .refine((models) => Object.keys(models).length > 0, 'names no model')
+        .refine((models) => Object.keys(models).length <= 100, 'names more than 100 models'),
+      input: jsonSchema.nullish(),
+    }),
+    z.object({
+      ...common,
+      type: z.literal('action'),
+      input: jsonSchema.nullish(),
+      output: jsonSchema.nullish(),
+      readOnly: z.boolean().optional(),
+      once: z.boolean().optional(),
+    }),
+    z.object({ ...common, type: z.literal('onEvent'), event: z.enum(occasions) }),
+  ],
+  'is none: export by default what createSync, createAction or createOnEvent gives',
+);
+
+export type Said = { definition: Definition; label: string };
+/** `path` names the field of the definition as it is authored. */
+export type SaidFault = { message: string; path: string[] };
+
+/**
+ * What a bundle said of itself, or every fault in it. `label` is the author's version; `0.0.1` where none is given.
+ */
+export function readDescription(
+  said: unknown,
+  { features, sdkVersion }: { features: readonly string[]; sdkVersion: string | null },
+): Said | { faults: SaidFault[] } {
+  const read = described.safeParse(said);
+  if (!read.success) {
+    return {
+      faults: read.error.issues.map(({ path, message }) => ({ message, path: path.map(String) })),
+    };
+  }
+  const { data } = read;
+  const { description = '', version: label = '0.0.1', scopes, metadata = null, checkpoint = null } = data;
+  const base: Definition = {
+    kind: kindOf[data.type],
+    description,
+    ...{ frequency: null, frequency_s: null, auto_start: false, track_deletes: false, sync_type: null },
+    ...{ models: [], models_json_schema: { definitions: {} }, input: null, output: null },
+    ...{ metadata, checkpoint, scopes: scopes ?? [], webhook_subscriptions: [], has_webhook: false },
+    ...{ event: null, read_only: false, features: [...features], sdk_version: sdkVersion },
+  };
+  if (data.type === 'action') {
+    const { input = null, output = null, readOnly = false, once = false } = data;
+    const own = { input, output, read_only: readOnly, ...(once && { once }) };
+    return { label, definition: { ...base, ...own } };
+  }
+  if (data.type === 'onEvent') return { label, definition: { ...base, event: data.event } };
+  const frequency = readFrequency(data.frequency);
+  if ('fault' in frequency) {
+    return { faults: [{ message: `"${data.frequency}" ${frequency.fault}`, path: ['frequency'] }] };
+  }
+  return {
+    label,
+    definition: {
+      ...base,
+      frequency: data.frequency,
+      frequency_s: frequency.seconds,
+      auto_start: data.autoStart ?? true,
+      track_deletes: data.trackDeletes ?? false,
+      sync_type: data.syncType ?? null,
+      models: Object.keys(data.models),
+      models_json_schema: { definitions: data.models },
+      input: data.input ?? null,
+      webhook_subscriptions: data.webhookSubscriptions ?? [],
+      has_webhook: data.hasWebhook,
+    },
+  };
+}

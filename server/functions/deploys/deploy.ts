@@ -1,0 +1,196 @@
+/**
+ * Deploys functions: what was examined becomes what runs, all in one transaction. A function gets a new version where its
+ * text or its definition changed, and else nothing happens to it.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { writeAudit } from '../../activity/audit.ts';
+import type { Db, Queryable, Tx } from '../../db/pool.ts';
+import { AppError, type FieldError } from '../../errors.ts';
+import type { Runtime } from '../isolation/runtime.ts';
+import type { Kind } from './definition.ts';
+import { type Examined, examineAll, type Given, titleOf } from './examine.ts';
+import { tellModelChanges } from './model-changes.ts';
+import {
+  addVersion,
+  type DeployedFunction,
+  listFunctions,
+  lockFunctions,
+  type Origin,
+  removeFunction,
+} from './store.ts';
+
+/** Which functions that were not given are removed: none, all that came the same way, or those of the integrations given. */
+export type Reconcile = 'none' | 'all' | 'integrations';
+
+export type Order = {
+  environmentId: number;
+  given: readonly Given[];
+  reconcile: Reconcile;
+  origin: Origin;
+  /** Asked in the deploy's transaction, where nobody else changes functions: throws where it must not go on. */
+  permit?: (tx: Tx, plan: Plan) => Promise<void>;
+};
+
+/** What a deploy changes, or would. */
+export type Plan = {
+  added: Examined[];
+  changed: { before: DeployedFunction; after: Examined }[];
+  unchanged: { before: DeployedFunction; after: Examined }[];
+  removed: DeployedFunction[];
+  /** Names of models that no sync of the integrations saves any more. */
+  deletedModels: string[];
+};
+
+export type Deployed = { integrationKey: string; kind: Kind; name: string; number: number; models: string[] };
+
+export type Deploys = {
+  db: Db;
+  runtime: Runtime;
+  now: () => Date;
+  /** In the deploy's transaction, once all functions are in place. */
+  afterDeploy: (tx: Tx, at: { environmentId: number; at: Date }) => Promise<void>;
+};
+
+/** What the order would change. Throws as `deploy`. */
+export async function plan({ db, runtime }: Pick<Deploys, 'db' | 'runtime'>, order: Order): Promise<Plan> {
+  const examined = await examinedOf(order, runtime);
+  await integrationIds(db, order);
+  return planned(db, { ...order, examined });
+}
+
+/**
+ * Deploys all or nothing. Throws `invalid_function` with every fault of every bundle, and `unknown_provider_config` where an
+ * integration is missing. Answers each function given, in the order given, with the number of the version that runs.
+ */
+export async function deploy(
+  { db, runtime, now, afterDeploy }: Deploys,
+  { actor, ...order }: Order & { actor: string },
+): Promise<Deployed[]> {
+  const { environmentId, origin } = order;
+  const examined = await examinedOf(order, runtime);
+  return db.transaction(async (tx) => {
+    await lockFunctions(tx, environmentId);
+    const ids = await integrationIds(tx, order);
+    const plan = await planned(tx, { ...order, examined });
+    await order.permit?.(tx, plan);
+    const { added, changed, unchanged, removed } = plan;
+    const at = now();
+    const note = (action: string, title: string, details: Record<string, string | number>) =>
+      writeAudit(tx, { environmentId, actor, action, target: title, details });
+    const numbers = new Map(unchanged.map(({ before, after }) => [after, before.number]));
+    for (const one of [...added, ...changed.map(({ after }) => after)]) {
+      const by = { environmentId, origin, actor, at, integrationId: ids.get(one.integrationKey)! };
+      const { number } = await addVersion(tx, one, by);
+      numbers.set(one, number);
+      await note('function.deployed', titleOf(one), { version: number, label: one.label });
+    }
+    for (const { before, after } of changed) {
+      const { integrationKey, name, definition } = after;
+      const later = { number: numbers.get(after)!, definition };
+      await tellModelChanges(tx, { environmentId, integrationKey, name, before, after: later });
+    }
+    for (const one of removed) {
+      await removeFunction(tx, { environmentId, functionId: one.id });
+      await note('function.removed', titleOf(one), { version: one.number });
+    }
+    await afterDeploy(tx, { environmentId, at });
+    return examined.map((one) => ({
+      integrationKey: one.integrationKey,
+      kind: one.kind,
+      name: one.name,
+      number: numbers.get(one)!,
+      models: one.definition.models,
+    }));
+  });
+}
+
+async function examinedOf({ given, environmentId }: Order, runtime: Runtime): Promise<Examined[]> {
+  const twice = faultsOfNames(given);
+  if (twice.length > 0) throw asFault(twice);
+  const { examined, faults } = await examineAll(given, { runtime, environmentId });
+  if (faults.length > 0) throw asFault(faults);
+  return examined;
+}
+
+function asFault(faults: FieldError[]): AppError {
+  const [{ message } = { message: '' }] = faults;
+  const more = faults.length > 1 ? ` (and ${faults.length - 1} more, see \`errors\`)` : '';
+  return new AppError('invalid_function', `${message}${more}. Nothing was deployed.`, { errors: faults });
+}
+
+function faultsOfNames(given: readonly Given[]): FieldError[] {
+  const seen = new Set<string>();
+  return given.flatMap((one) => {
+    const title = titleOf(one);
+    if (!seen.has(title)) {
+      seen.add(title);
+      return [];
+    }
+    return [{ code: 'custom', message: `${title}: stands twice`, path: one.path.map(String) }];
+  });
+}
+
+async function integrationIds(db: Queryable, { environmentId, given }: Order): Promise<Map<string, number>> {
+  const keys = [...new Set(given.map(({ integrationKey }) => integrationKey))];
+  const rows = await db.query<{ id: number; key: string }>(
+    `select id, key
+     from integration
+     where environment_id = $1 and key = any ($2)
+     for key share`,
+    [environmentId, keys],
+  );
+  const ids = new Map(rows.map(({ id, key }) => [key, id]));
+  const missing = keys.filter((key) => !ids.has(key));
+  if (missing.length === 0) return ids;
+  const named = missing.map((key) => `"${key}"`).join(', ');
+  throw new AppError(
+    'unknown_provider_config',
+    `No integration of this environment has the ID ${named}. Create it first. Nothing was deployed.`,
+    { status: 400 },
+  );
+}
+
+async function planned(
+  db: Queryable,
+  { environmentId, examined, reconcile, origin }: Order & { examined: Examined[] },
+): Promise<Plan> {
+  const all = await listFunctions(db, { environmentId });
+  const known = new Map(all.map((one) => [titleOf(one), one]));
+  const result: Plan = { added: [], changed: [], unchanged: [], removed: [], deletedModels: [] };
+  for (const after of examined) {
+    const before = known.get(titleOf(after));
+    if (before === undefined) result.added.push(after);
+    else if (isSame(before, after)) result.unchanged.push({ before, after });
+    else result.changed.push({ before, after });
+  }
+  const titles = new Set(examined.map(titleOf));
+  const keys = new Set(examined.map(({ integrationKey }) => integrationKey));
+  if (reconcile !== 'none') {
+    result.removed = all.filter(
+      (one) =>
+        one.origin === origin &&
+        !titles.has(titleOf(one)) &&
+        (reconcile === 'all' || keys.has(one.integrationKey)),
+    );
+  }
+  result.deletedModels = modelsLost(all, { ...result, examined });
+  return result;
+}
+
+function isSame(before: DeployedFunction, { digest, definition, label }: Examined): boolean {
+  return (
+    before.digest.equals(digest) && before.label === label && isDeepStrictEqual(before.definition, definition)
+  );
+}
+
+function modelsLost(
+  all: readonly DeployedFunction[],
+  { examined, removed, changed }: Pick<Plan, 'removed' | 'changed'> & { examined: Examined[] },
+): string[] {
+  const gone = new Set<DeployedFunction>([...removed, ...changed.map(({ before }) => before)]);
+  const modelsOf = (one: Pick<DeployedFunction, 'integrationKey' | 'definition'>) =>
+    one.definition.models.map((model) => `${one.integrationKey}/${model}`);
+  const kept = new Set([...all.filter((one) => !gone.has(one)), ...examined].flatMap(modelsOf));
+  const lost = [...gone].flatMap(modelsOf).filter((model) => !kept.has(model));
+  return [...new Set(lost.map((model) => model.slice(model.indexOf('/') + 1)))];
+}

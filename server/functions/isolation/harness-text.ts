@@ -1,0 +1,45 @@
+/**
+ * The authoring SDK as texts: what calls a function inside its process, and the modules that a bundle may require by the
+ * SDK's names. Made by esbuild once and kept, since the process can read no file.
+ */
+import { extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import type { RuntimeParts } from './runtime.ts';
+
+/** The names of the authoring SDK: ours, and the one that existing functions import. */
+export const sdkNames = ['trellis', 'nango'] as const;
+
+let made: Promise<Required<RuntimeParts>> | undefined;
+
+/** For `createRuntime`. */
+export function sdkParts(): Promise<Required<RuntimeParts>> {
+  made ??= make().catch((error) => {
+    made = undefined;
+    throw error;
+  });
+  return made;
+}
+
+async function make(): Promise<Required<RuntimeParts>> {
+  const [harness, sdk] = await Promise.all([bundled('harness/start'), bundled('index')]);
+  return { harness, modules: Object.fromEntries(sdkNames.map((name) => [name, sdk])) };
+}
+
+async function bundled(name: string): Promise<string> {
+  const { outputFiles } = await build({
+    entryPoints: [
+      fileURLToPath(
+        new URL(`../../../sdk/functions/${name}${extname(import.meta.filename)}`, import.meta.url),
+      ),
+    ],
+    bundle: true,
+    write: false,
+    external: ['zod'],
+    format: 'cjs',
+    platform: 'neutral',
+    target: 'node26',
+    logLevel: 'silent',
+  });
+  return outputFiles[0]!.text;
+}

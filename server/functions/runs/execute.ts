@@ -1,0 +1,177 @@
+/** One claimed run: whether its connection lets it start, what its code is given, and what it came to. */
+import type { LiveConnection } from '../../connections/reader.ts';
+import { type Db, mayPass } from '../../db/pool.ts';
+import { AppError } from '../../errors.ts';
+import { missingScopes } from '../../providers/scopes.ts';
+import { type ContextDeps, createContext, requireRow } from '../context/context.ts';
+import type { RunCounts } from '../context/run-counts.ts';
+import { Secrets } from '../context/secrets.ts';
+import { findCode } from '../deploys/store.ts';
+import type { LogLine, RunFailure, Runtime } from '../isolation/runtime.ts';
+import type { Claim } from './claims.ts';
+import type { Ending, RunError } from './settle.ts';
+import { storable, storableText } from './storable.ts';
+
+export type ExecuteDeps = ContextDeps & { db: Db; runtime: Runtime };
+
+type Order = {
+  claim: Claim;
+  counts: RunCounts;
+  signal: AbortSignal;
+  log: (line: LogLine) => void;
+};
+
+const minuteMs = 60_000;
+/** How long a run of each kind may take. */
+const timeoutsMs = {
+  sync: 24 * 60 * minuteMs,
+  webhook: 60 * minuteMs,
+  action: 15 * minuteMs,
+  on_event: 15 * minuteMs,
+} as const;
+/** What the harness calls the kinds. */
+const harnessKinds = { sync: 'sync', webhook: 'webhook', action: 'action', on_event: 'onEvent' } as const;
+/** Seals what a run is given, and what it answers, with its connection's key. */
+export const inputContext = 'run input';
+export const outputContext = 'run output';
+
+/** Never throws: what is wrong with the service itself is a failure that passes. */
+export async function execute(deps: ExecuteDeps, order: Order): Promise<Ending> {
+  const { claim } = order;
+  try {
+    if (!claim.function.isEnabled) {
+      return cancelledBy('function_disabled', 'The function is switched off.');
+    }
+    const connection = requireRow(await deps.reader.get(placeOf(claim)), claim.connection.id);
+    const hindrance = hindranceOf(connection, claim.definition.scopes);
+    if (hindrance !== undefined) return { state: 'held', error: errorOf(hindrance) };
+    return await call(deps, { ...order, connection });
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'unknown_connection')
+      return cancelledBy('connection_deleted', 'The connection was deleted.');
+    if (error instanceof AppError) return { state: 'failed', error: errorOf(error), mayPass: mayPass(error) };
+    return {
+      state: 'failed',
+      error: { code: 'internal', message: 'unexpected error' },
+      mayPass: mayPass(error),
+    };
+  }
+}
+
+function placeOf({ environmentId, connection }: Claim) {
+  return { environmentId, integrationKey: connection.integrationKey, connectionId: connection.connectionId };
+}
+
+/** What keeps a function from starting on a connection; undefined where nothing does. */
+export function hindranceOf(connection: LiveConnection, scopes: readonly string[]): AppError | undefined {
+  const { status, scopesGranted, integration } = connection;
+  if (status === 'needs_reauth') return new AppError('connection_needs_reauth');
+  if (status === 'blocked') return new AppError('connection_blocked');
+  // Of credentials without scopes nothing can be told.
+  if (scopes.length === 0 || scopesGranted === undefined) return undefined;
+  const missing = missingScopes(integration.provider, { wanted: [...scopes], granted: scopesGranted });
+  if (missing.length === 0) return undefined;
+  return new AppError(
+    'missing_scopes',
+    `The connection lacks scopes that the function needs: ${missing.join(', ')}.`,
+    {
+      payload: { missing },
+    },
+  );
+}
+
+async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection }): Promise<Ending> {
+  const { claim, connection, counts, signal, log } = of;
+  const { environmentId, versionId, definition, kind } = claim;
+  const found = await findCode(deps.db, { environmentId, versionId });
+  if (found === undefined) return cancelledBy('function_removed', 'The function was removed.');
+  const isSync = kind === 'sync' || kind === 'webhook';
+  const secrets = new Secrets();
+  const outcome = await deps.runtime.run({
+    environmentId,
+    bundle: { id: String(versionId), code: found.code },
+    exportName: 'default',
+    kind: harnessKinds[kind],
+    input: claim.input === null ? undefined : connection.dataKey.openJson(claim.input, inputContext),
+    about: aboutOf(of),
+    limits: { timeoutMs: timeoutsMs[kind] },
+    serve: createContext(deps, {
+      right: claim,
+      environmentId,
+      environment: claim.environment,
+      functionId: claim.function.id,
+      integrationKey: claim.connection.integrationKey,
+      connectionId: claim.connection.connectionId,
+      connectionRow: claim.connection.id,
+      variant: claim.variant,
+      models: isSync ? definition.models : [],
+      priority: isSync ? 'background' : 'interactive',
+      isReadOnly: definition.read_only,
+      secrets,
+      counts,
+    }),
+    log: (line) => log({ ...line, text: secrets.hide(line.text) }),
+    signal,
+  });
+  if ('failure' in outcome) return endingOf(secrets.hideIn(outcome.failure) as RunFailure);
+  const output = kind === 'action' ? connection.dataKey.sealJson(outcome.result, outputContext) : null;
+  return { state: 'succeeded', output };
+}
+
+function aboutOf({ claim, connection }: Order & { connection: LiveConnection }) {
+  const { paginate } = connection.integration.provider.api;
+  return {
+    connectionId: claim.connection.connectionId,
+    providerConfigKey: claim.connection.integrationKey,
+    provider: connection.providerName,
+    environmentName: claim.environment,
+    variant: claim.variant,
+    ...(paginate && { paginate }),
+    ...(claim.lastSucceededAt && { lastSyncDate: claim.lastSucceededAt.toISOString() }),
+  };
+}
+
+function endingOf({ cause, message, error }: RunFailure): Ending {
+  if (cause === 'cancelled') return cancelledBy('cancelled', message);
+  if (cause !== 'threw') {
+    return {
+      state: 'failed',
+      error: { code: `function_${cause}`, message },
+      mayPass: cause === 'unavailable',
+    };
+  }
+  const { name = 'Error', stack, code, payload } = error ?? {};
+  if (code === 'unknown_connection') return cancelledBy('connection_deleted', 'The connection was deleted.');
+  const shown = {
+    name: storableText(name),
+    ...(stack !== undefined && { stack: storableText(stack) }),
+    ...(payload !== undefined && { payload: storable(payload) }),
+  };
+  return {
+    state: 'failed',
+    error: {
+      code: storableText(code ?? 'function_threw'),
+      message: storableText(message.slice(0, 4_096)),
+      payload: shown,
+    },
+    mayPass: code !== undefined && passing.has(code),
+  };
+}
+
+/** What another attempt may not meet: an outage of the provider's, or of ours. Whatever else the code threw it meant. */
+const passing: ReadonlySet<string> = new Set([
+  'unavailable',
+  'connection_refresh_failed',
+  'quota_exhausted',
+  'upstream_unreachable',
+  'upstream_timeout',
+  'ERR_BAD_RESPONSE',
+]);
+
+function cancelledBy(code: string, message: string): Ending {
+  return { state: 'cancelled', error: { code, message } };
+}
+
+function errorOf({ code, message, payload }: AppError): RunError {
+  return { code, message, ...(payload !== undefined && { payload }) };
+}

@@ -1,0 +1,186 @@
+/** Runs for people and programs: list, look at one, read its log while it goes on, cancel. */
+import { z } from 'zod';
+import { connectionId } from '../../connections/wire.ts';
+import type { Db } from '../../db/pool.ts';
+import { type Caller, hasScope } from '../../http/caller.ts';
+import type { App } from '../../http/server.ts';
+import { integrationKey } from '../../integrations/wire.ts';
+import { functionName } from '../deploys/definition.ts';
+import { kindOf } from '../wire.ts';
+import { listRuns } from './run-list.ts';
+import { cancelRun, getRun, listLines, type RunView, runKinds, runStates } from './runs.ts';
+import type { RunError } from './settle.ts';
+
+type Deps = { db: Db; now: () => Date; poke: () => void; open: () => Promise<void> };
+
+const counts = z.object({
+  added: z.number(),
+  updated: z.number(),
+  deleted: z.number(),
+  unchanged: z.number(),
+});
+const runWire = z.object({
+  id: z.string(),
+  provider_config_key: z.string(),
+  /** Null where the connection is gone. */
+  connection_id: z.string().nullable(),
+  function: z.string(),
+  version: z.number(),
+  kind: z.enum(['sync', 'webhook', 'action', 'on-event']),
+  variant: z.string(),
+  trigger: z.string(),
+  state: z.enum(runStates),
+  cancel_requested: z.boolean(),
+  /** 1 at first; 0 where it has not begun. */
+  attempt: z.number(),
+  most_attempts: z.number(),
+  queued_at: z.string(),
+  /** It does not begin before. */
+  not_before: z.string(),
+  started_at: z.string().nullable(),
+  ended_at: z.string().nullable(),
+  /** `payload`, what the code threw and its stack, is for callers with functions:write alone. */
+  error: z.object({ code: z.string(), message: z.string(), payload: z.unknown().optional() }).nullable(),
+  /** By model. */
+  counts: z.record(z.string(), counts),
+  /** Attempts before the last one, the oldest first: when and by what each ended. */
+  earlier_attempts: z.array(
+    z.object({
+      attempt: z.number(),
+      ended_at: z.string(),
+      error: z.object({ code: z.string(), message: z.string() }),
+    }),
+  ),
+});
+const lineWire = z.object({ position: z.number(), at: z.string(), level: z.string(), message: z.string() });
+const one = z.object({ id: z.uuid() });
+const mostLines = 1_000;
+
+export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
+  const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
+  const write = { config: { access: { by: 'key', scope: 'functions:write' } }, preParsing: open } as const;
+
+  app.get(
+    '/functions/runs',
+    {
+      ...read,
+      schema: {
+        summary: 'Runs, newest first',
+        querystring: z.strictObject({
+          provider_config_key: integrationKey.optional(),
+          connection_id: connectionId.optional(),
+          function: functionName.optional(),
+          /** Of the function. */
+          type: z.enum(['sync', 'action', 'on-event']).optional(),
+          kind: z.enum(['sync', 'webhook', 'action', 'on-event']).optional(),
+          state: z.enum(runStates).optional(),
+          cursor: z.uuid().optional(),
+          limit: z.coerce.number().int().min(1).max(1000).default(100),
+        }),
+        response: { 200: z.object({ runs: z.array(runWire), next_cursor: z.string().nullable() }) },
+      },
+    },
+    async ({ query, caller }) => {
+      const { provider_config_key, connection_id, kind, type, cursor, limit, ...rest } = query;
+      const found = await listRuns(db, {
+        ...rest,
+        environmentId: caller.environmentId,
+        integrationKey: provider_config_key,
+        connectionId: connection_id,
+        functionKind: kindOf(type),
+        kind: runKinds.find((one) => wireKind(one) === kind),
+        before: cursor,
+        limit: limit + 1,
+      });
+      const runs = found.slice(0, limit).map((run) => toWire(run, caller));
+      return { runs, next_cursor: found.length > limit ? (runs.at(-1)?.id ?? null) : null };
+    },
+  );
+
+  app.get(
+    '/functions/runs/:id',
+    { ...read, schema: { summary: 'A run', params: one, response: { 200: runWire } } },
+    async ({ params: { id }, caller }) =>
+      toWire(await getRun(db, { environmentId: caller.environmentId, id }), caller),
+  );
+
+  app.get(
+    '/functions/runs/:id/lines',
+    {
+      ...read,
+      schema: {
+        summary: "Lines of a run's log",
+        description: 'Those after a position; while the run goes on more come about each second.',
+        params: one,
+        querystring: z.strictObject({
+          after: z.coerce.number().int().min(-1).max(2_147_483_647).default(-1),
+        }),
+        response: { 200: z.object({ lines: z.array(lineWire), has_more: z.boolean() }) },
+      },
+    },
+    async ({ params: { id }, query: { after }, caller }) => {
+      const { environmentId } = caller;
+      await getRun(db, { environmentId, id });
+      const found = await listLines(db, { environmentId, id, after, limit: mostLines + 1 });
+      const lines = found.slice(0, mostLines).map(({ at, ...line }) => ({ ...line, at: at.toISOString() }));
+      return { lines, has_more: found.length > mostLines };
+    },
+  );
+
+  app.post(
+    '/functions/runs/:id/cancel',
+    {
+      ...write,
+      schema: {
+        summary: 'Cancel a run',
+        description:
+          'It ends within seconds; what it has saved stays, and the next run goes on from its checkpoint.',
+        params: one,
+        response: { 200: runWire },
+      },
+    },
+    async ({ params: { id }, caller }) => {
+      const { environmentId } = caller;
+      await db.transaction((tx) => cancelRun(tx, { environmentId, id, at: now() }));
+      poke();
+      return toWire(await getRun(db, { environmentId, id }), caller);
+    },
+  );
+}
+
+function wireKind(kind: RunView['kind']) {
+  return kind === 'on_event' ? 'on-event' : kind;
+}
+
+function toWire(run: RunView, caller: Caller): z.input<typeof runWire> {
+  return {
+    id: run.id,
+    provider_config_key: run.integrationKey,
+    connection_id: run.connectionId,
+    function: run.function,
+    version: run.version,
+    kind: wireKind(run.kind),
+    variant: run.variant,
+    trigger: run.trigger,
+    state: run.state,
+    cancel_requested: run.isCancelRequested,
+    attempt: run.attempt,
+    most_attempts: run.mostAttempts,
+    queued_at: run.queuedAt.toISOString(),
+    not_before: run.notBefore.toISOString(),
+    started_at: run.startedAt?.toISOString() ?? null,
+    ended_at: run.endedAt?.toISOString() ?? null,
+    error: run.error && errorOf(run.error, caller),
+    counts: run.counts,
+    earlier_attempts: run.earlier.map(({ ended_at: endedAt, ...rest }) => ({
+      ...rest,
+      ended_at: new Date(endedAt).toISOString(),
+    })),
+  };
+}
+
+/** What the code threw may hold what the account holds. */
+function errorOf({ code, message, payload }: RunError, caller: Caller) {
+  const isShown = payload !== undefined && hasScope(caller, 'functions:write');
+  return { code, message, ...(isShown && { payload }) };
+}

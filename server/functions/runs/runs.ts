@@ -1,0 +1,209 @@
+/**
+ * Runs as callers see them: queued, looked up, cancelled. The table `run` and the lines of its log.
+ *
+ * Does not own: who runs them (`claims.ts`, `worker.ts`) and how they end (`settle.ts`).
+ */
+import { randomUUIDv7 } from 'node:crypto';
+import { first, type Queryable, type Tx } from '../../db/pool.ts';
+import { AppError } from '../../errors.ts';
+import { lockLeft, tellFailed } from '../action-over.ts';
+import { releaseAllLocks } from '../context/locks.ts';
+import type { RunCounts } from '../context/run-counts.ts';
+import type { RunKind, Trigger } from './claims.ts';
+import { syncAttempts } from './schedule.ts';
+import { cancelled, type RunError } from './settle.ts';
+
+export const runStates = ['waiting', 'running', 'succeeded', 'failed', 'cancelled'] as const;
+export type RunState = (typeof runStates)[number];
+export const runKinds = ['sync', 'webhook', 'action', 'on_event'] as const satisfies RunKind[];
+
+export type RunView = {
+  id: string;
+  integrationKey: string;
+  connectionId: string | null;
+  function: string;
+  version: number;
+  kind: RunKind;
+  variant: string;
+  trigger: Trigger;
+  state: RunState;
+  isCancelRequested: boolean;
+  attempt: number;
+  mostAttempts: number;
+  queuedAt: Date;
+  notBefore: Date;
+  startedAt: Date | null;
+  endedAt: Date | null;
+  error: RunError | null;
+  counts: RunCounts;
+  /** Attempts before the last one, the oldest first. */
+  earlier: EarlierAttempt[];
+};
+
+export type EarlierAttempt = { attempt: number; ended_at: string; error: { code: string; message: string } };
+
+/** What is asked for now comes before what is due by its time. */
+const manualPriority = 5;
+
+/**
+ * Queues a run of each of these syncs, where it has none that waits or runs: one that waits is due now, one that runs goes
+ * on. Answers how many wait by this.
+ */
+export async function queueRuns(
+  tx: Tx,
+  { syncIds, at }: { syncIds: readonly number[]; at: Date },
+): Promise<number> {
+  const rows = await tx.query<{ id: string }>(
+    `insert into run
+       (id, environment_id, function_id, version_id, connection_id, sync_id, variant, kind, trigger, priority, most_attempts,
+        not_before, queued_at)
+     select
+       given.id, function.environment_id, function.id, function.version_id, sync.connection_id, sync.id, sync.variant, 'sync',
+       'manual', $3, ${syncAttempts}, $4, $4
+     from unnest($1::bigint[], $2::uuid[]) as given (sync_id, id)
+     join sync on sync.id = given.sync_id
+     join function on function.id = sync.function_id
+     order by sync.id
+     on conflict (sync_id) where state in ('waiting', 'running') and kind = 'sync' do update
+     set not_before = least(run.not_before, excluded.not_before),
+       priority = excluded.priority,
+       trigger = excluded.trigger
+     where run.state = 'waiting'
+     returning id`,
+    [syncIds, syncIds.map(() => randomUUIDv7()), manualPriority, at],
+  );
+  return rows.length;
+}
+
+/**
+ * Ends the runs of these syncs at once, whoever runs them: from here on their nodes write nothing more. For what must not
+ * overlap with them.
+ */
+export async function endRuns(
+  tx: Tx,
+  { syncIds, at }: { syncIds: readonly number[]; at: Date },
+): Promise<void> {
+  const error: RunError = { code: 'cancelled', message: 'The sync was reset.' };
+  const ended = await tx.query<{ id: string }>(
+    `update run
+     set state = 'cancelled', owner = null, lease_until = null, ended_at = $2, error = $3, cancel_requested = true,
+       input = null
+     from (
+       select id
+       from run
+       where sync_id = any($1) and state in ('waiting', 'running')
+       order by id
+       for update
+     ) as open
+     where run.id = open.id
+     returning run.id`,
+    [syncIds, at, JSON.stringify(error)],
+  );
+  for (const { id } of ended) await releaseAllLocks(tx, id);
+}
+
+/**
+ * Asks a run to end: at once where it waits, else when its node hears of it, in half a second. Throws `not_found`; what has
+ * ended already stays as it is.
+ */
+export async function cancelRun(
+  tx: Tx,
+  { environmentId, id, at }: { environmentId: number; id: string; at: Date },
+): Promise<void> {
+  const { error } = cancelled;
+  const found = first(
+    await tx.query<{ state: RunState }>(
+      'select state from run where environment_id = $1 and id = $2 for update',
+      [environmentId, id],
+    ),
+  );
+  if (found === undefined) throw new AppError('not_found', 'There is no such run, or no longer.');
+  if (found.state === 'waiting') {
+    for (const left of await lockLeft(tx, { environmentId, runId: id })) await tellFailed(tx, left, error);
+  }
+  await tx.query(
+    found.state === 'waiting'
+      ? `update run
+         set state = 'cancelled', ended_at = $2, error = $3, cancel_requested = true, input = null
+         where id = $1`
+      : `update run
+         set cancel_requested = true
+         where id = $1 and state = 'running' and ($2::timestamptz, $3::jsonb) is not null`,
+    [id, at, JSON.stringify(error)],
+  );
+}
+
+/** Of runs: what a view has, from tables joined to `run`. */
+export const runViewSql = `
+  select
+    run.id,
+    integration.key as "integrationKey",
+    connection.connection_id as "connectionId",
+    function.name as function,
+    version.number as version,
+    run.kind,
+    run.variant,
+    run.trigger,
+    run.state,
+    run.cancel_requested as "isCancelRequested",
+    run.attempt,
+    run.most_attempts as "mostAttempts",
+    run.queued_at as "queuedAt",
+    run.not_before as "notBefore",
+    run.started_at as "startedAt",
+    run.ended_at as "endedAt",
+    run.error,
+    run.counts,
+    run.earlier
+  from run
+  join function on function.id = run.function_id
+  join function_version version on version.id = run.version_id
+  join integration on integration.id = function.integration_id
+  left join connection on connection.id = run.connection_id and connection.deleted_at is null`;
+
+/** Throws `not_found`. */
+export async function getRun(
+  q: Queryable,
+  { environmentId, id }: { environmentId: number; id: string },
+): Promise<RunView> {
+  const found = first(
+    await q.query<RunView>(`${runViewSql} where run.environment_id = $1 and run.id = $2`, [
+      environmentId,
+      id,
+    ]),
+  );
+  if (found === undefined) throw new AppError('not_found', 'There is no such run, or no longer.');
+  return found;
+}
+
+export type RunLine = { position: number; at: Date; level: string; message: string };
+
+/** Lines of a run's log after a position, in their order. */
+export function listLines(
+  q: Queryable,
+  { environmentId, id, after, limit }: { environmentId: number; id: string; after: number; limit: number },
+): Promise<RunLine[]> {
+  return q.query<RunLine>(
+    `select line.position, line.at, line.level, line.message
+     from run_line line
+     join run on run.id = line.run_id
+     where run.environment_id = $1 and run.id = $2 and line.position > $3
+     order by line.position
+     limit $4`,
+    [environmentId, id, after, limit],
+  );
+}
+
+/** Removes what ended before `before`, at most 1000 at a time; how many. */
+export async function removeOldRuns(q: Queryable, before: Date): Promise<number> {
+  const rows = await q.query<{ id: string }>(
+    `delete from run
+     using (
+       select id from run where ended_at < $1 order by ended_at limit 1000 for update skip locked
+     ) as old
+     where run.id = old.id
+     returning run.id`,
+    [before],
+  );
+  return rows.length;
+}

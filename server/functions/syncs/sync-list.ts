@@ -1,0 +1,207 @@
+/** Syncs as people look at them: of a function or a connection, by what they are at, a page at a time. */
+import { z } from 'zod';
+import { first, type Queryable } from '../../db/pool.ts';
+import { spellFrequency } from '../deploys/frequency.ts';
+import { runStates } from '../runs/runs.ts';
+
+/**
+ * What a sync is at, the first that holds: a run waits or goes on; nothing starts by itself; its connection keeps its runs
+ * from starting; its last run failed; none of these.
+ */
+export const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
+export type SyncState = (typeof syncStates)[number];
+
+const fault = z.object({ code: z.string(), message: z.string() });
+const runRef = z.object({ id: z.string(), state: z.enum(runStates) });
+export const listedSyncWire = z.object({
+  id: z.number(),
+  provider_config_key: z.string(),
+  connection_id: z.string(),
+  /** Of the connection's account. */
+  account_email: z.string().nullable(),
+  function: z.string(),
+  /** Of the function: one that is off starts no run. */
+  enabled: z.boolean(),
+  variant: z.string(),
+  state: z.enum(syncStates),
+  /** What the connection has of its own in place of the function's; null: nothing. */
+  own_frequency: z.string().nullable(),
+  frequency: z.string().nullable(),
+  next_at: z.string().nullable(),
+  last_succeeded_at: z.string().nullable(),
+  /** Since it last succeeded. */
+  failures: z.number(),
+  held: fault.nullable(),
+  /** The run that waits or goes on. */
+  current_run: runRef.nullable(),
+  /** The one that ended last. */
+  last_run: runRef.extend({ ended_at: z.string(), error: fault.nullable() }).nullable(),
+});
+export type ListedSync = z.input<typeof listedSyncWire>;
+
+export const syncCountsWire = z.object({
+  running: z.number(),
+  paused: z.number(),
+  held: z.number(),
+  failing: z.number(),
+  active: z.number(),
+});
+
+export type SyncFilter = {
+  environmentId: number;
+  integrationKey?: string | undefined;
+  function?: string | undefined;
+  connectionId?: string | undefined;
+};
+
+/** The rows of the filter with their state; parameters 1 to 4 are those of `valuesOf`. */
+const found = `
+  select
+    sync.*,
+    function.environment_id,
+    integration.key as "integrationKey",
+    connection.connection_id as "connectionId",
+    connection.account_email as "accountEmail",
+    function.name as function,
+    function.is_enabled as "isEnabled",
+    version.definition ->> 'frequency' as "frequencyText",
+    current.id as "currentId",
+    current.state as "currentState",
+    case
+      when current.id is not null then 'running'
+      when sync.state = 'paused' then 'paused'
+      when sync.held is not null then 'held'
+      when sync.failures > 0 then 'failing'
+      else 'active'
+    end as "is"
+  from sync
+  join function on function.id = sync.function_id
+  join function_version version on version.id = function.version_id
+  join integration on integration.id = function.integration_id
+  join connection on connection.id = sync.connection_id and connection.deleted_at is null
+  left join run as current
+    on current.sync_id = sync.id and current.kind = 'sync' and current.state in ('waiting', 'running')
+  where function.environment_id = $1
+    and ($2::text is null or integration.key = $2)
+    and ($3::text is null or function.name = $3)
+    and ($4::text is null or connection.connection_id = $4)`;
+
+function valuesOf({ environmentId, integrationKey, function: name, connectionId }: SyncFilter): unknown[] {
+  return [environmentId, integrationKey ?? null, name ?? null, connectionId ?? null];
+}
+
+type Row = {
+  id: number;
+  integrationKey: string;
+  connectionId: string;
+  accountEmail: string | null;
+  function: string;
+  isEnabled: boolean;
+  variant: string;
+  is: SyncState;
+  frequencyText: string | null;
+  frequencyS: number | null;
+  nextAt: Date | null;
+  lastSucceededAt: Date | null;
+  failures: number;
+  held: z.input<typeof fault> | null;
+  currentId: string | null;
+  currentState: z.input<typeof runRef>['state'] | null;
+  last: NonNullable<ListedSync['last_run']> | null;
+};
+
+/** In the order in which they were made, those after `after`. */
+export async function listSyncs(
+  q: Queryable,
+  {
+    after,
+    limit,
+    state,
+    ...filter
+  }: SyncFilter & { state?: SyncState | undefined; after: number; limit: number },
+): Promise<ListedSync[]> {
+  const rows = await q.query<Row>(
+    `select
+       found.id,
+       "integrationKey",
+       "connectionId",
+       "accountEmail",
+       function,
+       "isEnabled",
+       variant,
+       "is",
+       "frequencyText",
+       frequency_s as "frequencyS",
+       next_at as "nextAt",
+       last_succeeded_at as "lastSucceededAt",
+       failures,
+       held,
+       "currentId",
+       "currentState",
+       (
+         select to_jsonb(last)
+         from (
+           select run.id, run.state, run.ended_at, run.error
+           from run
+           where run.sync_id = found.id
+             and run.environment_id = found.environment_id
+             and run.ended_at is not null
+           order by run.id desc
+           limit 1
+         ) as last
+       ) as last
+     from (${found}) as found
+     where found.id > $5 and ($6::text is null or "is" = $6)
+     order by found.id
+     limit $7`,
+    [...valuesOf(filter), after, state ?? null, limit],
+  );
+  return rows.map(toWire);
+}
+
+/** How many of them are at what. */
+export async function countSyncs(q: Queryable, filter: SyncFilter): Promise<z.input<typeof syncCountsWire>> {
+  const row = first(
+    await q.query<z.input<typeof syncCountsWire>>(
+      `select ${syncStates.map((is) => `count(*) filter (where "is" = '${is}') as ${is}`).join(', ')}
+       from (${found}) as found`,
+      valuesOf(filter),
+    ),
+  );
+  return row ?? { running: 0, paused: 0, held: 0, failing: 0, active: 0 };
+}
+
+function toWire(row: Row): ListedSync {
+  const own = row.frequencyS === null ? null : spellFrequency(row.frequencyS);
+  const { last } = row;
+  return {
+    id: row.id,
+    provider_config_key: row.integrationKey,
+    connection_id: row.connectionId,
+    account_email: row.accountEmail,
+    function: row.function,
+    enabled: row.isEnabled,
+    variant: row.variant,
+    state: row.is,
+    own_frequency: own,
+    frequency: own ?? row.frequencyText,
+    next_at: row.nextAt?.toISOString() ?? null,
+    last_succeeded_at: row.lastSucceededAt?.toISOString() ?? null,
+    failures: row.failures,
+    held: row.held === null ? null : faultOf(row.held),
+    current_run:
+      row.currentId === null || row.currentState === null
+        ? null
+        : { id: row.currentId, state: row.currentState },
+    last_run: last === null ? null : { ...last, ...endedOf(last) },
+  };
+}
+
+function endedOf({ ended_at: endedAt, error }: NonNullable<Row['last']>) {
+  return { ended_at: new Date(endedAt).toISOString(), error: error === null ? null : faultOf(error) };
+}
+
+/** Without what else it may carry. */
+function faultOf({ code, message }: z.input<typeof fault>): z.input<typeof fault> {
+  return { code, message };
+}

@@ -1,0 +1,214 @@
+/** What a sync is at, in the words that official clients know. */
+import { z } from 'zod';
+import type { ConnectionReader } from '../../connections/reader.ts';
+import type { Db } from '../../db/pool.ts';
+import { AppError } from '../../errors.ts';
+import { openCheckpoint } from '../context/checkpoint.ts';
+import type { ModelCounts, RunCounts } from '../context/run-counts.ts';
+import { spellFrequency } from '../deploys/frequency.ts';
+import type { RunState } from '../runs/runs.ts';
+import { fromSyncs, isNamed, ofPlace, type SyncName, type SyncPlace } from './syncs.ts';
+
+const counts = z.object({ added: z.number(), updated: z.number(), deleted: z.number() });
+const error = z.object({ code: z.string(), message: z.string() });
+
+export const syncStatusWire = z.object({
+  id: z.string(),
+  connection_id: z.string(),
+  name: z.string(),
+  variant: z.string(),
+  type: z.enum(['INITIAL', 'INCREMENTAL']),
+  status: z.enum(['RUNNING', 'SUCCESS', 'ERROR', 'PAUSED', 'STOPPED']),
+  frequency: z.string().nullable(),
+  finishedAt: z.string().nullable(),
+  nextScheduledSyncAt: z.string().nullable(),
+  latestExecutionStatus: z.enum(['SUCCESS', 'PAUSED', 'STOPPED', 'RUNNING']).nullable(),
+  latestResult: z.record(z.string(), counts),
+  recordCount: z.record(z.string(), z.number()),
+  checkpoint: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).nullable(),
+  /** Of the last run; null where it went well. */
+  error: error.nullable(),
+  /** Why its runs do not start; null where they do. */
+  held: error.nullable(),
+  /**
+   * Whether the provider tells of changes by push channels, so that it runs before its time: `open` where it does for all
+   * that is watched, `none` where it does not, and the error says why where it is known. Null where it subscribes to
+   * nothing, or the provider has no such channels.
+   */
+  push: z
+    .object({
+      state: z.enum(['open', 'partly', 'none']),
+      /** When the first of them ends, unless it is renewed before, as it is at half its life. */
+      expires_at: z.string().nullable(),
+      error: error.nullable(),
+    })
+    .nullable(),
+});
+export type SyncStatus = z.input<typeof syncStatusWire>;
+
+type Row = {
+  id: number;
+  connectionId: string;
+  name: string;
+  variant: string;
+  state: 'active' | 'paused';
+  frequencyText: string | null;
+  frequencyS: number | null;
+  nextAt: Date | null;
+  lastEndedAt: Date | null;
+  lastSucceededAt: Date | null;
+  held: { code: string; message: string } | null;
+  isRunning: boolean;
+  last: { state: RunState; counts: RunCounts; error: { code: string; message: string } | null } | null;
+  recordCount: Record<string, number>;
+  /** Sealed. */
+  checkpoint: Buffer | null;
+  push: {
+    watched: number;
+    open: number;
+    expiresAt: string | null;
+    fault: { code: string; message: string } | null;
+  } | null;
+};
+
+const mostSyncs = 1_000;
+
+/** Of at most 1000 syncs, by connection, name and variant. `wanted` undefined: all. */
+export async function syncStatuses(
+  { db, reader, now }: { db: Db; reader: Pick<ConnectionReader, 'get'>; now: () => Date },
+  {
+    environmentId,
+    integrationKey,
+    connectionId,
+    wanted,
+  }: SyncPlace & { wanted: readonly SyncName[] | undefined },
+): Promise<SyncStatus[]> {
+  const rows = await db.query<Row>(statusSql, [
+    ...[environmentId, integrationKey, connectionId ?? null],
+    ...[wanted?.map(({ name }) => name) ?? [], wanted?.map(({ variant }) => variant) ?? []],
+    ...[wanted === undefined, mostSyncs, now()],
+  ]);
+  const statuses: SyncStatus[] = [];
+  for (const row of rows) {
+    const { checkpoint: sealed, connectionId: id } = row;
+    const read = async () =>
+      openCheckpoint(
+        sealed!,
+        (await reader.get({ environmentId, integrationKey, connectionId: id })).dataKey,
+      );
+    statuses.push({ ...toWire(row), checkpoint: sealed && (await read().catch(nothingWhereDeleted)) });
+  }
+  return statuses;
+}
+
+/** Of a connection that was deleted since its row was read. */
+function nothingWhereDeleted(error: unknown): null {
+  if (error instanceof AppError && error.code === 'unknown_connection') return null;
+  throw error;
+}
+
+const statusSql = `
+  select
+    sync.id,
+    connection.connection_id as "connectionId",
+    function.name,
+    sync.variant,
+    sync.state,
+    version.definition ->> 'frequency' as "frequencyText",
+    sync.frequency_s as "frequencyS",
+    sync.next_at as "nextAt",
+    sync.last_ended_at as "lastEndedAt",
+    sync.last_succeeded_at as "lastSucceededAt",
+    sync.held,
+    exists (
+      select from run where run.sync_id = sync.id and run.kind = 'sync' and run.state = 'running'
+    ) as "isRunning",
+    (
+      select to_jsonb(last)
+      from (
+        select run.state, run.counts, run.error
+        from run
+        where run.sync_id = sync.id and run.ended_at is not null
+        order by run.id desc
+        limit 1
+      ) as last
+    ) as last,
+    (
+      select value
+      from function_checkpoint
+      where connection_id = sync.connection_id and function_id = sync.function_id and variant = sync.variant
+    ) as checkpoint,
+    (
+      select coalesce(jsonb_object_agg(dataset.model, dataset.records), '{}')
+      from dataset
+      where dataset.connection = sync.connection_id
+        and dataset.variant = sync.variant
+        and version.definition -> 'models' ? dataset.model
+    ) as "recordCount",
+    (
+      select jsonb_build_object(
+        'watched', count(*),
+        'open', count(channel.id),
+        'expiresAt', min(channel.expires_at),
+        'fault', (array_agg(watch.fault order by watch.id) filter (where watch.fault is not null))[1]
+      )
+      from watch
+      left join channel
+        on channel.connection_id = watch.connection_id
+        and channel.target = watch.target
+        and channel.state = 'open'
+        and channel.expires_at > $8
+      where watch.connection_id = sync.connection_id
+        and jsonb_array_length(version.definition -> 'webhook_subscriptions') > 0
+      having count(*) > 0
+    ) as push
+  ${fromSyncs}
+  where ${ofPlace}
+    and ($6 or ${isNamed})
+  order by connection.id, function.name collate "C", sync.variant collate "C"
+  limit $7`;
+
+function toWire(row: Row): Omit<SyncStatus, 'checkpoint'> {
+  const { last, state, isRunning } = row;
+  const hasFailed = last !== null && last.state !== 'succeeded';
+  return {
+    id: String(row.id),
+    connection_id: row.connectionId,
+    name: row.name,
+    variant: row.variant,
+    type: row.lastSucceededAt === null ? 'INITIAL' : 'INCREMENTAL',
+    status: statusOf(row),
+    frequency: row.frequencyS === null ? row.frequencyText : spellFrequency(row.frequencyS),
+    finishedAt: row.lastEndedAt?.toISOString() ?? null,
+    nextScheduledSyncAt: state === 'paused' ? null : (row.nextAt?.toISOString() ?? null),
+    latestExecutionStatus: isRunning ? 'RUNNING' : last === null ? null : hasFailed ? 'STOPPED' : 'SUCCESS',
+    latestResult: last === null || hasFailed ? {} : changesOf(last.counts),
+    recordCount: row.recordCount,
+    error: last?.error ? { code: last.error.code, message: last.error.message } : null,
+    held: row.held ? { code: row.held.code, message: row.held.message } : null,
+    push: row.push ? pushToWire(row.push) : null,
+  };
+}
+
+function pushToWire({ watched, open, expiresAt, fault }: NonNullable<Row['push']>): SyncStatus['push'] {
+  return {
+    state: open === 0 ? 'none' : open < watched ? 'partly' : 'open',
+    expires_at: expiresAt === null ? null : new Date(expiresAt).toISOString(),
+    error: fault ? { code: fault.code, message: fault.message } : null,
+  };
+}
+
+function statusOf({ isRunning, state, held, last }: Row): SyncStatus['status'] {
+  if (isRunning) return 'RUNNING';
+  if (state === 'paused') return 'PAUSED';
+  if (held !== null || last?.state === 'failed') return 'ERROR';
+  return last?.state === 'succeeded' ? 'SUCCESS' : 'STOPPED';
+}
+
+function changesOf(of: RunCounts): Record<string, Omit<ModelCounts, 'unchanged'>> {
+  const changes = Object.entries(of).map(([model, { added, updated, deleted }]) => [
+    model,
+    { added, updated, deleted },
+  ]);
+  return Object.fromEntries(changes);
+}
