@@ -7,6 +7,10 @@
 import { parseArgs } from 'node:util';
 import { activityBenchmark } from './activity.ts';
 import { functionsBenchmark } from './functions.ts';
+import { idleBenchmark } from './idle.ts';
+import { loadBenchmark } from './load.ts';
+import { sizeBenchmark } from './load-size.ts';
+import { metricsBenchmark } from './metrics.ts';
 import { proxyBenchmark } from './proxy.ts';
 import { listBenchmark, pruneBenchmark, saveBenchmark } from './records.ts';
 import { millionBenchmark } from './records-million.ts';
@@ -19,9 +23,13 @@ const benchmarks: Record<string, Benchmark> = {
   prune: pruneBenchmark,
   million: millionBenchmark,
   proxy: proxyBenchmark,
+  metrics: metricsBenchmark,
   activity: activityBenchmark,
   functions: functionsBenchmark,
   sheets: sheetsBenchmark,
+  load: loadBenchmark,
+  size: sizeBenchmark,
+  idle: idleBenchmark,
 };
 
 const { values, positionals } = parseArgs({

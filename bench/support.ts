@@ -102,7 +102,8 @@ export async function openBenchService({
   };
 }
 
-function send(
+/** The bytes of a 200; throws at any other answer. Nothing is parsed. */
+export function send(
   url: URL,
   { body, ...options }: { method: string; agent: Agent; headers: object; body: string | Buffer | undefined },
 ): Promise<Buffer> {

@@ -13,9 +13,11 @@ create table api_key (
   expires_at timestamp with time zone,
   last_used_at timestamp with time zone,
   is_setting boolean not null default false,
+  rate_limit integer,
   constraint api_key_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint api_key_hash_unique UNIQUE (hash),
-  constraint api_key_pkey PRIMARY KEY (id)
+  constraint api_key_pkey PRIMARY KEY (id),
+  constraint api_key_rate_limit CHECK (((rate_limit >= 1) AND (rate_limit <= 1000000)))
 );
 CREATE INDEX api_key_environment ON public.api_key USING btree (environment_id);
 
@@ -333,6 +335,22 @@ create table environment_variable (
   constraint environment_variable_pkey PRIMARY KEY (environment_id, name)
 );
 
+create table errand (
+  id uuid not null,
+  environment_id bigint not null,
+  kind text not null,
+  request bytea not null,
+  awaited_until timestamp with time zone not null,
+  owner uuid,
+  lease_until timestamp with time zone,
+  answer bytea,
+  constraint errand_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint errand_lease CHECK (((owner IS NULL) = (lease_until IS NULL))),
+  constraint errand_pkey PRIMARY KEY (id)
+);
+CREATE INDEX errand_environment ON public.errand USING btree (environment_id);
+CREATE INDEX errand_open ON public.errand USING btree (awaited_until) WHERE (owner IS NULL);
+
 create table event (
   id uuid not null,
   position bigint,
@@ -526,6 +544,13 @@ create table key_file (
   constraint key_file_pkey PRIMARY KEY (made_at)
 );
 
+create table key_rate (
+  key_id bigint not null,
+  full_at timestamp with time zone not null,
+  constraint key_rate_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_key(id) ON DELETE CASCADE,
+  constraint key_rate_pkey PRIMARY KEY (key_id)
+);
+
 create table master_key (
   id text not null,
   proof bytea not null,
@@ -550,7 +575,21 @@ CREATE INDEX member_environment ON public.member USING btree (environment_id);
 create table migration (
   name text not null,
   applied_at timestamp with time zone not null default now(),
+  runs_with integer,
   constraint migration_pkey PRIMARY KEY (name)
+);
+
+create table node (
+  id uuid not null,
+  name text not null,
+  role text not null,
+  version text not null,
+  migration text not null,
+  started_at timestamp with time zone not null default clock_timestamp(),
+  seen_at timestamp with time zone not null default clock_timestamp(),
+  is_stopping boolean not null default false,
+  constraint node_pkey PRIMARY KEY (id),
+  constraint node_role CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
 );
 
 create table operation (

@@ -14,15 +14,12 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { connect, createServer } from 'node:net';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { type Account, findAccount } from '../server/db/embedded-account.ts';
-import { type Guarded, spawnGuarded } from '../server/db/embedded-server.ts';
+import { findAccount } from '../server/db/embedded-account.ts';
+import { findPgbouncer, startPgbouncer, versionOf } from '../test/support/pgbouncer.ts';
+import { startPostgres } from '../test/support/postgres.ts';
 
 const oldestMajor = 15;
-const user = 'trellis';
-const password = randomBytes(16).toString('hex');
 
 interface Programs {
   /** Holds initdb and postgres. */
@@ -30,7 +27,7 @@ interface Programs {
   pgbouncer: string;
 }
 
-const running: Guarded[] = [];
+const running: { stop(): Promise<void> }[] = [];
 const stopping = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stopping.abort(signal));
 
@@ -39,11 +36,18 @@ const dir = mkdtempSync('/tmp/trellis-test-postgres-');
 try {
   const account = findAccount(path.join(dir, 'data'));
   if (account.identity.uid !== undefined) chownSync(dir, account.uid, account.gid);
-  const direct = await startPostgres(programs, account);
-  const viaPgbouncer = await startPgbouncer(programs, { account, server: new URL(direct) });
+  const { signal } = stopping;
+  const { binDir, pgbouncer } = programs;
+  const password = randomBytes(16).toString('hex');
+  const server = await startPostgres({ binDir, dir, account, user: 'trellis', password, signal });
+  running.push(server);
+  const { url: direct } = server;
+  const bouncer = await startPgbouncer({ pgbouncer, dir, account, server: direct, signal });
+  running.push(bouncer);
+  const { url: viaPgbouncer } = bouncer;
   const outcomes = [
-    await runTests(versionOf(path.join(programs.binDir, 'postgres')), { TEST_DATABASE_URL: direct }),
-    await runTests(`${versionOf(programs.pgbouncer)}, transaction mode`, {
+    await runTests(versionOf(path.join(binDir, 'postgres')), { TEST_DATABASE_URL: direct }),
+    await runTests(`${versionOf(pgbouncer)}, transaction mode`, {
       TEST_DATABASE_URL: viaPgbouncer,
       TEST_DATABASE_ADMIN_URL: direct,
     }),
@@ -55,74 +59,8 @@ try {
   console.log('interrupted');
   process.exitCode = 130;
 } finally {
-  for (const program of running.reverse()) {
-    program.order('INT');
-    const harder = setTimeout(() => program.order('KILL'), 3000);
-    await program.exited.catch(() => {});
-    clearTimeout(harder);
-  }
+  for (const program of running.reverse()) await program.stop();
   rmSync(dir, { recursive: true, force: true });
-}
-
-async function startPostgres({ binDir }: Programs, account: Account): Promise<string> {
-  const clusterDir = path.join(dir, 'data');
-  const passwordFile = path.join(dir, 'password');
-  writeReadable(passwordFile, `${password}\n`, account);
-  const initdb = start(account, [
-    ...[path.join(binDir, 'initdb'), '--pgdata', clusterDir, '--username', user, '--pwfile', passwordFile],
-    ...['--auth=scram-sha-256', '--encoding=UTF8', '--locale=C', '--no-sync', '--no-instructions'],
-  ]);
-  if ((await initdb.guarded.exited) !== 0) throw new Error(`initdb failed: ${initdb.output()}`);
-  const port = await freePort();
-  const settings = {
-    listen_addresses: '127.0.0.1',
-    port: String(port),
-    unix_socket_directories: '',
-    fsync: 'off',
-    max_connections: '400',
-  };
-  const server = start(account, [
-    ...[path.join(binDir, 'postgres'), '-D', clusterDir],
-    ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
-  ]);
-  running.push(server.guarded);
-  const pidFile = path.join(clusterDir, 'postmaster.pid');
-  await until(server, async () => existsSync(pidFile) && /^ready/m.test(readFileSync(pidFile, 'utf8')));
-  return `postgresql://${user}:${password}@127.0.0.1:${port}/postgres`;
-}
-
-async function startPgbouncer(
-  { pgbouncer }: Programs,
-  { account, server }: { account: Account; server: URL },
-): Promise<string> {
-  const port = await freePort();
-  const usersFile = path.join(dir, 'users.txt');
-  writeReadable(usersFile, `"${user}" "${password}"\n`, account);
-  const configFile = path.join(dir, 'pgbouncer.ini');
-  // Round robin: the next transaction of a client seldom gets the server connection of its last one, so
-  // that session state, where any is relied upon, is missed at once.
-  const config = `
-[databases]
-* = host=${server.hostname} port=${server.port}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = ${port}
-unix_socket_dir =
-auth_type = scram-sha-256
-auth_file = ${usersFile}
-pool_mode = transaction
-server_round_robin = 1
-default_pool_size = 20
-max_client_conn = 1000
-query_wait_timeout = 15
-log_connections = 0
-log_disconnections = 0
-`;
-  writeReadable(configFile, config, account);
-  const bouncer = start(account, [pgbouncer, configFile]);
-  running.push(bouncer.guarded);
-  await until(bouncer, () => isListening(port));
-  return `postgresql://${user}:${password}@127.0.0.1:${port}/postgres`;
 }
 
 /** The `test` script of package.json, with the files given on our own command line in place of its patterns. */
@@ -152,36 +90,6 @@ async function runTests(
   return { title, code };
 }
 
-function start(account: Account, command: string[]): { guarded: Guarded; output: () => string } {
-  let output = '';
-  const guarded = spawnGuarded({
-    command,
-    libraryPath: '',
-    account,
-    onOutput: (text) => {
-      output = (output + text).slice(-4000);
-    },
-  });
-  return { guarded, output: () => output };
-}
-
-async function until(
-  program: { guarded: Guarded; output: () => string },
-  isReady: () => Promise<boolean>,
-): Promise<void> {
-  let isEnded = false;
-  program.guarded.exited
-    .finally(() => {
-      isEnded = true;
-    })
-    .catch(() => {});
-  while (!(await isReady())) {
-    stopping.signal.throwIfAborted();
-    if (isEnded) throw new Error(`did not start: ${program.output()}`);
-    await sleep(20);
-  }
-}
-
 /** The lowest PostgreSQL from 15 on that is installed: the newest is what the embedded server is. */
 function findPostgres(): string | undefined {
   const root = '/usr/lib/postgresql';
@@ -190,14 +98,6 @@ function findPostgres(): string | undefined {
     .filter((found) => found >= oldestMajor && existsSync(`${root}/${found}/bin/initdb`))
     .sort((a, b) => a - b);
   return major === undefined ? undefined : `${root}/${major}/bin`;
-}
-
-function findPgbouncer(): string | undefined {
-  const pgbouncer = ['/usr/sbin/pgbouncer', '/usr/bin/pgbouncer'].find((file) => existsSync(file));
-  if (!pgbouncer) return undefined;
-  const [, major, minor] = /(\d+)\.(\d+)/.exec(versionOf(pgbouncer)) ?? [];
-  if (Number(major) * 1000 + Number(minor) >= 1018) return pgbouncer;
-  throw new Error(`${versionOf(pgbouncer)} is too old: 1.18 or newer is needed`);
 }
 
 /** The programs, with what is missing installed where we may. Throws, naming the packages, where we may not. */
@@ -237,30 +137,4 @@ function install(packages: string[]): void {
   } finally {
     if (isPolicyOurs) rmSync(policy);
   }
-}
-
-function versionOf(program: string): string {
-  return execFileSync(program, ['--version'], { encoding: 'utf8' }).split('\n')[0]!;
-}
-
-function writeReadable(file: string, text: string, account: Account): void {
-  writeFileSync(file, text, { mode: 0o600 });
-  if (account.identity.uid !== undefined) chownSync(file, account.uid, account.gid);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
-function isListening(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1');
-    socket.once('error', () => resolve(false)).once('connect', () => socket.end());
-    socket.once('close', (hadError) => resolve(!hadError));
-  });
 }

@@ -1,7 +1,7 @@
 /**
  * `npm run tour`: the main job, done once through the public interface alone, each step with what came back and
  * how long it took. Starts everything on a temporary data dir and stops it again. Exits non-zero when a step is not
- * as promised.
+ * as promised. `node scripts/tour.ts /opt/trellis/bin/trellis` does it with another program than this clone's.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -11,6 +11,8 @@ import { type RunningService, startRunningService } from '../test/support/servic
 
 const root = join(import.meta.dirname, '..');
 const dataset = (name: string) => readFileSync(join(root, 'node_modules/vega-datasets/data', name), 'utf8');
+/** Empty: this clone's. */
+const program = process.argv.slice(2);
 const airportCount = 3376;
 const zipCount = 42_049;
 
@@ -38,7 +40,7 @@ async function step<T>(title: string, run: () => Promise<{ came: string; value: 
 
 async function tour(): Promise<void> {
   const service = await step('Start the service on an empty data dir', async () => {
-    const started = await startRunningService();
+    const started = await startRunningService(program.length > 0 ? { program } : {});
     return { came: `ready ${started.baseUrl}, sandbox ${started.sandboxUrl}`, value: started };
   });
   try {

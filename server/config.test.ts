@@ -139,3 +139,31 @@ test('loopback is told from names that only look like it', () => {
     assert.ok(!isLoopback(host), host);
   }
 });
+
+test('limits have defaults, are turned off by name, and refuse what is no limit', () => {
+  const { limits } = loadConfig({}, false);
+  const { mostConnections, ...others } = limits;
+  assert.deepEqual(others, {
+    ...{ perKey: undefined, perPerson: 3_000, perAddress: 600, overloadDelayMs: 100 },
+    bodyBytes: 256 * 1024 * 1024,
+  });
+  assert.ok(mostConnections >= 100 && mostConnections <= 50_000);
+  const names = [
+    'RATE_LIMIT',
+    'PERSON_RATE_LIMIT',
+    'ADDRESS_RATE_LIMIT',
+    'BODY_MEMORY_MB',
+    'OVERLOAD_DELAY_MS',
+  ];
+  const off = Object.fromEntries(names.map((name) => [`TRELLIS_${name}`, 'off']));
+  const given = loadConfig({ ...off, TRELLIS_MAX_CONNECTIONS: '12' }, false).limits;
+  assert.deepEqual(
+    Object.values(given).filter((limit) => limit !== undefined),
+    [12],
+  );
+  for (const name of [...names, 'MAX_CONNECTIONS']) {
+    for (const wrong of ['0', '-1', '1.5', 'many', '10000000'])
+      assert.equal(faultsOf({ [`TRELLIS_${name}`]: wrong }).length, 1, `${name}=${wrong}`);
+  }
+  assert.equal(faultsOf({ TRELLIS_MAX_CONNECTIONS: 'off' }).length, 1);
+});

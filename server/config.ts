@@ -2,6 +2,9 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { BlockList, isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { type Brand, brandNames } from './brand.ts';
+import { type LimitsConfig, readLimits } from './config-limits.ts';
+import { type MonitoringConfig, readMonitoring } from './config-monitoring.ts';
+import { type NodeConfig, readNode } from './config-node.ts';
 import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './config-sign-in.ts';
 import { isLoopback, oneOf, readOrigins, readPort, readRanges, readUrl } from './setting-values.ts';
 
@@ -9,41 +12,42 @@ import { isLoopback, oneOf, readOrigins, readPort, readRanges, readUrl } from '.
  * The one place that reads the environment. Every fault is found before anything starts, and all of them are
  * told in one message.
  */
-export type Config = {
-  host: string;
-  port: number;
-  /** Without a trailing slash. */
-  baseUrl: string;
-  dataDir: string;
-  /** Undefined: the embedded PostgreSQL. */
-  databaseUrl: string | undefined;
-  /** The key of the `dev` environment, when the operator chose it. */
-  secretKey: string | undefined;
-  /** Undefined: generated into DATA_DIR (embedded database only). The first one seals. */
-  encryptionKeys: MasterKey[] | undefined;
-  brand: Brand;
-  sandbox: SandboxConfig | undefined;
-  outboundAllow: BlockList;
-  activity: ActivityConfig;
-  /** How many days deliveries of events that arrived are kept. */
-  deliveryDays: number;
-  /** How long an event stays in the feed. */
-  eventDays: number;
-  logLevel: LogLevel;
-  logFormat: 'pretty' | 'json';
-  /** How long requests in flight may take to end after a stop was asked for. */
-  drainMs: number;
-  /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
-  trustedProxies: string[];
-  signIn: SignInConfig;
-  /** Undefined: links are copied. */
-  smtp: MailConfig | undefined;
-  /** Origins of pages that may show the connect page in a frame, beside our own. */
-  connectFrameAncestors: string[];
-  functions: FunctionsConfig;
-  isProduction: boolean;
-};
+export type Config = NodeConfig &
+  MonitoringConfig & {
+    host: string;
+    port: number;
+    /** Without a trailing slash. */
+    baseUrl: string;
+    dataDir: string;
+    /** Undefined: the embedded PostgreSQL. */
+    databaseUrl: string | undefined;
+    /** The key of the `dev` environment, when the operator chose it. */
+    secretKey: string | undefined;
+    /** Undefined: generated into DATA_DIR (embedded database only). The first one seals. */
+    encryptionKeys: MasterKey[] | undefined;
+    brand: Brand;
+    sandbox: SandboxConfig | undefined;
+    outboundAllow: BlockList;
+    activity: ActivityConfig;
+    /** How many days deliveries of events that arrived are kept. */
+    deliveryDays: number;
+    /** How long an event stays in the feed. */
+    eventDays: number;
+    logLevel: LogLevel;
+    logFormat: 'pretty' | 'json';
+    /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
+    trustedProxies: string[];
+    signIn: SignInConfig;
+    limits: LimitsConfig;
+    /** Undefined: links are copied. */
+    smtp: MailConfig | undefined;
+    /** Origins of pages that may show the connect page in a frame, beside our own. */
+    connectFrameAncestors: string[];
+    functions: FunctionsConfig;
+    isProduction: boolean;
+  };
 
+export type { Role } from './config-node.ts';
 export type MasterKey = { id: string; key: KeyObject };
 /** `sampleRate`: how many of the proxied calls that succeeded are logged, 0 to 1. */
 export type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
@@ -82,8 +86,19 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
         'keys, and a database without them cannot be read. Make one with: echo "k1:$(openssl rand -base64 32)"',
     );
   }
+  if (config.databaseUrl === undefined && config.role !== 'all') {
+    faults.push(
+      `TRELLIS_ROLE=${config.role} requires DATABASE_URL: no other node reaches the embedded database, and this one would ` +
+        'leave half of the work undone',
+    );
+  }
   if (faults.length > 0) throw new ConfigError(faults);
   return config;
+}
+
+/** As `loadConfig`, with settings that were given beside the environment's and go before them. */
+export function loadConfigWith(given: Env): Config {
+  return loadConfig({ ...process.env, ...given });
 }
 
 /** As `loadConfig`, for a command that opens nothing: the master keys may be missing. */
@@ -153,10 +168,9 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     fallback: 'on',
     faults,
   });
-  const drainSeconds = read('TRELLIS_DRAIN_SECONDS') ?? '10';
-  if (!/^\d{1,3}$/.test(drainSeconds)) {
-    faults.push(`TRELLIS_DRAIN_SECONDS must be a number of seconds from 0 to 999, it is "${drainSeconds}"`);
-  }
+  const node = readNode(read, faults);
+  const limits = readLimits(read, { faults, openFiles: mostOpenFiles() });
+  const monitoring = readMonitoring(read, faults);
   const config: Config = {
     host,
     port,
@@ -173,7 +187,9 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     deliveryDays: Number(deliveryDays),
     logLevel,
     logFormat,
-    drainMs: Number(drainSeconds) * 1000,
+    ...node,
+    limits,
+    ...monitoring,
     trustedProxies,
     signIn,
     smtp,
@@ -189,6 +205,15 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     isProduction,
   };
   return { config, faults };
+}
+
+/** `ulimit -n`, which Node raises as far as it may. */
+function mostOpenFiles(): number {
+  const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report;
+  // Names of addresses are looked up otherwise.
+  report.excludeNetwork = true;
+  const { userLimits } = report.getReport() as { userLimits?: { open_files?: { soft?: number | string } } };
+  return Number(userLimits?.open_files?.soft) || Number.MAX_SAFE_INTEGER;
 }
 
 /** Whether a text has the form of a secret key of an environment. */

@@ -36,6 +36,10 @@ export const errorCatalogue = {
   not_found: { status: 404, message: 'There is nothing at this address.' },
   method_not_allowed: { status: 405, message: 'This method is not served here.' },
   too_many_requests: { status: 429, message: 'Too many requests. Wait as long as Retry-After says.' },
+  overloaded: {
+    status: 503,
+    message: 'More is asked of this node than it can do, and this was not begun. Try again after Retry-After.',
+  },
   internal: { status: 500, message: 'Something went wrong here. The log names this request id.' },
   unavailable: { status: 503, message: 'The service cannot answer at the moment. Try again shortly.' },
 
@@ -260,6 +264,8 @@ type Details = {
   upstream?: unknown;
   /** Sent as Retry-After. */
   retryAfterS?: number;
+  /** Header fields that go along, by names in lower case. */
+  headers?: Readonly<Record<string, string>>;
   cause?: unknown;
 };
 
@@ -271,6 +277,7 @@ export class AppError extends Error {
   readonly payload: unknown;
   readonly upstream: unknown;
   readonly retryAfterS: number | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
 
   /** `message` replaces the catalogue's sentence where the place knows more. It never holds a secret. */
   constructor(code: ErrorCode, message?: string, details: Details = {}) {
@@ -283,6 +290,7 @@ export class AppError extends Error {
     this.payload = details.payload;
     this.upstream = details.upstream;
     this.retryAfterS = details.retryAfterS;
+    this.headers = details.headers;
     if (this.status !== entry.status && !entry.also?.includes(this.status)) {
       throw new RangeError(`${code} does not stand with status ${this.status}`);
     }

@@ -1,5 +1,6 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
+import { causeFields } from './cause.ts';
 import type { LogLevel } from './config.ts';
 
 export type { Logger };
@@ -16,6 +17,13 @@ function describeError(error: unknown): unknown {
     stack,
     ...(cause !== undefined && { cause: describeError(cause) }),
   };
+}
+
+/** Each line says which request, run or job it is for; what its logger says already is not said again. */
+function causeOfLine(_line: object, _level: number, logger: Logger): object {
+  const fields = causeFields();
+  if ('reqId' in fields && 'reqId' in logger.bindings()) delete fields.reqId;
+  return fields;
 }
 
 /**
@@ -44,6 +52,7 @@ export function createLog(
       ],
       remove: true,
     },
+    mixin: causeOfLine,
     serializers: { err: describeError },
     formatters: { level: (label: string) => ({ level: label }) },
     timestamp: pino.stdTimeFunctions.isoTime,

@@ -1,11 +1,12 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { hashPassword } from 'better-auth/crypto';
 import { type Sandbox, startSandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
 import { createApp, providersDirectory } from './app.ts';
-import { type Config, ConfigError, type MasterKey } from './config.ts';
+import { type Config, ConfigError, type MasterKey, type Role } from './config.ts';
 import {
   createMasterKeyFile,
   ensureDataDir,
@@ -28,14 +29,18 @@ import { createDrain } from './http/drain.ts';
 import type { App } from './http/server.ts';
 import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
+import { joinNodes, type Presence } from './nodes/nodes.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
+import { startTracing } from './tracing.ts';
 import { prepareOwner } from './users/set-up.ts';
 import { openVault, type Vault } from './vault.ts';
+import { version } from './version.ts';
 import { createWebBuild } from './web-build.ts';
 
 export type Service = {
-  /** With the port that was taken where PORT is 0. */
+  role: Role;
+  /** With the port that was taken where PORT is 0; of a worker where it listens, since nobody calls it by BASE_URL. */
   baseUrl: string;
   sandboxUrl: string | undefined;
   /** The key of `dev`, when this start made it. */
@@ -78,6 +83,9 @@ async function startParts({
   parts: Part[];
 }): Promise<Omit<Service, 'stop'>> {
   await ensureDataDir(config.dataDir);
+  const onError = (error: unknown) =>
+    log.warn({ err: error }, 'traces are let go: the collector does not take them');
+  parts.push({ name: 'traces', stop: await startTracing(config.tracing, { version, onError }) });
   const catalog = loadCatalog(providersDirectory);
   const { target, failed } = await startDatabase({ config, log, parts });
   const db = openDb(target, {
@@ -85,7 +93,9 @@ async function startParts({
   });
   parts.push({ name: 'database connections', stop: () => db.end() });
 
-  const applied = await migrate(db);
+  const applied = await migrate(db, {
+    onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for a table and is tried again'),
+  });
   if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
   const vault = openVault(config.encryptionKeys ?? (await ownMasterKeys(db, config)));
   await proveKeyRing(db, vault.masterKeys);
@@ -103,7 +113,7 @@ async function startParts({
   });
   parts.push({ name: 'outbound', stop: () => outbound.close() });
   const testClient = sandbox && { ...sandbox.client, url: sandbox.url };
-  const housekeeping = await startHousekeeping({ db, log });
+  const housekeeping = config.role === 'api' ? noHousekeeping : await startHousekeeping({ db, log });
   parts.push({ name: 'housekeeping', stop: housekeeping.stop });
   const web = createWebBuild({ log });
   parts.push({ name: 'build of the dashboard', stop: () => web.stop() });
@@ -114,18 +124,25 @@ async function startParts({
   });
   // What a stop has left half-way goes on at once.
   housekeeping.removeOrphans();
+  const presence = await enterNodes({ config, db, log });
+  parts.push({ name: 'row of this node', stop: () => presence.stop() });
   const drain = createDrain(app);
-  parts.push({ name: 'http', stop: () => drain(config.drainMs) });
+  const limits = { delayMs: config.drainDelayMs, limitMs: config.drainMs };
+  parts.push({ name: 'http', stop: () => Promise.all([presence.tellStop(), drain(limits)]) });
   await listen(app, config);
   // From here on a rotation may go by it that a node has this key in front.
   await registerMasterKey(db, vault.masterKeys[0]);
-  web.start();
-  const setUpLink = await prepareOwner(db, {
-    ...{ settings: config.signIn, baseUrl: config.baseUrl, at: new Date() },
-    hashPassword,
-  });
+  const isServing = config.role !== 'worker';
+  if (isServing) web.start();
+  const setUpLink = isServing
+    ? await prepareOwner(db, {
+        ...{ settings: config.signIn, baseUrl: config.baseUrl, at: new Date() },
+        hashPassword,
+      })
+    : undefined;
   return {
-    baseUrl: config.baseUrl,
+    role: config.role,
+    baseUrl: isServing ? config.baseUrl : `http://${config.host}:${config.port}`,
     sandboxUrl: sandbox?.url,
     newDevKey,
     setUpLink,
@@ -210,12 +227,36 @@ async function prepareEnvironments({
   return created ? secret : undefined;
 }
 
-/** Positions of events and audit entries on every node; the jobs of all rooms, each minute on one of them. */
-async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<{
+/** This node's row, and a word in the log when nobody is left for what is due in the background. */
+function enterNodes({ config, db, log }: { config: Config; db: Db; log: Logger }): Promise<Presence> {
+  let wereThere = true;
+  return joinNodes(db, {
+    name: `${hostname()}:${config.port}`,
+    ...{ role: config.role, version },
+    onError: (error) => log.warn({ err: error }, "this node's row is renewed later"),
+    onWorkers: (areThere) => {
+      if (wereThere && !areThere)
+        log.warn('no node lives that runs functions, delivers events and does the jobs: start one');
+      wereThere = areThere;
+    },
+  });
+}
+
+type Housekeeping = {
   stop: () => Promise<void>;
+  /** At once; the job of each minute does it too. */
   removeOrphans: () => void;
   everyMinute: (job: Job<Record<string, never>>) => Promise<void>;
-}> {
+};
+
+const noHousekeeping: Housekeeping = {
+  stop: async () => {},
+  removeOrphans: () => {},
+  everyMinute: async () => {},
+};
+
+/** Positions of events and audit entries; the jobs of all rooms, each minute on one node. */
+async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<Housekeeping> {
   const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping goes on later');
   const jobs = await startJobs(db, { onError });
   const sequencers = [eventSequence, auditSequence].map((sequence) =>

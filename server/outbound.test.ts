@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, BlockList } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { AppError } from './errors.ts';
 import { createOutbound, type Outbound } from './outbound.ts';
 import { isCovered, isPublicAddress } from './outbound-addresses.ts';
@@ -48,6 +49,28 @@ async function fetchText(outbound: Outbound, url: string, { isTest = false } = {
 }
 
 const isRefusal = (error: unknown) => error instanceof AppError && error.code === 'address_not_allowed';
+
+test('a compressed answer comes as it was sent, so that a bomb is as small as it came', async (t) => {
+  const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, ' '));
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-encoding': 'gzip', 'content-type': 'application/json' }).end(bomb);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/token`;
+  const outbound = outboundFor(t, { allow: loopback });
+  // Token calls, deliveries and signing in by OpenID; what functions fetch by themselves.
+  for (const fetch of [outbound.fetchFor({ isTest: false }), outbound.fetchWhole]) {
+    const signal = AbortSignal.timeout(5_000);
+    const answer = await fetch(url, { method: 'GET', headers: {}, redirect: 'manual', signal });
+    let bytes = 0;
+    for await (const part of answer.body ?? []) bytes += part.byteLength;
+    assert.equal(bytes, bomb.length);
+  }
+});
 
 test('only addresses of the public internet count as public', () => {
   for (const address of ['8.8.8.8', '142.250.1.1', '172.32.0.1', '100.128.0.1', '2001:4860:4860::8888', '2a00:1450::1']) {

@@ -37,7 +37,7 @@ export function createWebBuild({ log }: { log: Logger }): WebBuild {
     building: () => building,
     start() {
       const vite = join(root, 'node_modules/vite/bin/vite.js');
-      if (!isStale() || !existsSync(vite)) return;
+      if (isWebBuilt() || !existsSync(vite)) return;
       building = { is: 'running' };
       const startedAt = Date.now();
       running = build(vite, (why) => {
@@ -58,12 +58,15 @@ export function createWebBuild({ log }: { log: Logger }): WebBuild {
   };
 }
 
-/** Sources that came with a later version are newer than what was built of the former one. */
-function isStale(): boolean {
+/**
+ * Whether what was built is there and no source is newer, as those that came with a later version are. A package has no
+ * sources.
+ */
+export function isWebBuilt(): boolean {
   const built = statSync(join(webDirectory, 'dashboard/index.html'), { throwIfNoEntry: false });
-  if (built === undefined) return true;
+  if (built === undefined) return false;
   const files = globSync('**/*.{ts,tsx,css,html,svg}', { cwd: source, exclude: ['dist/**', 'dist.*/**'] });
-  return files.some((file) => statSync(join(source, file)).mtimeMs > built.mtimeMs);
+  return files.every((file) => statSync(join(source, file)).mtimeMs <= built.mtimeMs);
 }
 
 /** Several services of one clone may build at once: the last one's files stay, and all are of one build. */

@@ -24,6 +24,7 @@ export function auditRoutes(app: App, { db }: { db: Db }): void {
     {
       config: { access: { by: 'key', scope: 'activity:read' } },
       schema: {
+        operationId: 'listAudit',
         summary: 'Who changed what, newest first',
         description:
           '`scope=installation` lists what belongs to no environment, or to one that was deleted: users, sign-ins, invitations, environments. It is for ' +

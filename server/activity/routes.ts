@@ -40,6 +40,7 @@ export function activityRoutes(
     {
       config: { access },
       schema: {
+        operationId: 'listOperations',
         summary: 'Operations, newest first',
         description:
           'A call looks at a bounded number of entries: of what is rare a page may be short, or empty. As long as ' +
@@ -78,6 +79,7 @@ export function activityRoutes(
     {
       config: { access },
       schema: {
+        operationId: 'countOperations',
         summary: 'How many operations there were in each hour, by status; or how they went, step by step',
         description:
           'Of the last 24 hours, or from `from` to `to`, at most 31 days. `hours` leaves hours without any out. With ' +
@@ -126,7 +128,10 @@ export function activityRoutes(
     {
       config: { access },
       schema: {
+        operationId: 'getOperation',
         summary: 'One operation with its messages',
+        description: 'A call, a run, a delivery or a trip of an end user, with what was noted on its way.',
+        errors: ['not_found'],
         params: z.object({ id: z.uuid() }),
         response: { 200: operationWire.extend({ messages: z.array(message) }) },
       },

@@ -45,17 +45,26 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
       exposeHeadRoute: false,
       config: { access: { by: 'key', scope: 'activity:read' } },
       schema: {
+        operationId: 'tailOperations',
         summary: 'Operations as they are logged, as server-sent events',
         description:
           'From now on, or from shortly before the operation that Last-Event-ID names. Each is an event `operation`; the last ' +
           'event is `end` and says why, unless the reader ended it. `seconds` is how long it lasts; 0 tells what is there already.',
+        errors: ['too_many_requests'],
         headers: z.looseObject({ 'last-event-id': z.uuid().optional() }),
         querystring: z.strictObject({
           ...filterInput,
           /** When it ends by itself; 0: with what is there already. */
           seconds: z.coerce.number().int().min(0).max(3600).optional(),
         }),
-        produces: ['text/event-stream'],
+        answers: {
+          200: {
+            description: 'A stream of events.',
+            type: 'text/event-stream',
+            schema: { type: 'string' },
+            example: 'retry: 1000\n\nevent: end\ndata: {"reason":"asked"}\n\n',
+          },
+        },
       },
     },
     async ({ query: { seconds = Number.POSITIVE_INFINITY, ...query }, headers, caller, raw }, reply) => {

@@ -1,3 +1,4 @@
+import { outside } from '../cause.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
@@ -91,7 +92,8 @@ export function createActivity({
   }
 
   function writeNow(): void {
-    writing ??= writeAll().finally(() => {
+    // A batch is of many callers, whoever's call it was that began it.
+    writing ??= outside(writeAll).finally(() => {
       writing = undefined;
       if (waiting > 0 && !isStopped) writeLater(tries > 0 ? retryMs : flushMs);
     });

@@ -10,7 +10,12 @@ import { oneLine } from './one-line.ts';
 import { withDatabase } from './reach-database.ts';
 
 const actor = 'command line';
-type Given = { name: string; scopes: string; 'expires-at'?: string | undefined };
+type Given = {
+  name: string;
+  scopes: string;
+  'expires-at'?: string | undefined;
+  'rate-limit'?: string | undefined;
+};
 const ofEnvironment = { environment: { type: 'string', default: 'dev' } } as const;
 
 /** `trellis key create`: makes a secret key, also while the service runs, and prints it once. */
@@ -22,6 +27,7 @@ export async function createKeyCommand(args: string[]): Promise<number> {
       name: { type: 'string', default: 'command line' },
       scopes: { type: 'string', default: '*' },
       'expires-at': { type: 'string' },
+      'rate-limit': { type: 'string' },
       'proxy-allow': { type: 'string', multiple: true, default: [] },
       'proxy-deny': { type: 'string', multiple: true, default: [] },
     },
@@ -31,9 +37,10 @@ export async function createKeyCommand(args: string[]): Promise<number> {
     scopes: values.scopes.split(',').map((scope) => scope.trim()),
     proxy_rules: [...readRules('allow', values['proxy-allow']), ...readRules('deny', values['proxy-deny'])],
     expires_at: values['expires-at'],
+    ...(values['rate-limit'] !== undefined && { rate_limit: Number(values['rate-limit']) }),
   });
   if (!given.success) throw new Error(given.error.issues.map((issue) => faultOf(issue, values)).join('\n'));
-  const { name, scopes, proxy_rules: proxyRules = [], expires_at } = given.data;
+  const { name, scopes, proxy_rules: proxyRules = [], expires_at, rate_limit: rateLimit } = given.data;
   const expiresAt = expires_at === undefined ? undefined : readExpiry(expires_at, new Date());
   if (expires_at !== undefined && expiresAt === undefined)
     throw new Error(`--expires-at "${expires_at}" is no time to come.`);
@@ -41,13 +48,14 @@ export async function createKeyCommand(args: string[]): Promise<number> {
   const secret = await withDatabase(config, (db) =>
     db.transaction(async (tx) => {
       const environment = await getEnvironment(tx, values.environment);
-      const created = await createKey(tx, { environment, name, scopes, proxyRules, expiresAt });
+      const created = await createKey(tx, { environment, name, scopes, proxyRules, expiresAt, rateLimit });
       await noteKey(tx, { environmentId: environment.id, actor, action: 'key.created', key: created.key });
       return created.secret;
     }),
   );
   console.log(secret);
-  const isWhole = scopes.includes('*') && proxyRules.length === 0 && expiresAt === undefined;
+  const isWhole =
+    scopes.includes('*') && proxyRules.length === 0 && expiresAt === undefined && rateLimit === undefined;
   if (values.environment === 'dev' && isWhole) await fillDevKey(config, secret);
   return 0;
 }
@@ -66,7 +74,9 @@ async function fillDevKey({ dataDir }: Config, secret: string): Promise<void> {
 }
 
 function faultOf({ path, message }: { path: PropertyKey[]; message: string }, values: Given): string {
-  const option = { name: 'name', scopes: 'scopes', expires_at: 'expires-at' }[String(path[0])];
+  const option = { name: 'name', scopes: 'scopes', expires_at: 'expires-at', rate_limit: 'rate-limit' }[
+    String(path[0])
+  ];
   return option === undefined ? message : `--${option} "${values[option as keyof Given]}": ${message}`;
 }
 
@@ -75,7 +85,11 @@ export async function listKeysCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({ args, options: ofEnvironment });
   return withDatabase(loadConfigWithoutKeys(), async (db) => {
     const { id } = await getEnvironment(db, values.environment);
-    console.log(['id', 'name', 'ends with', 'scopes', 'rules', 'created', 'expires', 'last used'].join('\t'));
+    console.log(
+      ['id', 'name', 'ends with', 'scopes', 'rules', 'created', 'expires', 'last used', 'a minute'].join(
+        '\t',
+      ),
+    );
     for (const key of await listKeys(db, id)) console.log(lineOf(key));
     return 0;
   });
@@ -110,7 +124,15 @@ export async function revokeKeyCommand(args: string[]): Promise<number> {
 function lineOf(key: Key): string {
   const rules = key.proxyRules.map(proxyRuleText).join('; ');
   const times = [key.createdAt, key.expiresAt, key.lastUsedAt].map((at) => at?.toISOString() ?? '-');
-  return [key.id, oneLine(key.name), key.hint, key.scopes.join(','), rules || '-', ...times].join('\t');
+  return [
+    key.id,
+    oneLine(key.name),
+    key.hint,
+    key.scopes.join(','),
+    rules || '-',
+    ...times,
+    key.rateLimit ?? '-',
+  ].join('\t');
 }
 
 function readRules(effect: ProxyRule['effect'], texts: readonly string[]): ProxyRule[] {

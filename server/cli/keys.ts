@@ -67,7 +67,8 @@ export async function keysCommand(args: string[]): Promise<number> {
   });
 }
 
-async function readVault({ encryptionKeys, databaseUrl, dataDir }: Config): Promise<Vault> {
+/** Of the settings' master keys, or those of DATA_DIR. Throws ConfigError where they are missing. */
+export async function readVault({ encryptionKeys, databaseUrl, dataDir }: Config): Promise<Vault> {
   if (encryptionKeys !== undefined) return openVault(encryptionKeys);
   const found = databaseUrl === undefined ? await readMasterKeyFile(dataDir) : undefined;
   const missing = databaseUrl === undefined ? masterKeyPath(dataDir) : 'TRELLIS_ENCRYPTION_KEYS';
@@ -223,7 +224,8 @@ async function restore(db: Db, { readVault, file, has }: Asked): Promise<number>
   return 0;
 }
 
-function tell({ connections, deleted, revoked, changed, lost, unread }: Restored): void {
+/** Prints what a restore of keys came to. */
+export function tell({ connections, deleted, revoked, changed, lost, unread }: Restored): void {
   const say = (sentence: string, names: readonly string[]) => {
     for (const line of [sentence, ...names.map((name) => `  ${oneLine(name)}`)]) console.log(line);
   };

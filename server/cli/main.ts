@@ -7,10 +7,14 @@ import { restartWithSmallMemory } from './memory.ts';
 /** The executable `trellis`: the operator's commands. */
 const usage = `Usage: trellis <command>
 
-  start                        run the service
+  start [--role api|worker|all]
+                               run the service: its interface, what is due in the
+                               background, or both
+  doctor [--json]              look for what is wrong, and say how to mend it
+  nodes [--json]               show the nodes that run, and those that were killed
   key create [--environment dev] [--name NAME] [--scopes a,b]
              [--proxy-allow 'GET,POST /path/**']... [--proxy-deny '/path/*']...
-             [--expires-at 2030-01-31T12:00:00Z]
+             [--expires-at 2030-01-31T12:00:00Z] [--rate-limit CALLS_A_MINUTE]
                                make a secret key and print it once
   key list [--environment dev] show the keys, without their secrets
   key revoke <id> [--environment dev]
@@ -23,6 +27,15 @@ const usage = `Usage: trellis <command>
   keys restore FILE [--dry-run] [--drop-newer] [--back]
                                take the data keys of a restored database from there, and
                                end API keys that were revoked since
+  backup --to DIRECTORY [--keep COUNT] [--keys FILE]
+                               copy the embedded database while the service runs, and
+                               write the wrapped data keys beside it
+  restore --from BACKUP [--keys FILE] [--dry-run] [--drop-newer] [--back]
+                               bring a backup back into a DATA_DIR without a database
+  restored [--again]           raise all positions of a database that went back in time
+  upgrade-database --old-binaries DIRECTORY
+                               bring the embedded database to the PostgreSQL that this
+                               version brings
   user list                    show the people who sign in to the dashboard
   user invite --role owner|developer|viewer [--environment dev]... [--email ADDRESS]
                                print a link that makes one user
@@ -41,9 +54,9 @@ Settings are environment variables; docs/operations.md lists them.`;
 async function main(args: string[]): Promise<number> {
   const [command, ...rest] = args;
   // Each loads what it needs: the service is large.
-  if (command === 'start' && rest.length === 0) {
+  if (command === 'start') {
     restartWithSmallMemory();
-    return (await import('./start.ts')).start();
+    return (await import('./start.ts')).start(rest);
   }
   if (command === 'key' && rest[0] === 'create') {
     return (await import('./key.ts')).createKeyCommand(rest.slice(1));
@@ -55,8 +68,15 @@ async function main(args: string[]): Promise<number> {
     return (await import('./key.ts')).revokeKeyCommand(rest.slice(1));
   }
   if (command !== undefined && isDeveloperCommand(command)) return runDeveloperCommand(command, rest);
+  if (command === 'doctor') return (await import('./doctor.ts')).doctorCommand(rest);
+  if (command === 'nodes') return (await import('./nodes.ts')).nodesCommand(rest);
   if (command === 'user') return (await import('./user.ts')).userCommand(rest);
   if (command === 'audit') return (await import('./audit.ts')).auditCommand(rest);
+  if (command === 'backup') return (await import('./backup.ts')).backupCommand(rest);
+  if (command === 'restore') return (await import('./restore.ts')).restoreCommand(rest);
+  if (command === 'restored') return (await import('./restored.ts')).restoredCommand(rest);
+  if (command === 'upgrade-database')
+    return (await import('./upgrade-database.ts')).upgradeDatabaseCommand(rest);
   if (command === 'keys') return (await import('./keys.ts')).keysCommand(rest);
   const isHelp = command === undefined || ['help', '--help', '-h'].includes(command);
   console[isHelp ? 'log' : 'error'](isHelp ? usage : `Unknown command: ${args.join(' ')}\n\n${usage}`);

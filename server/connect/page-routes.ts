@@ -14,6 +14,15 @@ import { donePage, faultPage, type MissingScopes } from './pages.ts';
 import { queryOf } from './query.ts';
 import type { ConnectDeps } from './target.ts';
 
+const pageAnswer = { type: 'text/html', schema: { type: 'string' }, example: '<!doctype html>' } as const;
+/** What an error is shown as here. */
+const faultPages = Object.fromEntries(
+  [400, 401, 404, 409, 424, 500].map((status) => [
+    status,
+    { description: 'A page that says why.', ...pageAnswer },
+  ]),
+);
+
 /**
  * The routes that a browser is led through: where a trip begins and ends. Their faults are pages, too. Does not own: the
  * connect page (`web/connect/`, served by `http/static.ts`).
@@ -39,7 +48,14 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       exposeHeadRoute: false,
       config: { access: { by: 'session in query' } },
       errorHandler: tellAndShow,
-      schema: { hide: true, params: z.object({ key: text({ min: 1, max: 255 }) }) },
+      schema: {
+        operationId: 'beginConnect',
+        summary: 'Begin the trip to the provider',
+        description:
+          'For a browser, with the token of a session as `connect_session_token`. Faults are pages, too.',
+        params: z.object({ key: text({ min: 1, max: 255 }) }),
+        answers: { 302: { description: 'To the page of the provider.' }, ...faultPages },
+      },
     },
     async (request, reply) => {
       if (request.caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
@@ -53,7 +69,22 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
 
   app.get(
     '/oauth/callback',
-    { exposeHeadRoute: false, config: { access: { by: 'anyone' } }, errorHandler, schema: { hide: true } },
+    {
+      exposeHeadRoute: false,
+      config: { access: { by: 'anyone' } },
+      errorHandler,
+      schema: {
+        operationId: 'endConnect',
+        summary: 'Where the provider sends the browser back to',
+        description:
+          'The address that is registered at the provider. The page that it answers closes itself.',
+        answers: {
+          200: { description: 'The account is connected.', ...pageAnswer },
+          302: { description: 'To the provider once more, where no refresh token came.' },
+          ...faultPages,
+        },
+      },
+    },
     async (request, reply) => {
       const trip = { params: queryOf(request.originalUrl), secrets: cookies.read(request) };
       const finished = await finish(deps, trip).catch((error) => {
@@ -97,7 +128,7 @@ function pageOf(error: Error, { request, deps }: { request: FastifyRequest; deps
   const { statusCode } = error as { statusCode?: number };
   const isOurs = statusCode === undefined || statusCode >= 500;
   if (isOurs && !('validationContext' in error)) {
-    deps.log.error({ err: error, request: request.id }, 'unexpected error');
+    request.log.error({ err: error }, 'unexpected error');
     return faultPage(
       { ...unexpected, evidence: `request ${request.id}` },
       { brand, status: 500, connectPath },

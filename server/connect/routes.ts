@@ -1,15 +1,13 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
-import { logged } from '../activity/logged.ts';
 import { findConnection } from '../connections/store.ts';
 import { type ConnectSettings, readConnectSettings } from '../environments/connect-settings.ts';
-import { AppError, fieldError } from '../errors.ts';
+import { fieldError } from '../errors.ts';
 import { type Caller, requireScope } from '../http/caller.ts';
 import { privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration } from '../integrations/store.ts';
-import { integrationKey } from '../integrations/wire.ts';
-import { createBrowserCookies } from './browser-cookies.ts';
+import { formRoutes, sessionOf } from './form-routes.ts';
 import { pageRoutes } from './page-routes.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
 import { connectSessionRoutes } from './session-routes.ts';
@@ -22,13 +20,11 @@ import {
   type SessionSettings,
 } from './sessions.ts';
 import { connectSocket } from './socket.ts';
-import { type FormMode, submit } from './submit.ts';
 import type { ConnectDeps } from './target.ts';
 
 const created = {
   201: z.object({ data: z.object({ token: z.string(), connect_link: z.string(), expires_at: z.string() }) }),
 };
-const connected = { 200: z.object({ providerConfigKey: z.string(), connectionId: z.string() }) };
 const json = z.record(z.string(), z.unknown());
 
 /** How far a browser's clock may be off before its report is refused. */
@@ -44,31 +40,7 @@ const clockToleranceMs = 2 * 60 * 60_000;
 export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> {
   sessionRoutes(app, deps);
   connectSessionRoutes(app, deps);
-  formRoute(app, {
-    deps,
-    path: '/api-auth/api-key/:key',
-    mode: 'API_KEY',
-    body: z.strictObject({ apiKey: z.string() }),
-  });
-  formRoute(app, {
-    deps,
-    path: '/api-auth/basic/:key',
-    mode: 'BASIC',
-    body: z.strictObject({ username: z.string(), password: z.string() }),
-  });
-  formRoute(app, {
-    deps,
-    path: '/oauth2/auth/:key',
-    mode: 'OAUTH2_CC',
-    // Neither where the client is the integration's.
-    body: z.strictObject({ client_id: z.string().optional(), client_secret: z.string().optional() }),
-  });
-  formRoute(app, {
-    deps,
-    path: '/auth/unauthenticated/:key',
-    mode: 'NONE',
-    body: z.strictObject({}).nullish(),
-  });
+  formRoutes(app, deps);
   pageRoutes(app, deps);
   connectSocket(app, deps);
 }
@@ -82,8 +54,16 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     {
       config: { access },
       schema: {
+        operationId: 'createConnectSession',
         summary: 'Let an end user connect an account',
         description: 'The token is good for 30 minutes and for one connection.',
+        errors: ['address_not_allowed'],
+        example: {
+          body: {
+            end_user: { id: 'ada', email: 'ada@customer.example' },
+            allowed_integrations: ['google-sheet'],
+          },
+        },
         body: sessionInput,
         response: created,
       },
@@ -101,10 +81,12 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     {
       config: { access },
       schema: {
+        operationId: 'createReconnectSession',
         summary: 'Let an end user renew a connection',
         description:
           'The connection keeps its ID, metadata and tags, and stays with the account it has unless ' +
           '`require_same_account` is false. `scopes` asks for what is missing, or for what it lists, alone.',
+        errors: ['address_not_allowed', 'unknown_provider_config'],
         body: reconnectInput,
         response: created,
       },
@@ -141,7 +123,12 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     '/connect/session',
     {
       config: { access: { by: 'session' } },
-      schema: { summary: 'What the session is for', response: { 200: z.object({ data: json }) } },
+      schema: {
+        operationId: 'getConnectSession',
+        summary: 'What the session is for',
+        description: 'For pages of the application; what is fixed and secret to the application is not told.',
+        response: { 200: z.object({ data: json }) },
+      },
     },
     async ({ caller }, reply) => {
       reply.headers(privateHeaders);
@@ -155,7 +142,15 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
 
   app.delete(
     '/connect/session',
-    { config: { access: { by: 'session' } }, schema: { summary: 'End the session' } },
+    {
+      config: { access: { by: 'session' } },
+      schema: {
+        operationId: 'endConnectSession',
+        answers: { 204: { description: 'Done; there is no body.' } },
+        summary: 'End the session',
+        description: 'Its token is refused from now on.',
+      },
+    },
     async ({ caller }, reply) => {
       const { id, environmentId } = placeOf(caller);
       await db.transaction(async (tx) => {
@@ -173,8 +168,11 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     {
       config: { access: { by: 'anyone' } },
       schema: {
+        operationId: 'reportConnectStep',
+        answers: { 204: { description: 'Done; there is no body.' } },
         summary: 'Taken and not kept',
         description: 'Official connect pages report their steps here. The token stands in the body.',
+        errors: ['invalid_connect_session_token_format', 'unknown_connect_session_token'],
         body: z.strictObject({
           token: z.string(),
           event: z.string().min(1).max(255),
@@ -196,52 +194,6 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
 /** What an end user chooses puts functions on the integration and starts syncs. */
 function requireSetUpRight(caller: Caller, { setup }: { setup?: 'sheet' | undefined }): void {
   if (setup !== undefined) requireScope(caller, 'functions:write');
-}
-
-/** A route that connects with what is filled in. Its token stands in the query. */
-function formRoute(
-  app: App,
-  { deps, path, mode, body }: { deps: ConnectDeps; path: string; mode: FormMode; body: z.ZodType },
-): void {
-  const cookies = createBrowserCookies(deps);
-  app.post(
-    path,
-    {
-      config: { access: { by: 'session in query' } },
-      schema: {
-        summary: `Connect (${mode})`,
-        params: z.object({ key: integrationKey }),
-        body,
-        response: connected,
-      },
-    },
-    async (request) => {
-      const session = placeSession(request.caller);
-      const { key } = request.params;
-      const { connection } = await logged(
-        deps.activity,
-        {
-          type: 'connect',
-          environmentId: session.environmentId,
-          requestId: request.id,
-          integration: key,
-          actor: actorOf(request.caller),
-          details: { mode },
-          of: (saved) => ({ connection: saved.connection.connectionId }),
-        },
-        () =>
-          submit(deps, {
-            session,
-            key,
-            mode,
-            url: request.originalUrl,
-            secrets: cookies.read(request),
-            body: (request.body ?? {}) as Record<string, unknown>,
-          }),
-      );
-      return { providerConfigKey: connection.integrationKey, connectionId: connection.connectionId };
-    },
-  );
 }
 
 async function create(
@@ -326,11 +278,6 @@ function toWire(
 }
 
 function placeOf(caller: Caller): { id: number; environmentId: number } {
-  const { sessionId, environmentId } = placeSession(caller);
+  const { sessionId, environmentId } = sessionOf(caller);
   return { id: sessionId, environmentId };
-}
-
-function placeSession(caller: Caller): { sessionId: number; environmentId: number } {
-  if (caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
-  return caller;
 }

@@ -25,7 +25,9 @@ export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
     {
       config: { access: { by: 'session' } },
       schema: {
+        operationId: 'getConnectChoices',
         summary: 'What the session may connect, whom it is for, and what will be asked',
+        description: 'For a connect page, before the end user begins.',
         response: { 200: z.object({ data: choicesWire }) },
       },
     },
@@ -43,10 +45,17 @@ export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
     {
       config: anyState,
       schema: {
+        operationId: 'getConnectProgress',
+        security: [{ session: [] }],
         summary: 'How far the session is',
         description:
           'With the token of a session as Bearer, also of one that is used or has expired. The answer is the same on ' +
           'every node, whichever one the browser came back to. With `settings=true` it says how the page looks.',
+        errors: [
+          'invalid_connect_session_token_format',
+          'unknown_connect_session_token',
+          'unknown_connection',
+        ],
         querystring: z.strictObject({ settings: z.enum(['true', 'false']).default('false') }),
         response: { 200: z.object({ data: progressWire }) },
       },
@@ -65,10 +74,14 @@ export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
     {
       config: anyState,
       schema: {
+        operationId: 'askForMissingScopes',
+        security: [{ session: [] }],
+        answers: { 204: { description: 'Done; there is no body.' } },
         summary: 'Ask for the scopes that were not granted',
         description:
           'With the token of a used session as Bearer: the session is open again, to renew the connection that it made ' +
           'by what is missing, for the browser that began and until it expires.',
+        errors: ['invalid_connect_session_token_format', 'unknown_connect_session_token'],
       },
     },
     async (request, reply) => {

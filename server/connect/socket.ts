@@ -3,6 +3,7 @@ import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { createNetworkReader } from '../http/address.ts';
+import type { Operation } from '../http/openapi-operation.ts';
 import type { App } from '../http/server.ts';
 import { type Notice, takeNotices } from './notices.ts';
 import { hashOf } from './sessions.ts';
@@ -33,12 +34,31 @@ const mostWaiters = 2_000;
 /** Of these those of one network; one more ends its oldest, so that nobody can hold the places of everybody. */
 const mostOfNetwork = 100;
 
+const socketOperation: Operation = {
+  operationId: 'waitForConnect',
+  summary: 'The socket on which official browser clients wait',
+  description:
+    'A WebSocket (RFC 6455). Its first message carries an ID, which goes along as `ws_client_id` to the page that begins; the ' +
+    'second says how it ended. Without an upgrade this is the dashboard.',
+  tags: ['connect'],
+  security: [],
+  responses: {
+    '101': { description: 'The socket is open.' },
+    '200': {
+      description: 'The dashboard.',
+      content: { 'text/html': { schema: { type: 'string' }, example: '<!doctype html>' } },
+    },
+    '503': { description: 'As many wait as a node lets, or it stops.' },
+  },
+};
+
 /** Clients that do not answer a ping until the next one, such as phones that went out of reach, are let go. */
 export function connectSocket(
   app: App,
   deps: Pick<ConnectDeps, 'db' | 'log' | 'guard' | 'trustedProxies'>,
   { pingEveryMs = 30_000 }: { pingEveryMs?: number } = {},
 ): void {
+  app.describe(() => ({ paths: { '/': { get: socketOperation } } }));
   const networkOf = createNetworkReader(deps.trustedProxies);
   const waiters = new Map<string, Waiter>();
   let asking: ReturnType<typeof setInterval> | undefined;

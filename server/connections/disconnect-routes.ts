@@ -22,10 +22,12 @@ export function disconnectRoutes(app: App, deps: Deps): void {
     {
       config: { access: { by: 'key', scope: 'connections:write' } },
       schema: {
+        operationId: 'deleteConnection',
         summary: 'Delete a connection, destroy its data key and revoke its grant',
         description:
           'By default the grant is revoked where no other connection of this installation needs it. `revoke=always` ' +
           'revokes it all the same, once `confirm_others` says how many others lose access; `revoke=never` leaves it.',
+        errors: ['unknown_connection', 'revocation_ends_others'],
         params: z.object({ id: connectionId }),
         querystring: z.strictObject({
           provider_config_key: integrationKey,

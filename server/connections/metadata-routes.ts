@@ -26,7 +26,14 @@ export function metadataRoutes(
     '/connections/metadata',
     {
       config: { access: { by: 'key', scope: 'connections:write' } },
-      schema: { summary: 'Replace metadata', ...metadataSchema, response: { 201: metadataBody } },
+      schema: {
+        operationId: 'replaceMetadata',
+        summary: 'Replace metadata',
+        description: 'Of one connection or of many: all that are named are changed, or none.',
+        errors: [{ code: 'unknown_connection', status: 404 }],
+        ...metadataSchema,
+        response: { 201: metadataBody },
+      },
     },
     async ({ body, caller }, reply) => {
       await changeAll(caller, body, () => body.metadata);
@@ -39,7 +46,11 @@ export function metadataRoutes(
     {
       config: { access: { by: 'key', scope: 'connections:write' } },
       schema: {
+        operationId: 'mergeMetadata',
         summary: 'Merge into metadata, one level deep',
+        description:
+          'Of one connection or of many: all that are named are changed, or none. A field that is given takes the place of what was.',
+        errors: [{ code: 'unknown_connection', status: 404 }],
         ...metadataSchema,
         response: { 200: metadataBody },
       },

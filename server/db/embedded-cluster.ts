@@ -48,23 +48,51 @@ export async function makeCluster(
   clusterDir: string,
   make: { binaries: Binaries; account: Account },
 ): Promise<void> {
-  const { binaries, account } = make;
-  const dir = path.dirname(clusterDir);
+  const draft = await makeDraft(path.dirname(clusterDir), make);
+  renameSync(draft, clusterDir);
+  syncDir(path.dirname(clusterDir));
+}
+
+/** Makes such a cluster under a name that `removeDrafts` knows, and tells it. */
+export async function makeDraft(
+  dir: string,
+  { binaries, account }: { binaries: Binaries; account: Account },
+): Promise<string> {
+  const draft = makeDraftDir(dir, account);
+  const command = [
+    binaries.initdb,
+    '--pgdata',
+    draft,
+    '--username',
+    superuser,
+    '--encoding=UTF8',
+    '--locale=C',
+    '--auth=peer',
+    '--no-instructions',
+  ];
+  try {
+    await runInitdb(command, { binaries, account });
+  } catch (error) {
+    rmSync(draft, { recursive: true, force: true });
+    throw error;
+  }
+  return draft;
+}
+
+/** An empty directory for a cluster of `account`, under a name that `removeDrafts` knows. */
+export function makeDraftDir(dir: string, account: Account): string {
   const draft = mkdtempSync(path.join(dir, 'draft-'));
   if (account.identity.uid !== undefined) chownSync(draft, account.uid, account.gid);
+  return draft;
+}
+
+async function runInitdb(
+  command: string[],
+  { binaries, account }: { binaries: Binaries; account: Account },
+): Promise<void> {
   let output = '';
   const initdb = spawnGuarded({
-    command: [
-      binaries.initdb,
-      '--pgdata',
-      draft,
-      '--username',
-      superuser,
-      '--encoding=UTF8',
-      '--locale=C',
-      '--auth=peer',
-      '--no-instructions',
-    ],
+    command,
     libraryPath: binaries.libraryPath,
     account,
     onOutput: (text) => {
@@ -72,16 +100,11 @@ export async function makeCluster(
     },
   });
   const code = await initdb.exited;
-  if (code !== 0) {
-    rmSync(draft, { recursive: true, force: true });
-    throw new Error(`initdb failed (code ${code}): ${output.trim()}`);
-  }
-  renameSync(draft, clusterDir);
-  syncDir(dir);
+  if (code !== 0) throw new Error(`initdb failed (code ${code}): ${output.trim()}`);
 }
 
 /** Else a power cut could take back the name while what was committed under it is on disk. */
-function syncDir(dir: string): void {
+export function syncDir(dir: string): void {
   const descriptor = openSync(dir, 'r');
   try {
     fsyncSync(descriptor);
@@ -90,13 +113,30 @@ function syncDir(dir: string): void {
   }
 }
 
+/** The major version that made a cluster. */
+export function versionOf(clusterDir: string): string {
+  return readFileSync(path.join(clusterDir, 'PG_VERSION'), 'utf8').trim();
+}
+
+/**
+ * Makes sure that all files of a cluster that no server runs on are on the disk. Throws what initdb said, which walks
+ * them as the cluster's owner.
+ */
+export async function syncCluster(
+  clusterDir: string,
+  { binaries, account }: { binaries: Binaries; account: Account },
+): Promise<void> {
+  const command = [binaries.initdb, '--sync-only', '--pgdata', clusterDir];
+  await runInitdb(command, { binaries, account });
+}
+
 /** Throws where the cluster is not one that these programs can open. */
 export function checkVersion(clusterDir: string, binaries: Binaries): void {
-  const made = readFileSync(path.join(clusterDir, 'PG_VERSION'), 'utf8').trim();
+  const made = versionOf(clusterDir);
   if (made === binaries.major) return;
   throw new Error(
     `the database in ${clusterDir} was made by PostgreSQL ${made}, and this version brings PostgreSQL ` +
-      `${binaries.major}, which cannot open it; start the version that made it, ` +
-      'or run it with a PostgreSQL of your own and set DATABASE_URL',
+      `${binaries.major}, which cannot open it; "trellis upgrade-database" brings it over ` +
+      '(docs/operations/embedded-upgrade.md), or start the version that made it',
   );
 }

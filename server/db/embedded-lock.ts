@@ -1,4 +1,4 @@
-// One service per data directory.
+// One service per data directory, and one backup at a time into a directory of backups.
 
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -16,24 +16,25 @@ const held = new Set<DatabaseSync>();
 
 /**
  * Takes `dir` for this process until `release` or the process ends, however it ends. Of any number of
- * processes at the same moment one wins; the others throw, naming `dataDir` and the winner's pid.
+ * processes at the same moment one wins; the others throw what `refusal` makes of the winner's pid (` (pid 42)`, or
+ * nothing where it is not known). `holder` names the files of the lock.
  *
  * The lock is the kernel's own record lock on a file (`fcntl`), which goes with the process even after
  * `kill -9` and holds across containers that share the directory; Node reaches it only through SQLite.
  */
-export async function takeLock(dir: string, dataDir: string): Promise<Lock> {
-  const pidFile = path.join(dir, 'service.pid');
-  const file = new DatabaseSync(path.join(dir, 'service.lock'));
+export async function takeLock(
+  dir: string,
+  { holder, refusal }: { holder: 'service' | 'backup'; refusal: (pid: string) => string },
+): Promise<Lock> {
+  const pidFile = path.join(dir, `${holder}.pid`);
+  const file = new DatabaseSync(path.join(dir, `${holder}.lock`));
   try {
     file.exec('begin exclusive');
   } catch (cause) {
     file.close();
     if ((cause as { errcode?: number }).errcode !== sqliteBusy) throw cause;
     const pid = await readHolder(pidFile);
-    throw new Error(
-      `another service${pid ? ` (pid ${pid})` : ''} is using the data directory ${dataDir}; ` +
-        'stop it first, or set DATA_DIR to a directory of its own',
-    );
+    throw new Error(refusal(pid ? ` (pid ${pid})` : ''));
   }
   held.add(file);
   writeFileSync(pidFile, `${process.pid}\n`, { mode: 0o600 });

@@ -198,6 +198,17 @@ test('a database of another major version is refused and left alone', async () =
   assert.deepEqual(processesIn(dataDir), []);
 });
 
+test('a service whose database cannot start says why, and ends', async () => {
+  const dataDir = copyOfMade('broken');
+  rmSync(path.join(dataDir, 'postgres/data/global/pg_control'));
+  const service = spawnService(dataDir);
+  assert.match(await firstLine(service), /^the embedded PostgreSQL ended by itself \(code \d+\): /);
+  // By itself: nothing tells it to.
+  const [code] = await once(service, 'exit');
+  assert.equal(code, 0);
+  assert.deepEqual(processesIn(dataDir), []);
+});
+
 test('a service as an ordinary user owns all its files', { skip: needsReachableClone }, async () => {
   const dataDir = path.join(base, 'ordinary');
   mkdirSync(dataDir, { mode: 0o700 });

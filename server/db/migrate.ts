@@ -1,55 +1,187 @@
-import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { Db } from './pool.ts';
+import { setTimeout as pause } from 'node:timers/promises';
+import {
+  listMigrations,
+  type Migration,
+  migrationsDirectory,
+  numberOf,
+  readMigration,
+} from './migration-files.ts';
+import type { Db, Queryable, Tx } from './pool.ts';
 
-const directory = join(import.meta.dirname, '../../migrations');
-
-/** A number that stands for "Trellis migrates"; any nodes that start at once queue up behind it. */
+/** A number that stands for "Trellis migrates"; any nodes that start at once wait for whoever has it. */
 const lockKey = 0x7472656c;
+/** How often those who wait ask for it. Who waited inside a statement would hold up an index that is built concurrently. */
+const askAgainMs = 100;
+/** Whatever needs a table that a migration waits for waits behind it: longer than this the migration does not wait. */
+const lockTimeoutMs = 2_000;
+/** Then the server ends the transaction of a node that is frozen or cut off, and with it the lock. */
+const idleTimeoutMs = 60_000;
+/** Between one attempt and the next, so that those who waited behind it get on. */
+const restMs = 1_000;
+/** Two minutes or so. */
+const mostAttempts = 40;
+
+export type MigrateOptions = {
+  directory?: string;
+  /** Told each time when somebody holds a table for so long that the migrations are tried again later. */
+  onHeldUp?: (error: unknown) => void;
+};
 
 /**
- * Brings the database up to the newest migration: numbered `.sql` files, forward only, all pending ones in one
- * transaction, so that a failure or a kill leaves the schema as it was. Safe when many nodes start at once.
- * Throws when the database knows a migration that this version does not.
+ * Brings the database up to the newest migration, forward only; answers the names of those that were applied. All pending
+ * ones are one transaction, so that a failure or a kill leaves the schema as it was; one that is run outside a transaction
+ * parts those before it from those behind it. Safe when many nodes start at once, and while others run.
+ *
+ * Throws when the database knows a migration of a newer version that this one does not run with, and where the tables are
+ * held by others for minutes.
  */
-export async function migrate(db: Db): Promise<string[]> {
-  const files = (await readdir(directory)).filter((file) => /^\d{4}_.*\.sql$/.test(file)).sort();
-  const known = await appliedNames(db);
-  if (known !== undefined && files.every((file) => known.has(file)) && known.size === files.length) return [];
-  return db.transaction(async (tx) => {
-    await tx.query('select pg_advisory_xact_lock($1)', [lockKey]);
-    await tx.query(`
-      create table if not exists migration (
-        name text primary key,
-        applied_at timestamptz not null default now()
-      )`);
-    const applied = new Set(
-      (await tx.query<{ name: string }>('select name from migration')).map((row) => row.name),
-    );
-    const unknown = [...applied].filter((name) => !files.includes(name));
-    if (unknown.length > 0) {
-      throw new Error(
-        `The database was migrated by a newer version (it knows ${unknown.join(', ')}). Upgrade this one.`,
-      );
+export async function migrate(
+  db: Db,
+  { directory = migrationsDirectory, onHeldUp = () => {} }: MigrateOptions = {},
+): Promise<string[]> {
+  const names = await listMigrations(directory);
+  const applied: string[] = [];
+  let attempts = 0;
+  for (;;) {
+    const known = await findApplied(db);
+    requireRunnable(known, names);
+    if (names.every((name) => known.has(name))) return applied;
+    try {
+      const step = await db.transaction((tx) => takeStep(tx, { db, names, directory }));
+      if (step === undefined) await pause(askAgainMs);
+      else applied.push(...step);
+      // Who has the lock may take as long as it needs.
+      attempts = 0;
+    } catch (error) {
+      attempts += 1;
+      if (!isHeldUp(error) || attempts === mostAttempts) throw error;
+      onHeldUp(error);
+      await pause(restMs * (0.75 + Math.random() / 2));
     }
-    const pending = files.filter((file) => !applied.has(file));
-    for (const file of pending) {
-      const text = await readFile(join(directory, file), 'utf8');
-      try {
-        await tx.query(text);
-      } catch (error) {
-        throw new Error(`migration ${file} failed`, { cause: error });
-      }
-      await tx.query('insert into migration (name) values ($1)', [file]);
-    }
-    return pending;
-  });
+  }
 }
 
-async function appliedNames(db: Db): Promise<Set<string> | undefined> {
-  const [found] = await db.query<{ exists: boolean }>(
-    `select to_regclass('migration') is not null as exists`,
+/** Undefined where another node migrates just now. */
+async function takeStep(
+  tx: Tx,
+  { db, names, directory }: { db: Db; names: string[]; directory: string },
+): Promise<string[] | undefined> {
+  const [lock] = await tx.query<{ isMine: boolean }>('select pg_try_advisory_xact_lock($1) as "isMine"', [
+    lockKey,
+  ]);
+  if (lock?.isMine !== true) return undefined;
+  await tx.query(
+    `select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`,
+    [String(lockTimeoutMs), String(idleTimeoutMs)],
   );
-  if (found?.exists !== true) return undefined;
-  return new Set((await db.query<{ name: string }>('select name from migration')).map((row) => row.name));
+  const known = await findApplied(tx);
+  requireRunnable(known, names);
+  const pending = await Promise.all(
+    names.filter((name) => !known.has(name)).map((name) => readMigration(name, directory)),
+  );
+  const [next] = pending;
+  if (next === undefined) return [];
+  const isMade = await makeTable(tx);
+  if (Array.isArray(next.text)) {
+    // Who looks for what was applied would wait for this transaction, and an index that is built concurrently for them.
+    if (isMade) return [];
+    await runApart(db, tx, { name: next.name, statements: next.text });
+    await note(tx, next);
+    return [next.name];
+  }
+  const apart = pending.findIndex(({ text }) => Array.isArray(text));
+  const together = apart < 0 ? pending : pending.slice(0, apart);
+  for (const migration of together) {
+    await run(tx, migration.name, String(migration.text));
+    await note(tx, migration);
+  }
+  return together.map(({ name }) => name);
+}
+
+/** The table that says what was applied, as it is now; answers whether anything was lacking. */
+async function makeTable(tx: Tx): Promise<boolean> {
+  const [column] = await tx.query(
+    `select from pg_attribute where attrelid = to_regclass('migration') and attname = 'runs_with'`,
+  );
+  if (column !== undefined) return false;
+  await tx.query(`
+    create table if not exists migration (
+      name text primary key,
+      applied_at timestamptz not null default now()
+    )`);
+  await tx.query('alter table migration add column if not exists runs_with integer');
+  return true;
+}
+
+/** While this transaction, which has the lock and no snapshot, waits; it says something so that it is not ended as frozen. */
+async function runApart(
+  db: Db,
+  tx: Tx,
+  { name, statements }: { name: string; statements: string[] },
+): Promise<void> {
+  const timer = setInterval(() => void tx.query('select').catch(() => {}), idleTimeoutMs / 4);
+  try {
+    for (const statement of statements) await run(db, name, statement);
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+async function run(q: Queryable, name: string, text: string): Promise<void> {
+  try {
+    await q.query(text);
+  } catch (error) {
+    if (isHeldUp(error)) throw error;
+    throw new Error(`migration ${name} failed`, { cause: error });
+  }
+}
+
+async function note(tx: Tx, { name, runsWith }: Migration): Promise<void> {
+  await tx.query('insert into migration (name, runs_with) values ($1, $2)', [name, runsWith ?? null]);
+}
+
+/** Each with the number of the oldest migration whose services run with it; null: none. */
+async function findApplied(q: Queryable): Promise<Map<string, number | null>> {
+  const [found] = await q.query<{ exists: boolean }>(`select to_regclass('migration') is not null as exists`);
+  if (found?.exists !== true) return new Map();
+  // Services of before did not note it.
+  const rows = await q.query<{ name: string; runsWith: number | null }>(
+    `select name, (to_jsonb(migration) ->> 'runs_with')::integer as "runsWith" from migration`,
+  );
+  return new Map(rows.map(({ name, runsWith }) => [name, runsWith]));
+}
+
+export type MigrationState = {
+  /** Brought by this version and not applied. */
+  pending: string[];
+  /** Applied by a newer version, which this one does not run with. */
+  refused: string[];
+};
+
+/** How the database stands to this version. Reads, and waits for no lock. */
+export async function readMigrationState(
+  db: Queryable,
+  directory = migrationsDirectory,
+): Promise<MigrationState> {
+  const [known, names] = [await findApplied(db), await listMigrations(directory)];
+  return { pending: names.filter((name) => !known.has(name)), refused: refusedOf(known, names) };
+}
+
+function refusedOf(known: Map<string, number | null>, names: string[]): string[] {
+  const newest = numberOf(names.at(-1) ?? '0000');
+  return [...known]
+    .filter(([name, runsWith]) => !names.includes(name) && (runsWith === null || runsWith > newest))
+    .map(([name]) => name);
+}
+
+function requireRunnable(known: Map<string, number | null>, names: string[]): void {
+  const refused = refusedOf(known, names);
+  if (refused.length === 0) return;
+  const named = refused.join(', ');
+  throw new Error(`The database was migrated by a newer version (it knows ${named}). Upgrade this one.`);
+}
+
+/** Somebody held a lock for too long, or waited in a circle with us. */
+function isHeldUp(error: unknown): boolean {
+  return ['55P03', '40P01'].includes(String((error as { code?: unknown } | null)?.code));
 }

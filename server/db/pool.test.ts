@@ -106,6 +106,16 @@ test('a network that fails in whatever way may be well later, and a pool that wa
   }
 });
 
+test('a server without room is told as unavailable, and no other fault of a statement is', async () => {
+  const raise = (code: string) =>
+    database.db.query(
+      `do $$ begin raise exception using errcode = '${code}', message = 'No space left'; end $$`,
+    );
+  for (const code of ['53100', '53200'])
+    await assert.rejects(raise(code), { code: 'unavailable', status: 503 }, code);
+  await assert.rejects(raise('54000'), { code: '54000' });
+});
+
 test('what the statement is to blame for does not pass, and what the server is to blame for does', async () => {
   const failing = (code: string) =>
     database.db

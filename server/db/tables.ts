@@ -40,6 +40,7 @@ export interface ApiKey {
   last_used_at: Timestamp | null;
   name: string;
   proxy_rules: Generated<Json>;
+  rate_limit: number | null;
   revoked_at: Timestamp | null;
   scopes: string[];
 }
@@ -258,6 +259,17 @@ export interface EnvironmentVariable {
   value: Buffer;
 }
 
+export interface Errand {
+  answer: Buffer | null;
+  awaited_until: Timestamp;
+  environment_id: number;
+  id: string;
+  kind: string;
+  lease_until: Timestamp | null;
+  owner: string | null;
+  request: Buffer;
+}
+
 export interface Event {
   created_at: Generated<Timestamp>;
   data: Json;
@@ -393,6 +405,11 @@ export interface KeyFile {
   made_at: Timestamp;
 }
 
+export interface KeyRate {
+  full_at: Timestamp;
+  key_id: number;
+}
+
 export interface MasterKey {
   created_at: Generated<Timestamp>;
   id: string;
@@ -410,6 +427,18 @@ export interface Member {
 export interface Migration {
   applied_at: Generated<Timestamp>;
   name: string;
+  runs_with: number | null;
+}
+
+export interface Node {
+  id: string;
+  is_stopping: Generated<boolean>;
+  migration: string;
+  name: string;
+  role: string;
+  seen_at: Generated<Timestamp>;
+  started_at: Generated<Timestamp>;
+  version: string;
 }
 
 export interface Operation {
@@ -728,6 +757,7 @@ export interface DB {
   endpoint: Endpoint;
   environment: Environment;
   environment_variable: EnvironmentVariable;
+  errand: Errand;
   event: Event;
   event_settings: EventSettings;
   exchange: Exchange;
@@ -741,9 +771,11 @@ export interface DB {
   invitation: Invitation;
   issued_token: IssuedToken;
   key_file: KeyFile;
+  key_rate: KeyRate;
   master_key: MasterKey;
   member: Member;
   migration: Migration;
+  node: Node;
   operation: Operation;
   operation_message: OperationMessage;
   payload: Payload;

@@ -32,6 +32,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
     {
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
+        operationId: 'listDeliveries',
         summary: 'What became of events at endpoints, newest first',
         description:
           '`status`: `waiting` to be sent or sent again, `delivered`, or `dead`: not taken in three days. `before` is ' +
@@ -60,7 +61,10 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
     {
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
+        operationId: 'getDelivery',
         summary: 'One delivery, with its event in full',
+        description: 'What was sent, how often it was tried, and what the last answer was.',
+        errors: ['not_found'],
         params: idParams,
         response: { 200: deliveryWire.extend({ event: eventWire }) },
       },
@@ -79,9 +83,11 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       preValidation: takeNoneAsEmpty,
       config: { access: { by: 'key', scope: 'events:write' } },
       schema: {
+        operationId: 'replayDelivery',
         summary: 'Send one delivery again',
         description:
           'Under the same `webhook-id`, with three days of attempts before it. One that waits stays as it is.',
+        errors: ['not_found'],
         params: idParams,
         body: z.strictObject({}),
         response: { 200: z.object({ success: z.literal(true) }) },
@@ -109,12 +115,15 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
     {
       config: { access: { by: 'key', scope: 'events:write' } },
       schema: {
+        operationId: 'replayEvents',
         summary: 'Send the events of a range to an endpoint again',
         description:
           `Oldest first, at most ${mostReplayed} a call, also those it missed while it was disabled or not there. ` +
           '`after` is a position of the feed, `from` and `to` are times (`to` exclusive); with `undelivered_only` what ' +
           'arrived is left out. Send `next_after` as `after` for the rest; null means that all is done.',
+        errors: ['not_found'],
         params: idParams,
+        example: { body: { after: '1042' } },
         body: z.strictObject({
           after: position.optional(),
           from: time.optional(),

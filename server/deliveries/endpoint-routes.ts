@@ -43,6 +43,7 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
     {
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
+        operationId: 'listEndpoints',
         summary: 'Endpoints of the environment, and how they are',
         description:
           'In the order in which they were made, those that stand for addresses of connections (`override`) after all ' +
@@ -72,9 +73,12 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
     {
       config: { access: { by: 'key', scope: 'events:write' } },
       schema: {
+        operationId: 'createEndpoint',
         summary: 'Send events to an address',
         description:
           'From now on; `types` are exact names or a beginning such as `connection.*`, none means all.',
+        errors: ['too_many_endpoints', 'address_not_allowed'],
+        example: { body: { url: 'https://app.customer.example/hooks/trellis', types: ['connection.*'] } },
         body: z.strictObject({
           url: webAddress(),
           description: description.default(''),
@@ -102,11 +106,14 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
     {
       config: { access: { by: 'key', scope: 'events:write' } },
       schema: {
+        operationId: 'changeEndpoint',
         summary: 'Change, disable or enable an endpoint',
         description:
           'What is left out stays. With another address, or enabled again, it starts afresh with what waits for it. ' +
           'One that stands for a setting can only be disabled and enabled.',
+        errors: ['not_found', 'endpoint_of_setting', 'address_not_allowed'],
         params: idParams,
+        example: { body: { types: ['connection.*'], enabled: true } },
         body: z.strictObject({
           url: webAddress().optional(),
           description: description.optional(),
@@ -140,8 +147,10 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
     {
       config: { access: { by: 'key', scope: 'events:write' } },
       schema: {
+        operationId: 'deleteEndpoint',
         summary: 'Delete an endpoint',
         description: 'What waits for it is never sent, and its deliveries are no longer listed.',
+        errors: ['not_found', 'endpoint_of_setting'],
         params: idParams,
         response: { 200: z.object({ success: z.literal(true) }) },
       },

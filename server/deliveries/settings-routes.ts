@@ -64,7 +64,9 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
     {
       config: { access: { by: 'key', scope: 'environment:read' } },
       schema: {
+        operationId: 'getSettings',
         summary: 'Settings of the environment',
+        description: 'Where its events go, what switches them, how its connect page looks.',
         response: { 200: z.object({ data: settingsWire }) },
       },
     },
@@ -76,12 +78,15 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
     {
       config: { access: { by: 'key', scope: 'environment:write' } },
       schema: {
+        operationId: 'changeSettings',
         summary: 'Change settings of the environment',
         description:
           'What is left out stays. `webhook_url` and `webhook_url_secondary` get the bodies that official clients know, ' +
           'as the switches say; an empty text or null clears one. One that was disabled is enabled by setting it again. ' +
           '`connect` is how the connect page looks; null gives back what is without a word, and `connect_warnings` tells of ' +
           'colors that are hard to read.',
+        errors: ['address_not_allowed'],
+        example: { body: { webhook_url: 'https://app.customer.example/hooks/trellis', on_sync_error: true } },
         body: z.strictObject({
           webhook_url: address,
           webhook_url_secondary: address,
@@ -130,6 +135,7 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
     {
       config: { access: { by: 'key', scope: 'keys' } },
       schema: {
+        operationId: 'getSigningKey',
         summary: 'The key that events are signed with',
         description: 'It is made when it is first needed.',
         response: { 200: z.object({ data: keyWire }) },
@@ -146,10 +152,12 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
       preValidation: takeNoneAsEmpty,
       config: { access: { by: 'key', scope: 'keys' } },
       schema: {
+        operationId: 'rotateSigningKey',
         summary: 'Sign events with a new key',
         description:
           'The key before signs beside it for `webhook_signing_key_overlap_hours` of the settings, or for ' +
           '`overlap_hours` where given; 0 ends it at once.',
+        example: { body: { overlap_hours: 24 } },
         body: z.strictObject({ overlap_hours: overlapHours.optional() }),
         response: { 200: z.object({ data: keyWire }) },
       },

@@ -3,6 +3,8 @@ import { Beliefs } from '../beliefs.ts';
 import type { Brand } from '../brand.ts';
 import { type Db, mayPass } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
+import { metrics } from '../metrics.ts';
+import { spanned } from '../tracing.ts';
 import type { Vault } from '../vault.ts';
 import { type Claim, claimLanes } from './claims.ts';
 import { createClock } from './clock.ts';
@@ -187,7 +189,7 @@ export function createDeliverer({
       const webhook = await webhookOf(claim);
       if (performance.now() - claim.leasedAtMs > leaseMarginMs) return undefined;
       const sending = { fetch, brand, authModeOf, webhook, timeoutMs, nowMs, signal: breakingOff.signal };
-      return await slot.during(() => send(claim, { ...sending, keys: signedWith }));
+      return await slot.during(() => sendMeasured(claim, { ...sending, keys: signedWith }));
     } catch (error) {
       if (mayPass(error)) throw error;
       const { endpoint, delivery } = claim;
@@ -265,4 +267,29 @@ export function createDeliverer({
     },
     forgetKeys: (environmentId) => keys.forget(environmentId),
   };
+}
+
+/** Sends it, and counts and traces what became of it; one that was broken off is nobody's yet. */
+async function sendMeasured(claim: Claim, sending: Parameters<typeof send>[1]): Promise<Attempt | undefined> {
+  const { delivery, endpoint } = claim;
+  const attributes = {
+    'http.request.method': 'POST',
+    'server.address': URL.parse(endpoint.url)?.hostname ?? '',
+    'trellis.event_type': delivery.type,
+    'trellis.attempt': delivery.attempts + 1,
+  };
+  return spanned('deliver', { kind: 'client', attributes }, async (span) => {
+    const attempt = await send(claim, sending);
+    if (attempt === undefined) return undefined;
+    const outcome = attempt.isDelivered ? 'delivered' : (attempt.error ?? 'no_answer');
+    metrics.deliveries.add([outcome]);
+    metrics.deliveryDuration.observe([outcome], attempt.durationMs / 1000);
+    const { httpStatus } = attempt;
+    span?.set({
+      'trellis.outcome': outcome,
+      ...(httpStatus !== undefined && { 'http.response.status_code': httpStatus }),
+      ...(!attempt.isDelivered && { 'error.type': outcome }),
+    });
+    return attempt;
+  });
 }

@@ -20,11 +20,14 @@ export const scopeList = z
 export const expiry = z.iso
   .datetime({ offset: true })
   .refine((given) => new Date(given).getUTCFullYear() <= 9999, 'must be before the year 10000');
+/** Calls a minute. */
+export const rateLimit = z.number().int().min(1).max(1_000_000);
 export const newKey = z.strictObject({
   name: keyName,
   scopes: scopeList,
   proxy_rules: proxyRules.optional(),
   expires_at: expiry.optional(),
+  rate_limit: rateLimit.optional(),
 });
 
 /** Undefined where it is no time to come. */

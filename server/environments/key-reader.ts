@@ -146,6 +146,7 @@ type Row = {
   scopes: string[];
   proxy_rules: unknown;
   expires_at: Date | null;
+  rate_limit: number | null;
   last_used_at: Date | null;
   environment_id: number;
   name: string;
@@ -161,6 +162,7 @@ const selectKeys = () =>
       'api_key.scopes',
       'api_key.proxy_rules',
       'api_key.expires_at',
+      'api_key.rate_limit',
       'api_key.last_used_at',
       'environment.id as environment_id',
       'environment.name',
@@ -176,6 +178,7 @@ function callerOf(row: Row): KeyCaller {
     scopes: new Set(row.scopes),
     proxyRules: row.proxy_rules as ProxyRule[],
     expiresAt: row.expires_at ?? undefined,
+    rateLimit: row.rate_limit ?? undefined,
   };
 }
 

@@ -5,7 +5,7 @@ import { AppError, fieldError } from '../errors.ts';
 import type { Caller, KeyCaller, UserCaller } from '../http/caller.ts';
 import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
-import { expiry, keyName, newKey, readExpiry, scopeList } from './key-input.ts';
+import { expiry, keyName, newKey, rateLimit, readExpiry, scopeList } from './key-input.ts';
 import { requireWithin } from './key-reach.ts';
 import { createKey, findKeyForUpdate, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
 
@@ -26,6 +26,7 @@ const keyWire = z.object({
   proxy_rules: z.array(proxyRule),
   created_at: z.string(),
   expires_at: z.string().nullable(),
+  rate_limit: z.number().int().nullable(),
   last_used_at: z.string().nullable(),
 });
 const params = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
@@ -39,6 +40,7 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
     {
       config,
       schema: {
+        operationId: 'listKeys',
         summary: 'List the keys of the environment',
         description: 'Those that were not revoked, without their secrets.',
         response: { 200: z.object({ data: z.array(keyWire) }) },
@@ -52,10 +54,11 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
     {
       config,
       schema: {
+        operationId: 'createKey',
         summary: 'Create a key',
         description:
-          'The secret is told this once. The new key may do no more than the one that makes it: rules and expiry are ' +
-          'taken over from it where none are given.',
+          'The secret is told this once. The new key may do no more than the one that makes it: rules, expiry and ' +
+          'limit are taken over from it where none are given.',
         body: newKey,
         response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
       },
@@ -66,6 +69,7 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
         scopes: body.scopes,
         proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
         expiresAt: body.expires_at === undefined ? maker.expiresAt : expiryOf(body.expires_at, now()),
+        rateLimit: body.rate_limit ?? maker.rateLimit,
       };
       requireWithin(wanted, maker);
       const { key, secret } = await db.transaction(async (tx) => {
@@ -88,16 +92,20 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
     {
       config,
       schema: {
+        operationId: 'changeKey',
         summary: 'Change a key',
         description:
           'What is left out stays. Nodes follow within a second. The key of TRELLIS_SECRET_KEY is as the setting has it: ' +
           'it cannot be changed, only revoked until the next start.',
+        errors: ['not_found'],
         params,
+        example: { body: { name: 'reporting', scopes: ['records:read'] } },
         body: z.strictObject({
           name: keyName.optional(),
           scopes: scopeList.optional(),
           proxy_rules: proxyRules.optional(),
           expires_at: expiry.nullable().optional(),
+          rate_limit: rateLimit.nullable().optional(),
         }),
         response: { 200: z.object({ data: keyWire }) },
       },
@@ -117,6 +125,7 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
           ...(body.expires_at !== undefined && {
             expiresAt: body.expires_at === null ? undefined : expiryOf(body.expires_at, now()),
           }),
+          ...(body.rate_limit !== undefined && { rateLimit: body.rate_limit ?? undefined }),
         };
         requireWithin(key, keyOf(caller));
         await updateKey(tx, { key, environmentId });
@@ -133,8 +142,10 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
     {
       config,
       schema: {
+        operationId: 'revokeKey',
         summary: 'Revoke a key',
         description: 'Also the one that calls. It and its tickets are refused on all nodes within a second.',
+        errors: ['not_found'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
       },
@@ -160,6 +171,7 @@ function toWire(key: Key): z.input<typeof keyWire> {
     proxy_rules: [...key.proxyRules],
     created_at: key.createdAt.toISOString(),
     expires_at: key.expiresAt?.toISOString() ?? null,
+    rate_limit: key.rateLimit ?? null,
     last_used_at: key.lastUsedAt?.toISOString() ?? null,
   };
 }

@@ -19,6 +19,8 @@ export type Key = {
   proxyRules: readonly ProxyRule[];
   createdAt: Date;
   expiresAt: Date | undefined;
+  /** Calls a minute; undefined: as many as TRELLIS_RATE_LIMIT says. */
+  rateLimit: number | undefined;
   /** By the key itself or by a ticket made with it; behind by a minute at most. */
   lastUsedAt: Date | undefined;
   /** It stands, or stood once, in TRELLIS_SECRET_KEY. */
@@ -34,6 +36,7 @@ export async function createKey(
     scopes: readonly string[];
     proxyRules?: readonly ProxyRule[] | undefined;
     expiresAt?: Date | undefined;
+    rateLimit?: number | undefined;
   },
 ): Promise<{ key: Key; secret: string }> {
   const secret = `trs_${given.environment.name}_${randomBytes(32).toString('base64url')}`;
@@ -48,6 +51,7 @@ export async function createKey(
         scopes: [...given.scopes],
         proxy_rules: JSON.stringify(given.proxyRules ?? []),
         expires_at: given.expiresAt ?? null,
+        rate_limit: given.rateLimit ?? null,
       })
       .returning(keyColumns),
   );
@@ -99,6 +103,7 @@ export async function updateKey(
         scopes: [...key.scopes],
         proxy_rules: JSON.stringify(key.proxyRules),
         expires_at: key.expiresAt ?? null,
+        rate_limit: key.rateLimit ?? null,
       })
       .where('id', '=', key.id)
       .where('environment_id', '=', environmentId),
@@ -149,6 +154,7 @@ function detailsOf(key: Key): Record<string, string | number> {
     scopes: key.scopes.join(','),
     ...(key.proxyRules.length > 0 && { proxy_rules: key.proxyRules.map(proxyRuleText).join('; ') }),
     ...(key.expiresAt !== undefined && { expires_at: key.expiresAt.toISOString() }),
+    ...(key.rateLimit !== undefined && { rate_limit: key.rateLimit }),
   };
 }
 
@@ -166,6 +172,7 @@ export const keyColumns = [
   'proxy_rules',
   'created_at',
   'expires_at',
+  'rate_limit',
   'last_used_at',
   'is_setting',
 ] as const;
@@ -179,6 +186,7 @@ export function readKeyRow(row: {
   proxy_rules: unknown;
   created_at: Date;
   expires_at: Date | null;
+  rate_limit: number | null;
   last_used_at: Date | null;
   is_setting: boolean;
 }): Key {
@@ -190,6 +198,7 @@ export function readKeyRow(row: {
     proxyRules: row.proxy_rules as ProxyRule[],
     createdAt: row.created_at,
     expiresAt: row.expires_at ?? undefined,
+    rateLimit: row.rate_limit ?? undefined,
     lastUsedAt: row.last_used_at ?? undefined,
     isSetting: row.is_setting,
   };

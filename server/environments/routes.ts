@@ -46,7 +46,9 @@ export function environmentRoutes(
     {
       config: ofOwners,
       schema: {
+        operationId: 'listEnvironments',
         summary: 'List environments',
+        description: 'All of the installation, in the order of their names.',
         response: { 200: z.object({ data: z.array(environmentWire) }) },
       },
     },
@@ -58,7 +60,10 @@ export function environmentRoutes(
     {
       config: ofOwners,
       schema: {
+        operationId: 'createEnvironment',
         summary: 'Create an environment',
+        description: 'With nothing in it: keys, integrations and settings of others are not taken over.',
+        errors: ['environment_exists'],
         body: z.strictObject({ name: environmentName }),
         response: { 201: one },
       },
@@ -88,9 +93,11 @@ export function environmentRoutes(
     {
       config: ofOwners,
       schema: {
+        operationId: 'renameEnvironment',
         summary: 'Rename an environment',
         description:
           'Its keys stay good. `dev` and `prod` keep their names: a start makes them where they are missing.',
+        errors: ['not_found', 'environment_exists'],
         params,
         body: z.strictObject({ name: environmentName }),
         response: { 200: one },
@@ -123,10 +130,12 @@ export function environmentRoutes(
     {
       config: ofOwners,
       schema: {
+        operationId: 'deleteEnvironment',
         summary: 'Delete an environment',
         description:
           'With its keys, integrations and settings. Its connections must be deleted before and their grants revoked. The ' +
           'activity log keeps its operations for their days, and the audit log its entries. `dev` and `prod` stay.',
+        errors: ['not_found', 'environment_in_use'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
       },

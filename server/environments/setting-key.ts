@@ -7,7 +7,7 @@ import { hashOf, keyColumns, noteKey, readKeyRow } from './keys.ts';
 /** The key of TRELLIS_SECRET_KEY: what the setting says holds at each start, whatever was done to the key meanwhile. */
 
 /**
- * Makes this secret a key with all scopes and no end, also where it was another key of the environment, was narrowed or
+ * Makes this secret a key with all scopes, no limit of its own and no end, also where it was another key of the environment, was narrowed or
  * revoked, and revokes whatever key stood in the setting before. Nodes believe those for a second yet. Each change is in
  * the audit log. Of nodes that start with different secrets one at a time does this, so one secret alone is good.
  *
@@ -27,6 +27,7 @@ export async function putSettingKey(
     scopes: ['*'],
     proxy_rules: '[]',
     expires_at: null,
+    rate_limit: null,
     revoked_at: null,
     is_setting: true,
   };
@@ -44,8 +45,8 @@ export async function putSettingKey(
       .where('hash', '=', hash)
       .where('environment_id', '=', environment.id)
       .where(
-        sql<boolean>`(name, scopes, proxy_rules, expires_at, revoked_at, is_setting)
-          is distinct from (${settingName}, array['*'], '[]'::jsonb, null::timestamptz, null::timestamptz, true)`,
+        sql<boolean>`(name, scopes, proxy_rules, expires_at, rate_limit, revoked_at, is_setting)
+          is distinct from (${settingName}, array['*'], '[]'::jsonb, null::timestamptz, null::int, null::timestamptz, true)`,
       )
       .returning(keyColumns),
   );

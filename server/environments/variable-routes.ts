@@ -51,6 +51,7 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
     {
       config: { access: { by: 'key', scope: 'environment:read' } },
       schema: {
+        operationId: 'listVariables',
         summary: 'Variables of the environment',
         description: 'Values are told to keys with `environment:secrets`: for others each is null.',
         response: { 200: wire },
@@ -64,6 +65,7 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
     {
       config: { access: { by: 'key', scope: 'environment:write' } },
       schema: {
+        operationId: 'replaceVariables',
         summary: 'Replace the variables of the environment',
         description: 'All of them. One whose `value` is null or left out keeps the value it has.',
         body: z.strictObject({ variables }),
@@ -91,9 +93,13 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
     {
       config: { access: { by: 'key', scope: 'environment:write' } },
       schema: {
+        operationId: 'changeVariables',
         summary: 'Set and remove single variables of the environment',
         description:
           'Those that are not named stay as they are, so that two callers who change different ones keep both.',
+        example: {
+          body: { set: [{ name: 'API_BASE', value: 'https://api.example.com' }], remove: ['OLD_BASE'] },
+        },
         body: changes,
         response: { 200: wire },
       },

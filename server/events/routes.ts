@@ -5,6 +5,7 @@ import { placeAll } from '../db/sequencer.ts';
 import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { type EventType, eventWire, typesNamed, typesToWire, typeWire } from './catalogue.ts';
+import { eventWebhooks } from './describe.ts';
 import { readFeed } from './feed.ts';
 import { readLatest } from './latest.ts';
 import { eventSequence } from './sequence.ts';
@@ -25,6 +26,7 @@ const query = z.strictObject({
 
 /** The event feed: what happened, in commit order, to be followed by `after`; and what can happen. */
 export function eventRoutes(app: App, { db }: { db: Db }): void {
+  app.describe((brand) => ({ webhooks: eventWebhooks(brand) }));
   const watch = createFeedWatch(db);
   // Whoever waits for an event is answered at once when the service stops, and goes on at another node.
   app.addHook('preClose', async () => watch.stop());
@@ -34,7 +36,11 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
     {
       config: { access },
       schema: {
+        operationId: 'listEvents',
         summary: 'Events after a position, oldest first; waits for the next one where asked to',
+        description:
+          'Follow it by `after`, the `next_after` of the answer before: no event is ever overtaken.',
+        errors: ['invalid_cursor', 'cursor_expired'],
         querystring: query,
         response: { 200: z.object({ events: z.array(eventWire), next_after: z.string() }) },
       },
@@ -70,6 +76,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
     {
       config: { access },
       schema: {
+        operationId: 'listLatestEvents',
         summary: 'The latest events, newest first',
         description:
           'For people who look. Programs follow `GET /events`, which tells them where they missed some.',
@@ -99,7 +106,9 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
     {
       config: { access },
       schema: {
+        operationId: 'listEventTypes',
         summary: 'Every type of event, with its meaning, the JSON Schema of its data, and an example',
+        description: 'The catalogue of what can happen.',
         response: { 200: z.object({ types: z.array(typeWire) }) },
       },
     },

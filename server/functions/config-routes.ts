@@ -47,9 +47,11 @@ export function configRoutes(app: App, { db, open }: { db: Db; open: () => Promi
       config: { access: { by: 'key', scope: 'functions:read' } },
       preParsing: open,
       schema: {
+        operationId: 'getFunctionsConfig',
         summary: 'All functions of the environment',
         description:
           'By integration. With `format=openai` the enabled actions as tools; `parameters` is the JSON Schema of the input.',
+        errors: ['functions_off'],
         querystring: z.strictObject({ format: z.enum(['nango', 'openai']).default('nango') }),
         response: { 200: z.union([z.array(ofIntegration), z.object({ data: z.array(openai) })]) },
       },

@@ -42,9 +42,11 @@ export function overviewRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...read,
       schema: {
+        operationId: 'listAllFunctions',
         summary: 'Functions of the environment',
         description:
           'By integration, kind and name, with the newest run and the failures of a day. Schemas: see one function.',
+        errors: ['functions_off'],
         querystring: z.strictObject({
           provider_config_key: integrationKey.optional(),
           type: z.enum(['sync', 'action', 'on-event']).optional(),
@@ -85,10 +87,12 @@ export function overviewRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...read,
       schema: {
+        operationId: 'listSyncs',
         summary: 'Syncs of connections',
         description:
           'One for each function, connection and variant, in the order in which they were made; `counts` are of all that ' +
           'the filters but `state` let through.',
+        errors: ['functions_off'],
         querystring: z.strictObject({
           provider_config_key: integrationKey.optional(),
           function: functionName.optional(),

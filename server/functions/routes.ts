@@ -39,6 +39,7 @@ const params = z.object({ key: integrationKey, name: functionName });
 const one = { 200: z.object({ data: functionWire }) };
 const path = '/integrations/:key/functions';
 const ofOne = `${path}/:name`;
+const ofOneErrors = ['functions_off', 'not_found', 'ambiguous_function'] as const;
 
 /** What is deployed: reading it, its versions, turning it on and off, roll back, removal. */
 export function functionRoutes(app: App, { db, now, open }: Deps): void {
@@ -50,7 +51,10 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...read,
       schema: {
+        operationId: 'listFunctions',
         summary: 'Functions of an integration',
+        description: 'Those that were deployed, and those that ship and were put on it, by kind and name.',
+        errors: ['functions_off', 'not_found'],
         params: params.pick({ key: true }),
         querystring: z.strictObject({
           type: type.optional(),
@@ -83,7 +87,18 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
 
   app.get(
     ofOne,
-    { ...read, schema: { summary: 'One function', params, querystring: typed, response: one } },
+    {
+      ...read,
+      schema: {
+        operationId: 'getFunction',
+        summary: 'One function',
+        description: 'The version that runs: what it takes and gives, as JSON Schema, and when it runs.',
+        errors: ofOneErrors,
+        params,
+        querystring: typed,
+        response: one,
+      },
+    },
     async ({ params, query, caller }) => ({ data: toWire(await get(db, { caller, params, query })) }),
   );
 
@@ -92,7 +107,9 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...read,
       schema: {
+        operationId: 'getFunctionCode',
         summary: 'The source of a function',
+        errors: ofOneErrors,
         description:
           'As it was deployed with; the bundle where it was deployed without. Of the version that runs unless another is named.',
         params,
@@ -115,7 +132,9 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...read,
       schema: {
+        operationId: 'listFunctionVersions',
         summary: 'Versions of a function',
+        errors: ofOneErrors,
         description: 'Newest first, at most 1000.',
         params,
         querystring: typed,
@@ -155,7 +174,9 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...write,
       schema: {
+        operationId: 'rollBackFunction',
         summary: 'Let another version run',
+        errors: ofOneErrors,
         description: 'One that was deployed before. Runs under way end with the version they began with.',
         params,
         querystring: typed,
@@ -193,7 +214,9 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...write,
       schema: {
+        operationId: 'switchFunction',
         summary: 'Turn a function on or off',
+        errors: ofOneErrors,
         description: 'One that is off starts no run. What runs already goes on.',
         params,
         querystring: typed,
@@ -221,7 +244,9 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
     {
       ...write,
       schema: {
+        operationId: 'removeFunction',
         summary: 'Remove a function',
+        errors: ofOneErrors,
         description: 'With its versions, schedules and runs. Records that it saved stay.',
         params,
         querystring: z.strictObject({ type }),

@@ -15,6 +15,7 @@ import {
 import { answerOwnOrigin } from './cors.ts';
 import { privateHeaders } from './page.ts';
 import type { Carried, Person, PersonDoor } from './person-door.ts';
+import type { RateFields, RateLimits } from './rate-limit.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -50,10 +51,7 @@ export type AuthenticateCall = {
 export const ticketPrefix = 'trt_';
 
 /** Establishes `request.caller` before any body is read, by what the route declares. */
-export function authorizeRoutes(
-  app: FastifyInstance,
-  by: { authenticate: Authenticate; brand: Brand },
-): void {
+export function authorizeRoutes(app: FastifyInstance, by: By): void {
   app.decorateRequest<Caller | null>('caller', null);
   app.decorateRequest<(() => Promise<Caller>) | null>('callerNow', null);
   app.decorateRequest<Person | null>('person', null);
@@ -62,7 +60,7 @@ export function authorizeRoutes(
   app.addHook('onRoute', (route) => {
     routes.push(route);
     const access = route.config?.access;
-    if (access === undefined || access.by === 'anyone') return;
+    if (access === undefined || (access.by === 'anyone' && access.isLimited === false)) return;
     const hooks = [route.onRequest ?? []].flat();
     // Fastify derives the HEAD route from its GET, hooks included.
     if (hooks.some((hook) => establishers.has(hook))) return;
@@ -79,28 +77,47 @@ export function authorizeRoutes(
   });
 }
 
-/** A hook for one route: nothing of it runs for a caller who is not established. */
-function establishing(
-  access: Access,
-  by: { authenticate: Authenticate; brand: Brand },
-): onRequestHookHandler {
+type By = { authenticate: Authenticate; brand: Brand; rates?: RateLimits | undefined };
+
+/** A hook for one route: nothing of it runs for a caller who is not established, or who calls too often. */
+function establishing(access: Access, by: By): onRequestHookHandler {
   return (request, reply, done) => {
     // The address itself holds a right: neither it nor the answer is anybody else's to keep, a refusal included.
     if (access.by === 'session in query') reply.headers(privateHeaders);
-    if (by.authenticate.door?.isFor(request.headers)) answerOwnOrigin(reply);
-    if (access.by === 'person') {
-      personBy(request, { ...by, access }).then((person) => {
-        request.person = person;
-        done();
-      }, done);
-      return;
-    }
-    request.callerNow = () => callerOf(request, { ...by, access });
-    request.callerNow().then((caller) => {
-      request.caller = caller;
+    if (access.by !== 'anyone' && by.authenticate.door?.isFor(request.headers)) answerOwnOrigin(reply);
+    establish(request, { ...by, access }).then((fields) => {
+      if (fields !== undefined) reply.headers(fields);
       done();
     }, done);
   };
+}
+
+/** Answers what tells the caller how often they may call yet. */
+async function establish(
+  request: FastifyRequest,
+  { access, ...by }: By & { access: Access },
+): Promise<RateFields | undefined> {
+  const { rates } = by;
+  // Before it is looked up who that is.
+  if (access.by === 'anyone') return rates?.takeAt(request.raw);
+  if (access.by === 'person') {
+    request.person = await personBy(request, { ...by, access });
+    return rates?.takeOf({ kind: 'person', userId: request.person.userId });
+  }
+  const fields = access.by === 'key' ? undefined : takeOfSession(request, { ...by, access });
+  request.callerNow = () => callerOf(request, { ...by, access });
+  request.caller = await request.callerNow();
+  return fields ?? rates?.takeOf(request.caller);
+}
+
+/** Whoever calls with the token of a session counts by their address. */
+function takeOfSession(
+  { headers, raw }: FastifyRequest,
+  { access, brand, rates }: By & { access: Access },
+): RateFields | undefined {
+  const isSession =
+    access.by !== 'key or session' || headers.authorization?.includes(brand.sessionTokenPrefix);
+  return isSession ? rates?.takeAt(raw) : undefined;
 }
 
 async function personBy(

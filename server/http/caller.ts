@@ -46,6 +46,8 @@ export type KeyCaller = {
   proxyRules?: readonly ProxyRule[];
   /** Absent: it does not end by itself. */
   expiresAt?: Date | undefined;
+  /** Calls a minute; absent: as many as any key without a limit of its own. */
+  rateLimit?: number | undefined;
   /** Of a run: the row of its connection, the only one that it may call for. Absent: any. */
   connectionRow?: number;
 };
@@ -85,6 +87,7 @@ export type UserCaller = {
   scopes: ReadonlySet<string>;
   proxyRules?: undefined;
   expiresAt?: undefined;
+  rateLimit?: undefined;
 };
 
 /** Who may call through the proxy. */
@@ -101,7 +104,8 @@ export type SessionCaller = {
 
 /** Whom a route serves. Every route declares it; a start without is refused. Of several scopes any one will do. */
 export type Access =
-  | { by: 'anyone' }
+  /** Counts for the limit of the address that it comes from, unless its room has limits of its own or it costs nothing. */
+  | { by: 'anyone'; isLimited?: false }
   /** Viewers are served what reads (GET, HEAD) unless the route says otherwise. */
   | { by: 'key'; scope: Scope | readonly Scope[]; viewers?: 'served' | 'refused' }
   | { by: 'key or session'; scope: Scope }

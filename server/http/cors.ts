@@ -15,6 +15,8 @@ const exposed = [
   'Etag',
   'Content-Length',
   'Location',
+  'RateLimit',
+  'RateLimit-Policy',
   'Retry-After',
   'X-Request-Id',
   'X-RateLimit-Limit',

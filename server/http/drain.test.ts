@@ -6,7 +6,7 @@ import { type TestContext, test } from 'node:test';
 import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { createLog } from '../log.ts';
-import { createDrain } from './drain.ts';
+import { createDrain, isStopping } from './drain.ts';
 import { RawClient } from './raw-client.fixture.ts';
 import { createHttp } from './server.ts';
 
@@ -43,13 +43,16 @@ async function serve(t: TestContext) {
     }
     return reply.type('text/plain').send(Readable.from(parts()));
   });
-  const drain = createDrain(app);
+  const delayed = Promise.withResolvers<void>();
+  const drain = createDrain(app, () => delayed.promise);
   await app.listen({ host: '127.0.0.1', port: 0 });
   const { port } = app.server.address() as AddressInfo;
   t.after(() => told.resolve());
   return {
     server: app.server,
     drain,
+    isStopping: () => isStopping(app),
+    endDelay: () => delayed.resolve(),
     end: () => told.resolve(),
     async arrived() {
       await arrived.promise;
@@ -70,7 +73,7 @@ test('a stop does not wait for connections that nobody uses', async (t) => {
   const used = await client().ask('/now').until('now');
   const silent = client();
   await once(silent.socket, 'connect');
-  await drain(forever);
+  await drain({ limitMs: forever });
   await Promise.all([used.closed, silent.closed]);
 });
 
@@ -79,7 +82,7 @@ test('an answer that begins during a stop is the last of its connection, and say
   const waiting = client().ask('/waits');
   const idle = await client().ask('/now').until('now');
   await arrived();
-  const stopped = drain(forever);
+  const stopped = drain({ limitMs: forever });
   await idle.closed;
   end();
   await stopped;
@@ -91,7 +94,7 @@ test('an answer that has begun before a stop comes whole, and its connection end
   const { drain, client, end } = await serve(t);
   const streaming = await client().ask('/streams').until('begun');
   const idle = await client().ask('/now').until('now');
-  const stopped = drain(forever);
+  const stopped = drain({ limitMs: forever });
   await idle.closed;
   end();
   await stopped;
@@ -103,7 +106,7 @@ test('a request that comes during a stop on a connection in use is answered, and
   const { server, drain, client, end } = await serve(t);
   const streaming = await client().ask('/streams').until('begun');
   const idle = await client().ask('/now').until('now');
-  const stopped = drain(forever);
+  const stopped = drain({ limitMs: forever });
   await idle.closed;
   const taken = once(server, 'request');
   streaming.ask('/waits');
@@ -122,8 +125,20 @@ test('what still runs when the time is over is broken off so that it cannot be t
   const chunked = await client().ask('/streams').until('begun');
   // Without chunks or a length, the end of the connection would be the end of the answer.
   const plain = await client().ask('/streams', '1.0').until('begun');
-  await drain(1);
+  await drain({ limitMs: 1 });
   await Promise.all([chunked.closed, plain.closed]);
   assert.doesNotMatch(chunked.text, /\r\n0\r\n\r\n$/);
   assert.equal(plain.error?.code, 'ECONNRESET');
+});
+
+test('a server that is to stop says so at once, and takes requests until its delay is over', async (t) => {
+  const { drain, client, isStopping, endDelay } = await serve(t);
+  assert.equal(isStopping(), false);
+  const stopped = drain({ delayMs: 1, limitMs: forever });
+  assert.equal(isStopping(), true);
+  const late = await client().ask('/now').until('now');
+  assert.match(late.text, /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n/);
+  await late.closed;
+  endDelay();
+  await stopped;
 });

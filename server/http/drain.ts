@@ -1,36 +1,51 @@
 /**
- * How the HTTP server ends. No new connections; those that nobody uses are closed; what is in flight may end, and its
+ * How the HTTP server ends. It says so; then no new connections; those that nobody uses are closed; what is in flight may end, and its
  * connection ends with it; what still runs when the time is over is broken off.
  */
+import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import { AppError } from '../errors.ts';
 import type { App } from './server.ts';
 
 /** How often it is looked for connections whose last answer is out. */
 const sweepMs = 20;
 
+const stopping = new WeakSet<Server>();
+
+/** Whether a stop was asked for: whoever chooses among nodes is to choose another one, although this one answers yet. */
+export function isStopping({ server }: Pick<App, 'server'>): boolean {
+  return stopping.has(server);
+}
+
 /**
- * What stops the server, to be made before it listens. Resolves once every connection and every room is closed, which
- * takes no longer than the answers do, and `limitMs` at most for the connections.
+ * What stops the server, to be made before it listens. For `delayMs` it goes on as before, but that `isStopping` says so and
+ * that each answer of a route ends its connection; then nothing new is taken. Resolves once every connection and every room is closed,
+ * which takes no longer than the answers do, and `limitMs` at most for the connections.
  */
-export function createDrain(app: App): (limitMs: number) => Promise<void> {
+export function createDrain(
+  app: App,
+  wait: (ms: number) => Promise<unknown> = pause,
+): (limits: { delayMs?: number; limitMs: number }) => Promise<void> {
   const { server } = app;
   const open = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     open.add(socket);
     socket.on('close', () => open.delete(socket));
   });
-  let isStopping = false;
+  // However it is stopped.
   app.addHook('preClose', (done) => {
-    isStopping = true;
+    stopping.add(server);
     done();
   });
   app.addHook('onSend', (_request, reply, payload, done) => {
     // A client that is told so sends its next request to another node, instead of into a closed connection.
-    if (isStopping) reply.header('connection', 'close');
+    if (stopping.has(server)) reply.header('connection', 'close');
     done(null, payload);
   });
-  return async (limitMs) => {
+  return async ({ delayMs = 0, limitMs }) => {
+    stopping.add(server);
+    if (delayMs > 0) await wait(delayMs);
     const closed = app.close();
     // An answer whose head was out before the stop has left its connection open for more.
     const sweep = setInterval(() => server.closeIdleConnections(), sweepMs);

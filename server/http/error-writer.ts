@@ -36,6 +36,7 @@ export function writeErrors(app: FastifyInstance, isRootAlias: (path: string) =>
 /** Writes our error envelope: `{"error": {code, message, errors?, payload?}}`. */
 export function sendError(reply: FastifyReply, error: AppError, request: FastifyRequest): FastifyReply {
   if (error.retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(error.retryAfterS)));
+  if (error.headers !== undefined) reply.headers(error.headers);
   return reply
     .code(error.status)
     .type('application/json; charset=utf-8')

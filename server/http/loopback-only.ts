@@ -1,7 +1,12 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { AppError } from '../errors.ts';
 
 const forwarded = /^(forwarded|x-forwarded-.*|x-real-ip|via)$/;
+
+/** Whether a request says that it was passed on from elsewhere. */
+export function isForwarded(headers: IncomingHttpHeaders): boolean {
+  return Object.keys(headers).some((name) => forwarded.test(name));
+}
 
 /**
  * With the sign-in switched off whoever reaches the service is an owner. So it serves only requests that a program of this
@@ -19,7 +24,7 @@ export function createLoopbackGuard(baseUrl: string): (request: IncomingMessage)
         'The sign-in is off: this service answers to a name of this machine alone.',
       );
     }
-    if (Object.keys(headers).some((name) => forwarded.test(name))) {
+    if (isForwarded(headers)) {
       return new AppError(
         'forbidden',
         'The sign-in is off: this service answers nothing that was passed on to it.',

@@ -1,8 +1,8 @@
 /**
- * Errors that are told on the bare socket: those of requests that could not be read, so that no route has seen them.
+ * Errors that are told before any route has seen the request: on the bare socket those of requests that could not be read.
  *
  * Owns: what Node's parser and its time limits complain of, and what may still be written then. Does not own: errors
- * of requests that were read (`error-writer.ts`, and the proxy's own).
+ * of requests that were read and begun (`error-writer.ts`, and the proxy's own).
  */
 import { type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
@@ -28,21 +28,38 @@ export function createRefusal(brand: Brand): Refuse {
       socket.resetAndDestroy();
       return;
     }
-    const id = nextId();
-    const body = JSON.stringify({ error: errorBody(error, id) });
-    const headers = {
-      ...anyOriginHeaders(brand),
-      ...more,
-      'content-type': 'application/json; charset=utf-8',
-      'content-length': String(Buffer.byteLength(body)),
-      'x-request-id': id,
-      [brand.header('Error')]: error.code,
-      connection: 'close',
-    };
-    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    const { headers, body } = written(brand, { error, id: nextId() });
+    const all = { ...headers, ...more, connection: 'close' };
+    const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
     socket.write(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n${lines.join('')}\r\n${body}`);
     socket.destroySoon();
   };
+}
+
+/** What answers a request that is not begun, and leaves its connection open for others. */
+export function createTurnAway(brand: Brand): (response: ServerResponse, error: AppError) => void {
+  const nextId = requestIds();
+  return (response, error) => {
+    const { headers, body } = written(brand, { error, id: nextId() });
+    response.writeHead(error.status, headers).end(body);
+  };
+}
+
+function written(
+  brand: Brand,
+  { error, id }: { error: AppError; id: string },
+): { headers: Record<string, string>; body: string } {
+  const body = JSON.stringify({ error: errorBody(error, id) });
+  const headers = {
+    ...anyOriginHeaders(brand),
+    ...(error.retryAfterS !== undefined && { 'retry-after': String(Math.ceil(error.retryAfterS)) }),
+    ...error.headers,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': String(Buffer.byteLength(body)),
+    'x-request-id': id,
+    [brand.header('Error')]: error.code,
+  };
+  return { headers, body };
 }
 
 /** Node's name for the answer whose turn it is on a socket; its own error handler judges by it too. */

@@ -23,12 +23,17 @@ import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { type Authenticate, authorizeRoutes } from './authorize.ts';
 import { continueWhenRead, hasBody, limitBody, lingerBehind } from './bodies.ts';
+import { limitBodyMemory, refuseCoded } from './body-memory.ts';
 import { answerAnyOrigin } from './cors.ts';
 import { sendError, ValidationFault, writeErrors } from './error-writer.ts';
 import { inTurn } from './in-turn.ts';
 import { allowedMethods } from './methods.ts';
+import { limitConnections } from './open-connections.ts';
 import { describeRoutes } from './openapi.ts';
-import { createRefusal, type Refuse, refuseUnreadable } from './refuse.ts';
+import type { Overload } from './overload.ts';
+import type { RateLimits } from './rate-limit.ts';
+import { createRefusal, createTurnAway, type Refuse, refuseUnreadable } from './refuse.ts';
+import { causeRequests } from './request-cause.ts';
 import { requestIds } from './request-id.ts';
 
 /**
@@ -55,6 +60,16 @@ export type Front = {
   stopping(): void;
 };
 
+/** How much is taken on; what is absent is not limited. */
+export type Limits = {
+  rates?: RateLimits;
+  overload?: Overload | undefined;
+  /** Open at once. */
+  mostConnections?: number;
+  /** Of the large bodies that are held at once. */
+  bodyBytes?: number | undefined;
+};
+
 export type HttpSettings = {
   config: Pick<Config, 'brand' | 'trustedProxies' | 'baseUrl'>;
   log: Logger;
@@ -62,23 +77,37 @@ export type HttpSettings = {
   /** Whether a path is one of a provider's own. */
   isRootAlias: (path: string) => boolean;
   /** Asked before the routes. */
-  front?: Front;
+  front?: Front | undefined;
   /** Why a request is refused before anything else, its connection ending with it; undefined: it is not. */
   guard?: ((request: IncomingMessage) => AppError | undefined) | undefined;
+  limits?: Limits;
 };
 
-/** A server without routes yet; it does not listen. */
-export async function createHttp({
-  config,
-  log,
-  authenticate,
-  isRootAlias,
-  front,
-  guard,
-}: HttpSettings): Promise<App> {
+/** A server without routes yet but those of its own documents; it does not listen. */
+export async function createHttp(settings: HttpSettings): Promise<App> {
+  const app = createOwn(settings);
+  await app.register(cookie);
+  await describeRoutes(app, settings.config);
+  return app;
+}
+
+/** A server that nobody but the machinery around it calls: it knows no caller and has no documents. */
+export async function createBareHttp({ config, log }: Pick<HttpSettings, 'config' | 'log'>): Promise<App> {
+  const unknown = async () => {
+    throw new AppError('unknown_account');
+  };
+  return createOwn({
+    ...{ config, log },
+    authenticate: { key: unknown, session: unknown },
+    isRootAlias: () => false,
+  });
+}
+
+function createOwn({ config, log, authenticate, isRootAlias, front, guard, limits = {} }: HttpSettings): App {
   const refuse = createRefusal(config.brand);
   const app: FastifyInstance = fastify({
-    serverFactory: (routes) => serverOf(routes, { refuse, front, guard }),
+    serverFactory: (routes) =>
+      serverOf(routes, { refuse, turnAway: createTurnAway(config.brand), front, guard, limits }),
     clientErrorHandler: (error, socket) => refuseUnreadable(refuse, { error, socket }),
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -104,18 +133,22 @@ export async function createHttp({
     return result.success ? { value: result.data } : { error: new ValidationFault(result.error.issues) };
   });
   app.setSerializerCompiler(serializerCompiler);
+  causeRequests(app);
   parseJsonOnly(app);
   writeErrors(app, isRootAlias);
   logRequests(app, log);
   answerAnyOrigin(app, config.brand);
-  authorizeRoutes(app, { authenticate, brand: config.brand });
-  await app.register(cookie);
-  await describeRoutes(app, config);
+  authorizeRoutes(app, { authenticate, brand: config.brand, rates: limits.rates });
+  refuseCoded(app);
+  if (limits.bodyBytes !== undefined) limitBodyMemory(app, limits.bodyBytes);
   return app.withTypeProvider<ZodTypeProvider>();
 }
 
 /** Longer than a balancer in front keeps its connections open (60 s as a rule), so that the end is never ours. */
 const keepAliveMs = 72_000;
+/** How long the head of a request may take; it is looked for late ones this often. */
+const headersMs = 20_000;
+const checkEveryMs = 5_000;
 /** How long the body of a request to a route may take: what Node allows a request unless told otherwise. */
 const bodyMs = 300_000;
 /** As Node has it unless told otherwise; together they may have 16 KB. */
@@ -123,7 +156,17 @@ const mostHeaders = 1_000;
 
 function serverOf(
   routes: RequestListener,
-  { refuse, front, guard }: { refuse: Refuse; front: Front | undefined; guard: HttpSettings['guard'] },
+  {
+    refuse,
+    turnAway,
+    front,
+    guard,
+    limits: { overload, mostConnections },
+  }: Pick<HttpSettings, 'front' | 'guard'> & {
+    refuse: Refuse;
+    turnAway: ReturnType<typeof createTurnAway>;
+    limits: Limits;
+  },
 ): Server {
   const listener = inTurn((request, response) => {
     const { url = '' } = request;
@@ -140,6 +183,11 @@ function serverOf(
     }
     const isSent = hasBody(request);
     if (isSent) lingerBehind(request, response);
+    const tooMuch = overload?.refusalOf(request.url ?? '');
+    if (tooMuch !== undefined) {
+      turnAway(response, tooMuch);
+      return;
+    }
     if (front?.takes(request) === true) {
       front.handle(request, response);
       return;
@@ -149,7 +197,11 @@ function serverOf(
     routes(request, response);
   });
   // Whoever vanishes without a word is found out by the kernel.
-  const server = createServer({ keepAlive: true, keepAliveInitialDelay: 60_000, requireHostHeader: false });
+  const server = createServer({
+    ...{ keepAlive: true, keepAliveInitialDelay: 60_000, requireHostHeader: false },
+    ...{ headersTimeout: headersMs, connectionsCheckingInterval: checkEveryMs },
+  });
+  if (mostConnections !== undefined) limitConnections(server, mostConnections);
   server.on('request', listener);
   server.on('checkContinue', (request, response) => {
     continueWhenRead(request, response);

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import staticFiles from '@fastify/static';
-import type { FastifyReply } from 'fastify';
+import type { FastifyReply, FastifySchema } from 'fastify';
 import type { Brand } from '../brand.ts';
 import { html } from './html.ts';
 import { page, privateHeaders } from './page.ts';
@@ -44,7 +44,7 @@ export async function staticRoutes(
 ): Promise<void> {
   const read = (entry: 'dashboard' | 'connect') =>
     readFile(join(web.directory, entry, 'index.html'), 'utf8').catch(() => undefined);
-  const config = { access: { by: 'anyone' } } as const;
+  const config = { access: { by: 'anyone', isLimited: false } } as const;
   const schema = { hide: true };
   await app.register(staticFiles, {
     root: join(web.directory, 'assets'),
@@ -70,7 +70,21 @@ export async function staticRoutes(
   const { origin, pathname } = new URL(baseUrl);
   const basePath = pathname.replace(/\/$/, '');
   const words = { BRAND: brand.word, BASE_URL: origin + basePath };
-  app.get('/connect/', { config, schema }, async (_request, reply) => {
+  const connectPage: FastifySchema = {
+    operationId: 'getConnectPage',
+    summary: 'The connect page',
+    description:
+      'Where `connect_link` of a session leads; it asks for everything else with the token of the session.',
+    answers: {
+      200: {
+        description: 'The page.',
+        type: 'text/html',
+        schema: { type: 'string' },
+        example: '<!doctype html>',
+      },
+    },
+  };
+  app.get('/connect/', { config, schema: connectPage }, async (_request, reply) => {
     const document = (await read('connect'))?.replaceAll('="/assets/', `="${basePath}/assets/`);
     reply.headers(privateHeaders);
     if (document === undefined) return sendProgress(reply, web.building());

@@ -64,6 +64,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     {
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
+        operationId: 'listIntegrations',
         summary: 'List integrations',
         description:
           '`include=usage` tells for each how many connections it has in which state, and what its client has used of the ' +
@@ -92,7 +93,14 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     {
       config: { access: { by: 'key', scope: 'integrations:write' } },
       schema: {
+        operationId: 'createIntegration',
         summary: 'Create an integration',
+        description:
+          'A provider with your OAuth client for it, or with test credentials (`credentials: {type: TEST}`).',
+        errors: ['integration_exists', 'test_credentials_unavailable'],
+        example: {
+          body: { provider: 'google-sheet', unique_key: 'google-sheet', credentials: { type: 'TEST' } },
+        },
         body: z.strictObject({
           provider: z.string().min(1).max(255),
           unique_key: integrationKey,
@@ -135,8 +143,10 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     {
       config: { access: { by: 'key', scope: 'integrations:write' } },
       schema: {
+        operationId: 'quickstartIntegration',
         summary: 'An integration with test credentials',
         description: 'Made unless it exists already, so the call can be repeated.',
+        errors: ['integration_exists', 'test_credentials_unavailable'],
         body: z.strictObject({
           provider: z.string().min(1).max(255),
           unique_key: integrationKey,
@@ -170,7 +180,11 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     {
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
+        operationId: 'getIntegration',
         summary: 'One integration',
+        description:
+          'The client secret is told with `include=credentials` to keys with `integrations:secrets`.',
+        errors: ['unknown_provider_config', 'integration_not_allowed'],
         params,
         querystring: z.strictObject({ include: z.union([include, z.array(include)]).optional() }),
         response: one,
@@ -203,11 +217,14 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     {
       config: { access: { by: 'key', scope: 'integrations:write' } },
       schema: {
+        operationId: 'changeIntegration',
         summary: 'Change an integration',
         description:
           'Where its secrets are sent only keys change that may read them: see "Keys and tickets". Without ' +
           '`credentials.client_secret` the stored secret stays. An empty value in `integration_config` removes that setting.',
+        errors: ['unknown_provider_config', 'integration_exists', 'test_credentials_unavailable'],
         params,
+        example: { body: { display_name: 'Google Sheets' } },
         body: z.strictObject({
           unique_key: integrationKey.optional(),
           credentials: changedCredentials.optional(),
@@ -256,7 +273,10 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     {
       config: { access: { by: 'key', scope: 'integrations:write' } },
       schema: {
+        operationId: 'deleteIntegration',
         summary: 'Delete an integration',
+        description: 'Only one that has no connections.',
+        errors: ['unknown_provider_config', 'integration_in_use'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
       },

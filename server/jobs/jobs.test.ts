@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { after, before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase } from '../../test/support/database.ts';
+import { currentCause } from '../cause.ts';
+import { metrics } from '../metrics.ts';
 import { isSchemaMissing, startJobs } from './jobs.ts';
 
 let bench: Awaited<ReturnType<typeof openTestDatabase>>;
@@ -164,5 +167,32 @@ test('a role that may not create schemas is told what the owner of the database 
   } finally {
     await drop();
     await bench.db.query(`drop role ${role}`);
+  }
+});
+
+test('what a job causes names it, and it is counted by its end', async () => {
+  const told: unknown[] = [];
+  const jobs = await startJobs(bench.db, { onError: () => told.push(currentCause()) });
+  const countOf = (outcome: string) => metrics.jobs.of(['test.cause', outcome]).value;
+  try {
+    let turn = 0;
+    await jobs.work({
+      name: 'test.cause',
+      async run() {
+        told.push(currentCause());
+        if (++turn === 2) throw new Error('no');
+      },
+    });
+    await jobs.send('test.cause', {});
+    while (countOf('done') === 0) await pause(10);
+    await jobs.send('test.cause', {});
+    while (countOf('failed') === 0 || told.length < 3) await pause(10);
+    assert.deepEqual(
+      told.map((cause) => (cause as { job?: string } | undefined)?.job),
+      Array(3).fill('test.cause'),
+    );
+    assert.deepEqual([countOf('done'), countOf('failed')], [1, 1]);
+  } finally {
+    await jobs.stop();
   }
 });

@@ -1,5 +1,8 @@
 import { PgBoss } from 'pg-boss';
+import { within } from '../cause.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
+import { metrics } from '../metrics.ts';
+import { spanned } from '../tracing.ts';
 
 /**
  * Work that runs in the background, on whichever node is free.
@@ -98,12 +101,13 @@ export async function startJobs(
         { pollingIntervalSeconds: pollS, batchSize: 1 },
         async (jobs) => {
           for (const job of jobs) {
-            try {
-              await run(job.data, AbortSignal.any([stopping.signal, job.signal]));
-            } catch (error) {
-              onError(new Error(`the job ${name} failed`, { cause: error }));
-              throw new Error('failed; the log says why');
-            }
+            const signal = AbortSignal.any([stopping.signal, job.signal]);
+            await within({ job: name }, () => measured(name, () => run(job.data, signal))).catch(
+              (error: unknown) => {
+                within({ job: name }, () => onError(new Error(`the job ${name} failed`, { cause: error })));
+                throw new Error('failed; the log says why');
+              },
+            );
           }
         },
       );
@@ -127,6 +131,19 @@ export async function startJobs(
       await atMost(stopMs / 4, boss.stop({ graceful: false, close: false }));
     },
   };
+}
+
+/** Counts a job, by its end, and stands for it in traces. */
+async function measured(job: string, run: () => Promise<unknown>): Promise<void> {
+  const startedAt = performance.now();
+  let outcome = 'failed';
+  try {
+    await spanned(`job ${job}`, { kind: 'internal', attributes: { 'trellis.job': job } }, run);
+    outcome = 'done';
+  } finally {
+    metrics.jobs.add([job, outcome]);
+    metrics.jobDuration.observe([job], (performance.now() - startedAt) / 1000);
+  }
 }
 
 /** Resolves with the promise, or without it when that takes longer. */

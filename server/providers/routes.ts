@@ -21,7 +21,10 @@ export function providerRoutes(
     {
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
+        operationId: 'listProviders',
         summary: 'List providers',
+        description:
+          'The catalogue of what can be connected, with what a connect page needs to know of each.',
         querystring: z.strictObject({ search: z.string().max(255).optional() }),
         response: { 200: z.object({ data: z.array(provider) }) },
       },
@@ -36,7 +39,10 @@ export function providerRoutes(
     {
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
+        operationId: 'getProvider',
         summary: 'One provider',
+        description: 'Its endpoints, scopes and the fields that it asks for.',
+        errors: ['not_found'],
         params: z.object({ provider: z.string().max(255) }),
         response: { 200: z.object({ data: provider }) },
       },
@@ -52,8 +58,23 @@ export function providerRoutes(
   app.get(
     '/providers/logos/:file',
     {
-      config: { access: { by: 'anyone' } },
-      schema: { hide: true, params: z.object({ file: z.string().regex(/^[a-z0-9-]+\.svg$/) }) },
+      config: { access: { by: 'anyone', isLimited: false } },
+      schema: {
+        operationId: 'getProviderLogo',
+        summary: 'Logo of a provider',
+        description:
+          'The address stands in `logo` of a provider. One that has no file gets its first letters.',
+        errors: ['not_found'],
+        params: z.object({ file: z.string().regex(/^[a-z0-9-]+\.svg$/) }),
+        answers: {
+          200: {
+            description: 'The image.',
+            type: 'image/svg+xml',
+            schema: { type: 'string' },
+            example: '<svg xmlns="http://www.w3.org/2000/svg"/>',
+          },
+        },
+      },
     },
     async ({ params }, reply) => {
       const path = join(directory, 'logos', params.file);

@@ -4,10 +4,14 @@ import type { Operation } from '../activity/operations.ts';
 import { redactedTarget } from '../activity/redact.ts';
 import { AppError } from '../errors.ts';
 import type { ProxyCaller } from '../http/caller.ts';
+import { cellsOf, metrics, statusClass } from '../metrics.ts';
 import type { Outcome } from './exchange.ts';
 
 /** Whose call it is. */
 export type Logged = { readonly id: string; readonly caller: ProxyCaller; readonly request: IncomingMessage };
+
+/** How a call ended: with an answer of the provider's, or with an error of ours. */
+export type Ended = { outcome?: Outcome; error?: unknown };
 
 /** What is noted of one call on its way, for its line in the activity log. Times in ms. */
 export class CallTrace {
@@ -78,14 +82,10 @@ export class CallTrace {
   }
 
   /** The line for the log, when nothing more happens. */
-  operation(
-    { id, caller, request }: Logged,
-    { outcome, error }: { outcome?: Outcome; error?: unknown },
-  ): Operation {
+  operation({ id, caller, request }: Logged, { outcome, error }: Ended): Operation {
     this.#leaveQueue();
-    // What ended just now needs no other look at the clock.
-    const endedAt = this.#bodyMs === undefined ? performance.now() : this.#phaseAt;
-    const status = error === undefined ? this.#status : error instanceof AppError ? error.status : 500;
+    const endedAt = this.#endedAt();
+    const status = this.#statusAfter(error);
     const isSuccess = outcome === 'answered' && status !== undefined && status < 400;
     const { headers, method, url = '' } = request;
     return {
@@ -113,6 +113,33 @@ export class CallTrace {
       bodyMs: this.#bodyMs,
       details: outcome === undefined || outcome === 'answered' ? undefined : { outcome },
     };
+  }
+
+  /** Counts it among the calls of its provider, when nothing more happens; without one it was refused before it was known. */
+  count(provider: string | undefined, { outcome, error }: Ended): void {
+    this.#leaveQueue();
+    const of = cellsOf(provider);
+    const status = statusClass(this.#statusAfter(error));
+    if (outcome === 'answered' && status === '2xx') of.answered.add();
+    else metrics.proxyCalls.add([of.provider, status, outcome ?? 'error']);
+    if (error !== undefined) metrics.proxyErrors.add([of.provider, codeOf(error)]);
+    of.duration.observe((this.#endedAt() - this.#startedAt) / 1000);
+    if (this.#firstByteMs !== undefined) of.firstByte.observe(this.#firstByteMs / 1000);
+    of.upstream.add(this.#requests);
+    of.requestBytes.add(this.#requestBytes);
+    of.answerBytes.add(this.#answerBytes);
+    if (this.#retries > 0) metrics.proxyRetries.add([of.provider], this.#retries);
+    if (this.#quotaMs > 0) metrics.proxyQuotaWait.observe([of.provider], this.#quotaMs / 1000);
+  }
+
+  /** What ended just now needs no other look at the clock. */
+  #endedAt(): number {
+    return this.#bodyMs === undefined ? performance.now() : this.#phaseAt;
+  }
+
+  #statusAfter(error: unknown): number | undefined {
+    if (error === undefined) return this.#status;
+    return error instanceof AppError ? error.status : 500;
   }
 
   #endPhase(): number {

@@ -1,7 +1,9 @@
 /** What `forward` is given: one call, by what its parts need to know, and who is told of it. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Cause } from '../cause.ts';
 import type { Outbound } from '../outbound.ts';
 import type { Attempt } from './attempt.ts';
+import type { AttemptSpans } from './attempt-spans.ts';
 import type { Timeouts } from './call.ts';
 import type { CallTrace } from './call-log.ts';
 import type { Head } from './relay.ts';
@@ -19,6 +21,8 @@ export type Exchange = Terms &
     readonly outbound: Outbound;
     /** Is told how long the call waits before it is sent again. */
     readonly waits: Waits;
+    /** What the call is as a cause: sockets are shared, and what they call back knows of no call. */
+    readonly cause: Cause;
   };
 
 /** What its caller wants, and its integration's definition says: settled when it comes in. */
@@ -70,6 +74,8 @@ export type Answers = {
 
 /** Who is told of it. */
 export type Told = {
+  /** Undefined while nothing is traced. */
+  readonly spans: AttemptSpans | undefined;
   readonly trace: Pick<
     CallTrace,
     'ageMs' | 'phaseMs' | 'queued' | 'sent' | 'connected' | 'retried' | 'answered' | 'ended'

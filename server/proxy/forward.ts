@@ -7,10 +7,12 @@
  * (`error-dialect.ts`). Nothing is buffered but a small body's copy for another attempt (`outgoing-body.ts`).
  */
 import type { ServerResponse } from 'node:http';
+import { within } from '../cause.ts';
 import { AppError } from '../errors.ts';
 import { hasBody } from '../http/bodies.ts';
 import { firstValue, without } from '../http/raw-headers.ts';
 import type { OutboundCall } from '../outbound.ts';
+import { errorCodeOf } from '../tracing.ts';
 import { announcedBytes, headersOf, lengthAlone, reasonOf } from './answer-head.ts';
 import type { Attempt } from './attempt.ts';
 import { Clocks } from './clocks.ts';
@@ -136,7 +138,8 @@ class Forwarding implements RelayEnds {
       return;
     }
     this.#exchange.trace.queued();
-    this.#sendAdmitted(admission.ready).catch(this.#fail);
+    const { ready } = admission;
+    within(this.#exchange.cause, () => this.#sendAdmitted(ready)).catch(this.#fail);
   }
 
   async #sendAdmitted(ready: Promise<void>): Promise<void> {
@@ -152,8 +155,9 @@ class Forwarding implements RelayEnds {
   #dispatch(): void {
     this.#admission?.sent();
     this.#isRefused = false;
-    const { outbound, method, isTest, timeouts, trace } = this.#exchange;
+    const { outbound, method, isTest, timeouts, trace, spans } = this.#exchange;
     trace.sent();
+    spans?.begin(this.#attempt);
     const relay = new Relay(this);
     this.#relay = relay;
     this.#clocks.limitConnect(this, timeouts.connectMs);
@@ -191,7 +195,12 @@ class Forwarding implements RelayEnds {
   onHead(relay: Relay, head: Head): void {
     this.#admission?.end();
     this.#clocks.endAttempt();
-    if (head.status < 300 || !this.#answersOtherwise(relay, head)) this.#begin(relay, head);
+    this.#exchange.spans?.answered(head.status);
+    if (head.status < 300) this.#begin(relay, head);
+    else
+      within(this.#exchange.cause, () => {
+        if (!this.#answersOtherwise(relay, head)) this.#begin(relay, head);
+      });
   }
 
   /** Whether the answer is not the caller's, or it is not known yet. */
@@ -207,15 +216,21 @@ class Forwarding implements RelayEnds {
     }
     const judge = isRepeatable && this.#next.mayRetry ? this.#exchange.judge(head) : undefined;
     if (judge === undefined) return this.#retriesAfter(head, relay);
-    relay.peek((parts) => {
+    const answer = (parts: readonly Buffer[]) => {
       const judged = { ...head, amountsTo: judge(parts) };
       if (!this.#retriesAfter(judged, relay)) this.#settle(relay, head);
-    });
+    };
+    relay.peek((parts) => within(this.#exchange.cause, () => answer(parts)));
     return true;
   }
 
   onFailure(relay: Relay, error: Error): void {
-    if (this.#isOver || relay !== this.#relay) return;
+    if (!this.#isOver && relay === this.#relay)
+      within(this.#exchange.cause, () => this.#failAttempt(relay, error));
+  }
+
+  #failAttempt(relay: Relay, error: Error): void {
+    this.#exchange.spans?.end(errorCodeOf(error));
     this.#admission?.end();
     this.#clocks.endAttempt();
     const { response, request } = this.#exchange;
@@ -260,6 +275,7 @@ class Forwarding implements RelayEnds {
   #discard(relay: Relay): void {
     this.#discarded?.abandon();
     this.#discarded = relay;
+    this.#exchange.spans?.end();
     relay.discard();
   }
 
@@ -372,6 +388,7 @@ class Forwarding implements RelayEnds {
   #end(): void {
     this.#isOver = true;
     this.#admission?.end();
+    this.#exchange.spans?.end(this.#brokenOff);
     this.#exchange.trace.ended(this.#body?.sizeBytes ?? 0, this.#relay?.bodyBytes ?? 0);
     this.#clocks.end();
     this.#discarded?.abandon();

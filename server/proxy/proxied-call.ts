@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Credentials, isRenewable } from '../auth-modes/mode.ts';
+import type { Cause } from '../cause.ts';
 import { judgeAnswer } from '../connections/api-faults.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
 import type { Observer } from '../connections/observe.ts';
@@ -9,6 +10,7 @@ import type { Outbound } from '../outbound.ts';
 import type { AnswerRules } from './answer-headers.ts';
 import { askNow, credentialsOf, type Knowing } from './asked.ts';
 import { type Ask, type Attempt, attemptAfterRedirect, attemptWith } from './attempt.ts';
+import { AttemptSpans } from './attempt-spans.ts';
 import type { Call, Timeouts } from './call.ts';
 import type { CallTrace } from './call-log.ts';
 import type { Admission, Exchange, Outcome } from './exchange.ts';
@@ -43,6 +45,7 @@ type Given = {
     readonly request: IncomingMessage;
     readonly response: ServerResponse;
     readonly trace: CallTrace;
+    readonly cause: Cause;
   };
   /** Called once, when nothing more happens. */
   ended(outcome: Outcome): void;
@@ -63,6 +66,8 @@ export class ProxiedCall implements Exchange {
   readonly isDecoded: boolean;
   readonly mostBytes: number;
   readonly trace: CallTrace;
+  readonly cause: Cause;
+  readonly spans: AttemptSpans | undefined;
   readonly #given: Given;
   #ask: Ask;
   #credentials: Credentials;
@@ -94,6 +99,10 @@ export class ProxiedCall implements Exchange {
     this.isDecoded = call.isDecoded;
     this.mostBytes = given.ticket?.mostBytes ?? Number.POSITIVE_INFINITY;
     this.trace = arrival.trace;
+    this.cause = arrival.cause;
+    const { span } = arrival.cause;
+    const provider = integration.provider.name;
+    this.spans = span && new AttemptSpans({ method: this.method, provider, parent: span });
   }
 
   answerHeaders(rawHeaders: readonly string[], from: Attempt): string[] {

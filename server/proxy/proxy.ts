@@ -11,6 +11,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Activity } from '../activity/writer.ts';
 import type { Credentials } from '../auth-modes/mode.ts';
 import type { Brand } from '../brand.ts';
+import { type Cause, within } from '../cause.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
 import type { Observer } from '../connections/observe.ts';
 import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
@@ -20,16 +21,20 @@ import type { ProxyCaller } from '../http/caller.ts';
 import { anyOriginHeaders, isPreflight, preflightHeaders } from '../http/cors.ts';
 import { errorBody } from '../http/error-writer.ts';
 import { allowedMethods } from '../http/methods.ts';
+import type { RateLimits } from '../http/rate-limit.ts';
 import { requestIds } from '../http/request-id.ts';
 import type { Front } from '../http/server.ts';
 import type { Logger } from '../log.ts';
+import { callsInFlight } from '../metrics.ts';
 import type { Outbound } from '../outbound.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { errorCodeOf, isTracing, startSpan } from '../tracing.ts';
+import { remoteSpanOf } from '../tracing-span.ts';
 import { AnswerRules } from './answer-headers.ts';
 import { askOf, callerOf, credentialsOf, type Place, placeOf } from './asked.ts';
 import { attemptWith } from './attempt.ts';
 import { type Call, readCall } from './call.ts';
-import { CallTrace } from './call-log.ts';
+import { CallTrace, type Ended } from './call-log.ts';
 import { inDialect } from './error-dialect.ts';
 import type { Outcome } from './exchange.ts';
 import { failureOf, PhaseTimeout } from './failure.ts';
@@ -52,8 +57,12 @@ export type ProxyDeps = {
   observer?: Pick<Observer, 'wants' | 'observe'>;
   /** Keeps calls within the providers' quotas. */
   quota?: Pick<Quota, 'admit'>;
+  /** Counts the calls of keys and people. */
+  rates?: Pick<RateLimits, 'takeOf'> | undefined;
   /** Is told of each call, after the reply. */
   activity?: Pick<Activity, 'log'>;
+  /** What a call is part of that no caller from outside makes; absent: what its `traceparent` says. */
+  causeOf?: (request: IncomingMessage) => Cause | undefined;
 };
 
 export function createProxy(deps: ProxyDeps): Front {
@@ -101,6 +110,7 @@ type Arrival = {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly trace: CallTrace;
+  readonly cause: Cause;
   caller: ProxyCaller | undefined;
   /** Known as soon as its connection is, or its integration. */
   provider: ProviderDefinition | undefined;
@@ -109,11 +119,9 @@ type Arrival = {
 };
 
 function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'response'>): void {
+  const id = room.nextId();
   const arrival: Arrival = {
-    id: room.nextId(),
-    request,
-    response,
-    trace: new CallTrace(),
+    ...{ id, request, response, trace: new CallTrace(), cause: causeOf(room, { id, request }) },
     caller: undefined,
     provider: undefined,
     origin: undefined,
@@ -122,17 +130,40 @@ function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'resp
   response.on('error', ignore);
   if (isPreflight(request)) {
     response.writeHead(204, [...room.ownHeaders, ...Object.entries(preflightHeaders(request)).flat()]).end();
+    arrival.cause.span?.end();
     return;
   }
+  callsInFlight.add();
+  // What comes over streams in memory has the cause of whoever opened them.
+  if (room.causeOf === undefined) begin(room, arrival);
+  else within(arrival.cause, () => begin(room, arrival));
+}
+
+function begin(room: Room, arrival: Arrival): void {
+  const { request } = arrival;
   try {
     if (request.method === 'TRACE') throw new AppError('method_not_allowed');
     const caller = callerOf(room, request);
     if (caller instanceof Promise || !carryAtOnce(room, arrival, caller)) {
-      carry(room, arrival, caller).catch((error) => fail(room, arrival, error));
+      // Where nothing is waited for nothing is set off either, and to be a cause costs as much as all figures together.
+      within(arrival.cause, () => carry(room, arrival, caller)).catch((error) => fail(room, arrival, error));
     }
   } catch (error) {
     fail(room, arrival, error);
   }
+}
+
+/** The call as a cause of what it sets off: part of a run, or of what its caller does. */
+function causeOf(room: Room, { id, request }: Pick<Arrival, 'id' | 'request'>): Cause {
+  const outer = room.causeOf?.(request);
+  if (!isTracing()) return outer?.runId === undefined ? { reqId: id } : { reqId: id, runId: outer.runId };
+  const { method = '', headers } = request;
+  const span = startSpan(`${method} /proxy/*`, {
+    kind: outer === undefined ? 'server' : 'internal',
+    parent: outer?.span ?? remoteSpanOf(headers),
+    attributes: { 'http.request.method': method, 'http.route': '/proxy/*', 'trellis.request_id': id },
+  });
+  return outer?.runId === undefined ? { reqId: id, span } : { reqId: id, runId: outer.runId, span };
 }
 
 /** Sends the call off where all that it needs is at hand; else false, and nothing has happened. */
@@ -143,6 +174,8 @@ function carryAtOnce(room: Room, arrival: Arrival, caller: ProxyCaller): boolean
   if (connection === undefined) return false;
   const credentials = room.credentials.current(connection);
   if (credentials === undefined) return false;
+  arrival.provider = connection.integration.provider;
+  room.rates?.takeOf(caller);
   send(room, arrival, { call, caller, connection, credentials });
   return true;
 }
@@ -151,8 +184,11 @@ async function carry(room: Room, arrival: Arrival, found: ProxyCaller | Promise<
   const caller = await found;
   arrival.caller = caller;
   const call = readCall(arrival.request.headers);
+  const at = placeOf(caller, call);
+  arrival.provider = room.connections.known(at)?.integration.provider;
+  room.rates?.takeOf(caller);
   const { totalMs } = call.timeouts;
-  const connection = await inTime(arrival, totalMs, connectionOf(room, arrival, placeOf(caller, call)));
+  const connection = await inTime(arrival, totalMs, connectionOf(room, arrival, at));
   const { provider } = connection.integration;
   arrival.provider = provider;
   const leftMs = totalMs ?? provider.api.timeouts.total_ms;
@@ -210,9 +246,10 @@ async function connectionOf({ connections }: Room, arrival: Arrival, at: Place):
 /** The answer has left, whole or not. */
 function end(room: Room, arrival: Arrival, outcome: Outcome): void {
   const { id: reqId, response } = arrival;
-  logCall(room, arrival, { outcome });
+  settle(room, arrival, { outcome });
   if (!room.log.isLevelEnabled('debug')) return;
-  room.log.debug({ reqId, status: response.statusCode, outcome }, 'proxied request');
+  const line = { reqId, status: response.statusCode, outcome };
+  within(arrival.cause, () => room.log.debug(line, 'proxied request'));
 }
 
 /** Answers with an error of ours, or breaks off where that cannot be: nobody is left to wait. */
@@ -220,12 +257,12 @@ function fail(room: Room, arrival: Arrival, thrown: unknown): void {
   // What is left of its body nobody wants any more.
   arrival.request.pause();
   try {
-    tell(room, arrival, thrown);
+    within(arrival.cause, () => tell(room, arrival, thrown));
   } catch (err) {
     room.log.error({ reqId: arrival.id, err }, 'an error could not be told');
     arrival.response.destroy();
   }
-  logCall(room, arrival, { error: thrown });
+  settle(room, arrival, { error: thrown });
 }
 
 /** Marked, and in the provider's words once the provider is known. */
@@ -245,6 +282,7 @@ function tell(room: Room, arrival: Arrival, thrown: unknown): void {
     ...['x-request-id', reqId, brand.header('Error'), error.code],
   ];
   if (error.retryAfterS !== undefined) headers.push('retry-after', String(Math.ceil(error.retryAfterS)));
+  if (error.headers !== undefined) headers.push(...Object.entries(error.headers).flat());
   if (request.method === 'TRACE') headers.push('allow', allowedMethods);
   // The rest of a body that stopped coming would be read as the next request.
   if (error.code === 'request_timeout') headers.push('connection', 'close');
@@ -253,13 +291,25 @@ function tell(room: Room, arrival: Arrival, thrown: unknown): void {
     response.writeHead(error.status, STATUS_CODES[error.status] ?? '', headers).end(body);
 }
 
-/** Its line in the activity log; a request that nobody has come with has none. */
-function logCall(
-  { activity }: Room,
-  { id, caller, request, trace }: Arrival,
-  how: { outcome?: Outcome; error?: unknown },
-): void {
-  if (caller !== undefined) activity?.log(trace.operation({ id, caller, request }, how));
+/** It is over: counted, told to traces, and logged where somebody has come with it. */
+function settle({ activity }: Room, arrival: Arrival, how: Ended): void {
+  const { id, caller, request, response, trace, provider, cause } = arrival;
+  callsInFlight.add(-1);
+  trace.count(provider?.name, how);
+  if (caller !== undefined && !isTooOften(how.error))
+    activity?.log(trace.operation({ id, caller, request }, how));
+  if (cause.span === undefined) return;
+  cause.span.set({
+    ...(response.headersSent && { 'http.response.status_code': response.statusCode }),
+    ...(provider !== undefined && { 'trellis.provider': provider.name }),
+  });
+  const { outcome, error } = how;
+  cause.span.end(error !== undefined ? errorCodeOf(error) : outcome === 'answered' ? undefined : outcome);
+}
+
+/** What is refused by the thousand must not cost a row each. */
+function isTooOften(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'too_many_requests';
 }
 
 function ignore(): void {}

@@ -6,11 +6,13 @@ import type { Db } from '../db/pool.ts';
 import { getSigningKey, makeTicket } from '../environments/tickets.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { proxyScopeOf, requireScope } from '../http/caller.ts';
+import { connectionErrors } from '../http/describe.ts';
 import { methods } from '../http/methods.ts';
 import { proxyRule } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import type { Vault } from '../vault.ts';
+import { proxyPaths } from './describe.ts';
 
 type Deps = {
   db: Db;
@@ -25,18 +27,21 @@ const mostCharacters = 4_096;
 const action = z.string().regex(/^([A-Za-z0-9_-]{1,255}|\*)$/, 'must be the name of an action, or * for all');
 const method = z.enum(methods, 'must be a method in capitals, such as GET');
 
-/** Makes tickets: see `environments/tickets.ts` for what they are. */
+/** Makes tickets: see `environments/tickets.ts` for what they are. Describes what they are for, too, which is no route. */
 export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): void {
+  app.describe((brand) => ({ paths: proxyPaths(brand) }));
   app.post(
     '/tickets',
     {
       config: { access: { by: 'key', scope: ['proxy:read', 'proxy:write'] } },
       schema: {
+        operationId: 'createTicket',
         summary: 'Make a ticket for some calls of one connection through the proxy',
         description:
           'Send it as `Authorization: Bearer <ticket>` to /proxy. It ends with the key that makes it, and lets nothing ' +
           'pass that the key would not. GET stands for HEAD too; other methods than these need the scope proxy:write. With ' +
           '`actions` it is good at /mcp, too, for the actions that it names (* for all).',
+        errors: [...connectionErrors],
         body: z.strictObject({
           provider_config_key: integrationKey,
           connection_id: connectionId,

@@ -4,6 +4,7 @@ import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
+import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import {
   acknowledge,
@@ -53,7 +54,10 @@ export function consumerRoutes(
     {
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
+        operationId: 'listConsumers',
         summary: 'Consumers of a connection',
+        description: 'Each with how many records it is behind.',
+        errors: [...connectionErrors],
         headers: connectionHeaders,
         response: { 200: z.object({ consumers: z.array(consumerWire) }) },
       },
@@ -69,10 +73,12 @@ export function consumerRoutes(
     {
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
+        operationId: 'acknowledgeRecords',
         summary: 'Acknowledge up to a cursor',
         description:
           'Says that this consumer has taken everything up to and including the cursor; null for nothing yet. An ' +
           'earlier cursor than before is refused, unless `rewind` is true.',
+        errors: [...connectionErrors, 'invalid_cursor', 'cursor_behind_consumer'],
         headers: connectionHeaders,
         params: named,
         body: z.strictObject({
@@ -97,7 +103,10 @@ export function consumerRoutes(
     {
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
+        operationId: 'getConsumer',
         summary: 'One consumer',
+        description: 'How far it has come, and how many records it is behind.',
+        errors: [...connectionErrors, 'not_found'],
         headers: connectionHeaders,
         params: named,
         querystring: z.strictObject(datasetInput),
@@ -117,8 +126,10 @@ export function consumerRoutes(
     {
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
+        operationId: 'removeConsumer',
         summary: 'Forget a consumer',
         description: 'Retention waits for it no longer. Records stay as they are.',
+        errors: [...connectionErrors, 'not_found'],
         headers: connectionHeaders,
         params: named,
         querystring: z.strictObject(datasetInput),

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
+import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import { type DatasetView, listDatasets } from './datasets.ts';
 import { estimatePrune } from './estimate.ts';
@@ -34,7 +35,10 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
     {
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
+        operationId: 'listDatasets',
         summary: 'Datasets of a connection',
+        description: 'What each holds and how it is set: records, tombstones, pruned ones, bytes.',
+        errors: [...connectionErrors],
         headers: connectionHeaders,
         response: { 200: z.object({ datasets: z.array(datasetWire) }) },
       },
@@ -50,13 +54,16 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
     {
       config: { access: { by: 'key', scope: 'records:write' } },
       schema: {
+        operationId: 'changeDataset',
         summary: 'Change the settings of a dataset',
         description:
           'What is absent stays as it is. `ignore_fields`: fields at the top level of a record that do not make it a ' +
           'changed one. `keep_previous`: a change keeps the payload that stood before it, and so `changes=true` of a list ' +
           'can tell former values. `mass_delete`: delete tracking that would delete more than this share of the records and more ' +
           'than this number is held.',
+        errors: [...connectionErrors],
         headers: connectionHeaders,
+        example: { body: { model: 'Row', ignore_fields: ['fetched_at'] } },
         body: z.strictObject({
           ...datasetInput,
           ignore_fields: ignoreFieldsInput.optional(),
@@ -94,10 +101,12 @@ export function datasetRoutes(app: App, { db, connections }: Deps): void {
     {
       config: { access: { by: 'key', scope: 'records:read', viewers: 'served' } },
       schema: {
+        operationId: 'estimatePrune',
         summary: 'Tell what a prune would remove',
         description:
           'Payloads up to and including the cursor, and the sealed bytes of their rows: theirs, and those of what is ' +
           'kept of the ones before. Changes nothing.',
+        errors: [...connectionErrors, 'invalid_cursor'],
         headers: connectionHeaders,
         body: z.strictObject({ ...datasetInput, until_cursor: z.string().min(1) }),
         response: { 200: z.object({ count: z.number(), bytes: z.number() }) },

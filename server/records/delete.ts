@@ -1,6 +1,7 @@
 import { holdConnection } from '../connections/store.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { countRecords } from '../metrics.ts';
 import { type DatasetName, findDataset, lockDataset } from './dataset.ts';
 import type { NewerChanges } from './newer-changes.ts';
 import { findStored } from './stored.ts';
@@ -49,5 +50,6 @@ export async function deleteRecords(
     };
   });
   if (taken !== undefined) leaves?.noteOwn(taken.first, taken.count);
+  countRecords({ deleted: deleted.count });
   return deleted;
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
+import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import { exportRecords } from './export.ts';
 import { connectionHeaders, datasetInput } from './input.ts';
@@ -17,13 +18,22 @@ export function exportRoutes(
     {
       config: { access: { by: 'key', scope: 'records:read', viewers: 'refused' } },
       schema: {
+        operationId: 'exportRecords',
         summary: 'Export records as NDJSON',
         description:
           'One record a line, in the order of their latest changes, as in a list. The last line is ' +
           `\`{"${brand.exportKey}": {"count", "next_cursor"}}\`; without it the export was cut off.`,
+        errors: [...connectionErrors, 'invalid_cursor', 'cursor_expired'],
         headers: connectionHeaders,
         querystring: z.strictObject({ ...datasetInput, cursor: z.string().min(1).max(1000).optional() }),
-        produces: ['application/x-ndjson'],
+        answers: {
+          200: {
+            description: 'The records, a line each.',
+            type: 'application/x-ndjson',
+            schema: { type: 'string' },
+            example: `{"id":"row-1","name":"Ada","${brand.metadataKey}":{}}\n{"${brand.exportKey}":{"count":1,"next_cursor":null}}\n`,
+          },
+        },
       },
     },
     async ({ query, headers, caller }, reply) => {

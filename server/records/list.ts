@@ -1,4 +1,5 @@
 import { type Db, first, type Tx } from '../db/pool.ts';
+import { countRecords } from '../metrics.ts';
 import type { DataKey } from '../vault.ts';
 import { type Position, readFollowedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
@@ -82,7 +83,9 @@ export type Portion = {
  * removed tombstone.
  */
 export async function listRecords(db: Db, request: ListRequest): Promise<Portion> {
-  return (await readRange(db, request)) ?? readByStep(db, request);
+  const portion = (await readRange(db, request)) ?? (await readByStep(db, request));
+  countRecords({ listed: portion.records.length });
+  return portion;
 }
 
 async function readByStep(db: Db, request: ListRequest): Promise<Portion> {

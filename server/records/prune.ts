@@ -1,5 +1,6 @@
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { countRecords } from '../metrics.ts';
 import { readCursor } from './cursor.ts';
 import { type Dataset, type DatasetName, findDataset, lockDataset } from './dataset.ts';
 import { rowBytes } from './payloads.ts';
@@ -30,7 +31,7 @@ export async function pruneRecords(db: Db, request: PruneRequest): Promise<Prune
   const dataset = await findDataset(db, request);
   const until = readCursor(request.untilCursor, dataset);
   if (dataset === undefined || dataset.pruneFloor >= until) return { count: 0, hasMore: false };
-  return db.transaction(async (tx) => {
+  const pruned = await db.transaction(async (tx) => {
     const locked = await lockDataset(tx, dataset.id);
     if (locked === undefined) throw new AppError('invalid_cursor');
     // Another call may have come further while this one waited for the lock.
@@ -49,6 +50,8 @@ export async function pruneRecords(db: Db, request: PruneRequest): Promise<Prune
     }
     return { count, hasMore: end.hasMore };
   });
+  countRecords({ pruned: pruned.count });
+  return pruned;
 }
 
 /**

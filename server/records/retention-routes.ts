@@ -25,7 +25,9 @@ export function retentionRoutes(app: App, { db }: { db: Db }): void {
     {
       config: { access: { by: 'key', scope: 'environment:read' } },
       schema: {
+        operationId: 'listRetentionPolicies',
         summary: 'Retention policies of the environment and its integrations',
+        description: 'By which payloads are pruned and tombstones removed when they are old enough.',
         response: { 200: z.object({ policies: z.array(policyWire) }) },
       },
     },
@@ -37,10 +39,13 @@ export function retentionRoutes(app: App, { db }: { db: Db }): void {
     {
       config: { access: { by: 'key', scope: 'environment:write' } },
       schema: {
+        operationId: 'setRetentionPolicy',
         summary: 'Set a retention policy',
         description:
           'Of one integration, or without `provider_config_key` of all integrations that have none of their own. ' +
           'Ages count from `last_modified_at`.',
+        errors: ['unknown_provider_config'],
+        example: { body: { provider_config_key: 'google-sheet', prune_after_days: 30 } },
         body: z.strictObject({
           provider_config_key: integrationKey.optional(),
           prune_after_days: days.default(null),
@@ -74,8 +79,10 @@ export function retentionRoutes(app: App, { db }: { db: Db }): void {
     {
       config: { access: { by: 'key', scope: 'environment:write' } },
       schema: {
+        operationId: 'removeRetentionPolicy',
         summary: 'Remove a retention policy',
         description: 'From now on nothing goes by age there. What is gone stays gone.',
+        errors: ['not_found', 'unknown_provider_config'],
         querystring: z.strictObject({ provider_config_key: integrationKey.optional() }),
         response: { 200: z.object({ success: z.literal(true) }) },
       },

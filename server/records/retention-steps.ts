@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first, type Tx } from '../db/pool.ts';
+import { countRecords } from '../metrics.ts';
 import { slowestPosition } from './consumers.ts';
 import { type Dataset, lockDataset } from './dataset.ts';
 import { findLastBefore } from './list.ts';
@@ -129,7 +130,9 @@ async function takeSteps(
     });
     if (receipt === undefined) break;
     pace.held(clock() - lockedAt);
-    went = sum(went, by.countOf(receipt));
+    const gone = by.countOf(receipt);
+    countRecords({ pruned: gone.payloads, removed: gone.tombstones });
+    went = sum(went, gone);
     await nextTurn();
   }
   return went;

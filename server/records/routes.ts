@@ -3,6 +3,7 @@ import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
+import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import { consumerRoutes } from './consumer-routes.ts';
 import { datasetRoutes } from './dataset-routes.ts';
@@ -50,11 +51,13 @@ export function recordRoutes(app: App, { db, brand, connections, activity }: Dep
     {
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
+        operationId: 'listRecords',
         summary: 'List records by cursor',
         description:
           'In the order of their latest changes. Follow `next_cursor`, or keep the cursor of the last record you saw: ' +
           'no change is ever missed behind it. `changes=true` tells of each record what its last change changed, as far ' +
           'as that is kept.',
+        errors: [...connectionErrors, 'invalid_cursor', 'cursor_expired'],
         headers: connectionHeaders,
         querystring: z.strictObject({
           ...datasetInput,
@@ -88,11 +91,13 @@ export function recordRoutes(app: App, { db, brand, connections, activity }: Dep
     {
       config: { access: { by: 'key', scope: 'records:write' } },
       schema: {
+        operationId: 'pruneRecords',
         summary: 'Prune payloads up to a cursor',
         description:
           'Empties the payloads of records up to and including the cursor, oldest first, and keeps ids, metadata and ' +
           'cursors. While `has_more` is true, send the same call again. Deletes nothing at the provider; saving a ' +
           'record again brings its payload back.',
+        errors: [...connectionErrors, 'invalid_cursor'],
         headers: connectionHeaders,
         body: z.strictObject({
           ...datasetInput,

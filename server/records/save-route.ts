@@ -5,6 +5,7 @@ import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
+import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import { maxRecords, requireRecords } from './check.ts';
 import { collect } from './collect.ts';
@@ -43,11 +44,13 @@ export function saveRoute(app: App, { db, brand, connections, activity }: Deps):
         config: { access: { by: 'key', scope: 'records:write' } },
         bodyLimit: maxSaveBytes,
         schema: {
+          operationId: 'saveRecords',
           summary: 'Save records',
           description:
             'New and deleted records are added, changed ones updated, equal ones left alone; a pruned record that is ' +
             'saved again gets its payload back. One bad record refuses the call and is named by its index. ' +
             '`ignore_fields` stands in place of the ones of the dataset.',
+          errors: [...connectionErrors, 'invalid_record'],
           headers: connectionHeaders,
           body: z.strictObject({
             ...datasetInput,

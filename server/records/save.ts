@@ -1,6 +1,7 @@
 import { holdConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { countRecords } from '../metrics.ts';
 import type { DataKey } from '../vault.ts';
 import type { JsonObject } from './canonical.ts';
 import { type Change, isAddition, type Restore, writeChanges } from './changes.ts';
@@ -98,6 +99,12 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
     };
   });
   const saved = await saving.finally(() => letGoSealed(sealed));
+  countRecords({
+    added: saved.added.length,
+    updated: saved.updated.length,
+    restored: saved.restored.length,
+    unchanged: saved.unchangedCount - saved.restored.length,
+  });
   if (taken !== undefined) request.leaves?.noteOwn(taken.first, taken.count);
   return saved;
 }

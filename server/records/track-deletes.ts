@@ -1,6 +1,7 @@
 import { holdConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { countRecords } from '../metrics.ts';
 import { type Dataset, type DatasetName, ensureDataset, findDataset, lockDataset } from './dataset.ts';
 import { queueDatasetEvent } from './dataset-event.ts';
 import { arrayText } from './payloads.ts';
@@ -69,6 +70,7 @@ export async function endTracking(
   });
   // What is held stays written: it is thrown about after the commit.
   if ('held' in ended) throw new AppError('mass_delete_held', undefined, { payload: ended.held });
+  countRecords({ deleted: ended.count });
   return ended;
 }
 

@@ -1,6 +1,7 @@
 import { holdConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { countRecords } from '../metrics.ts';
 import type { DataKey } from '../vault.ts';
 import type { JsonValue } from './canonical.ts';
 import { type Change, writeChanges } from './changes.ts';
@@ -99,6 +100,7 @@ export async function updateRecords(db: Db, request: UpdateRequest): Promise<Upd
     };
   });
   if (taken !== undefined) request.leaves?.noteOwn(taken.first, taken.count);
+  countRecords({ updated: updated.updatedCount, unchanged: updated.unchangedCount });
   return updated;
 }
 

@@ -3,6 +3,7 @@ import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
+import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import type { JsonValue } from './canonical.ts';
 import { maxRecords } from './check.ts';
@@ -27,10 +28,12 @@ export function writeRoutes(app: App, { db, brand, connections, activity }: Deps
       config: { access: { by: 'key', scope: 'records:write' } },
       bodyLimit: maxUpdateBytes,
       schema: {
+        operationId: 'updateRecords',
         summary: 'Update records in part',
         description:
           'Objects are merged at every depth; everything else replaces what was there, arrays too. Unknown, deleted ' +
           'and pruned records are left alone and named.',
+        errors: [...connectionErrors, 'invalid_record'],
         headers: connectionHeaders,
         body: z.strictObject({ ...datasetInput, records: z.array(z.unknown()).max(maxRecords) }),
         response: {
@@ -74,10 +77,12 @@ export function writeRoutes(app: App, { db, brand, connections, activity }: Deps
     {
       config: { access: { by: 'key', scope: 'records:write' } },
       schema: {
+        operationId: 'deleteRecords',
         summary: 'Delete records',
         description:
           'Each becomes a tombstone, which followers see, and keeps the payload it had last. Deletes nothing at the ' +
           'provider.',
+        errors: [...connectionErrors],
         headers: connectionHeaders,
         body: z.strictObject({ ...datasetInput, ids: recordIdsInput }),
         response: { 200: z.object({ count: z.number(), already_deleted: ids, missing: ids }) },
@@ -99,9 +104,11 @@ export function writeRoutes(app: App, { db, brand, connections, activity }: Deps
     {
       config: { access: { by: 'key', scope: 'records:write' } },
       schema: {
+        operationId: 'startDeleteTracking',
         summary: 'Begin delete tracking',
         description:
           'Or go on with the tracking that is open: `resumed` says which. Then save all there is, and end it.',
+        errors: [...connectionErrors],
         headers: connectionHeaders,
         body: z.strictObject(datasetInput),
         response: { 200: z.object({ resumed: z.boolean() }) },
@@ -118,10 +125,12 @@ export function writeRoutes(app: App, { db, brand, connections, activity }: Deps
     {
       config: { access: { by: 'key', scope: 'records:write' } },
       schema: {
+        operationId: 'endDeleteTracking',
         summary: 'Delete what was not seen since delete tracking began',
         description:
           'Nothing is deleted and the tracking stays open where that is more than the share and the number of records ' +
           'that the dataset allows: 409 `mass_delete_held`. With `override` they are deleted all the same.',
+        errors: [...connectionErrors, 'no_delete_tracking', 'mass_delete_held'],
         headers: connectionHeaders,
         body: z.strictObject({ ...datasetInput, override: z.boolean().default(false) }),
         response: { 200: z.object({ count: z.number(), deleted_keys: ids }) },

@@ -16,7 +16,7 @@ import { invitationMail } from './mail.ts';
 import { personName } from './person-name.ts';
 import { grantInput, grantOf, note, type UserDeps } from './routes.ts';
 import { invitationLink } from './set-up.ts';
-import { longestPassword, shortestPassword } from './sign-in.ts';
+import { longestPassword, shortestPassword } from './sign-in-rules.ts';
 
 const ofOwners = { access: { by: 'person', only: 'owner' } } as const;
 const anyone = { access: { by: 'anyone' } } as const;
@@ -39,7 +39,9 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
     {
       config: ofOwners,
       schema: {
+        operationId: 'listInvitations',
         summary: 'List the invitations that wait to be accepted',
+        description: 'Without their links, which are told once when they are made.',
         response: { 200: z.object({ data: z.array(invitationWire) }) },
       },
     },
@@ -51,11 +53,14 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
     {
       config: ofOwners,
       schema: {
+        operationId: 'createInvitation',
         summary: 'Invite somebody',
         description:
           'The link is told this once. It is good for seven days and for one user. With an `email` it makes the user of that ' +
           'address, who may also come through the OpenID provider; without, whoever has the link names theirs. Where mails are ' +
           'sent, that address gets the link, too.',
+        errors: ['user_exists', 'not_found'],
+        example: { body: { role: 'developer', environments: ['dev'], email: 'ada@customer.example' } },
         body: z.strictObject({ ...grantInput, email: emailAddress.optional() }),
         response: {
           201: z.object({ data: invitationWire.extend({ link: z.string(), mailed: z.boolean() }) }),
@@ -101,7 +106,10 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
     {
       config: ofOwners,
       schema: {
+        operationId: 'deleteInvitation',
         summary: 'Take an invitation back',
+        description: 'Its link is refused from now on.',
+        errors: ['not_found'],
         params: z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) }),
         response: { 200: z.object({ success: z.literal(true) }) },
       },
@@ -126,7 +134,10 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
     {
       config: anyone,
       schema: {
+        operationId: 'getInvitation',
         summary: 'What an invitation link is for',
+        description: 'With the token of the link, so that it stands in no address. It is not used up.',
+        errors: ['invalid_invitation', 'not_found'],
         body: z.strictObject({ token }),
         response: {
           200: z.object({
@@ -155,8 +166,10 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
     {
       config: anyone,
       schema: {
+        operationId: 'acceptInvitation',
         summary: 'Become a user, by an invitation link',
         description: `The link is used up. The password has ${shortestPassword} to ${longestPassword} characters.`,
+        errors: ['invalid_invitation', 'user_exists', 'not_found'],
         body: z.strictObject({
           token,
           name: personName,
@@ -174,7 +187,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
         throw fieldError('invalid_body', ['email'], 'is not the address that was invited');
       await noteTry(db, { token: body.token, at });
       // It takes a while, so before the transaction, and only for who has a link.
-      const { password } = await signIn.$context;
+      const { password } = await (await signIn()).$context;
       const passwordHash = await password.hash(body.password);
       const user = { name: body.name, email: body.email, passwordHash };
       const made = await db.transaction((tx) => acceptInvitation(tx, { token: body.token, user, at }));

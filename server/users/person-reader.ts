@@ -37,7 +37,8 @@ export function createPersonReader({
 
   async function readPerson(cookie: string): Promise<Person | undefined> {
     // The page prolongs its session by itself, at /api/auth/get-session, where it gets the new cookie.
-    const found = await signIn.api.getSession({
+    const { api } = await signIn();
+    const found = await api.getSession({
       headers: new Headers({ cookie }),
       query: { disableRefresh: true },
     });

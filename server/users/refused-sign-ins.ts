@@ -1,6 +1,7 @@
 import { writeAudit } from '../activity/audit.ts';
 import { type Db, first } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
+import { metrics } from '../metrics.ts';
 
 /** Somebody can try for ever, so that what is told of it must not grow with how often they do. */
 const toldEveryMs = 60_000;
@@ -32,6 +33,7 @@ export function createRefusedSignIns({
     note({ email, address }) {
       const at = now();
       refused += 1;
+      metrics.signInsRefused.add([]);
       if (at.getTime() - toldAt >= toldEveryMs) {
         log.warn(
           { refused, address },

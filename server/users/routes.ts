@@ -67,7 +67,9 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     {
       config: { access: { by: 'anyone' } },
       schema: {
+        operationId: 'getSignIn',
         summary: 'How people sign in here',
+        description: 'For the page that asks people to sign in: whether they must, and by what.',
         response: {
           200: z.object({
             data: z.object({
@@ -95,7 +97,9 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     {
       config: ofPeople,
       schema: {
+        operationId: 'getMe',
         summary: 'Who is signed in, and what they may do where',
+        description: 'The person whose cookie comes along, with a role and its scopes for each environment.',
         response: {
           200: z.object({
             data: z.object({
@@ -118,7 +122,9 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     {
       config: ofPeople,
       schema: {
+        operationId: 'renameMe',
         summary: 'Change your own name',
+        description: 'The name that others see in the list of users and in invitations.',
         body: z.strictObject({ name: personName }),
         response: { 200: z.object({ data: userWire }) },
       },
@@ -139,7 +145,12 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     '/users',
     {
       config: ofOwners,
-      schema: { summary: 'List users', response: { 200: z.object({ data: z.array(userWire) }) } },
+      schema: {
+        operationId: 'listUsers',
+        summary: 'List users',
+        description: 'Everybody who may sign in, with the role and the environments of each.',
+        response: { 200: z.object({ data: z.array(userWire) }) },
+      },
     },
     async () => ({ data: (await listUsers(db)).map(toWire) }),
   );
@@ -149,11 +160,14 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     {
       config: ofOwners,
       schema: {
+        operationId: 'changeUser',
         summary: 'Change what a user may do',
         description:
           'What is given takes the place of what was. All nodes follow within a second. Of one who ceases to be an owner the ' +
           'invitations and reset links that they made end.',
+        errors: ['not_found', 'last_owner'],
         params,
+        example: { body: { role: 'developer', environments: ['dev'] } },
         body: z.strictObject(grantInput),
         response: { 200: z.object({ data: userWire }) },
       },
@@ -184,9 +198,11 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     {
       config: ofOwners,
       schema: {
+        operationId: 'removeUser',
         summary: 'Remove a user',
         description:
           'With their sessions, and the invitations and reset links they made. Keys they made stay.',
+        errors: ['not_found', 'last_owner'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
       },
@@ -210,10 +226,12 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     {
       config: ofOwners,
       schema: {
+        operationId: 'makePasswordReset',
         summary: 'Make a link with which a user sets a new password',
         description:
           'It is told this once, good for an hour and for one use, which ends their sessions. Where mails are sent the user ' +
           'gets it, too. Not for who signs in at the OpenID provider alone.',
+        errors: ['not_found', 'user_without_password'],
         params,
         response: {
           201: z.object({

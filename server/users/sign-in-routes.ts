@@ -5,7 +5,8 @@ import { answerOwnOrigin } from '../http/cors.ts';
 import type { App } from '../http/server.ts';
 import type { Passwords } from './passwords.ts';
 import type { RefusedSignIns } from './refused-sign-ins.ts';
-import { addressHeader, openPaths, openPathsWithMail, ownFields, type SignIn } from './sign-in.ts';
+import type { SignIn } from './sign-in.ts';
+import { addressHeader, openPaths, openPathsWithMail, ownFields } from './sign-in-rules.ts';
 
 const prefix = '/api/auth';
 
@@ -58,7 +59,8 @@ export function signInRoutes(
         body: JSON.stringify({ ...pick(request.body, open.get(name) ?? []), ...ownFields.get(name) }),
       }),
     });
-    const answer = await passwords.request(() => signIn.handler(asked));
+    const { handler } = await signIn();
+    const answer = await passwords.request(() => handler(asked));
     reply.code(answer.status);
     for (const [name, value] of answer.headers) if (name !== 'set-cookie') reply.header(name, value);
     const cookies = answer.headers.getSetCookie();
@@ -75,7 +77,10 @@ export function signInRoutes(
 
   app.addHook('onClose', () => refused.settled());
   for (const [method = '', path = ''] of [...open.keys()].map((route) => route.split(' '))) {
-    const options = { config: { access: { by: 'anyone' } }, schema: { hide: true } } as const;
+    const options = {
+      config: { access: { by: 'anyone', isLimited: false } },
+      schema: { hide: true },
+    } as const;
     app.route({ method, url: prefix + path, exposeHeadRoute: false, ...options, handler: serve });
   }
 }

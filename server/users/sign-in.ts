@@ -18,50 +18,16 @@ import type { Passwords } from './passwords.ts';
 import { mayMailReset } from './resets.ts';
 import { resetLink, resetMs } from './set-up.ts';
 import { signInDatabase } from './sign-in-database.ts';
-
-/** Where the address of whoever signs in is told to better-auth: nobody else may set it (`sign-in-routes.ts`). */
-export const addressHeader = 'x-sign-in-address';
-
-/** Shorter passwords are refused (NIST SP 800-63B §3.1.1 asks for 15 where there is no second factor, 8 at least). */
-export const shortestPassword = 12;
-export const longestPassword = 128;
+import { addressHeader, longestPassword, shortestPassword } from './sign-in-rules.ts';
 
 const sessionS = 7 * 86_400;
-
-/** What of better-auth is open, with the fields of a body that reach it; the rest of its routes, and of its fields, is not. */
-export const openPaths: ReadonlyMap<string, readonly string[]> = new Map([
-  ['GET /get-session', []],
-  ['POST /sign-in/email', ['email', 'password']],
-  ['POST /sign-in/social', ['provider', 'callbackURL', 'errorCallbackURL']],
-  ['GET /callback/oidc', []],
-  ['POST /sign-out', []],
-  ['GET /list-sessions', []],
-  ['POST /revoke-session', ['token']],
-  ['POST /revoke-sessions', []],
-  ['POST /revoke-other-sessions', []],
-  ['POST /change-password', ['currentPassword', 'newPassword']],
-  ['POST /reset-password', ['token', 'newPassword']],
-  ['POST /two-factor/enable', ['password']],
-  ['POST /two-factor/disable', ['password']],
-  ['POST /two-factor/get-totp-uri', ['password']],
-  // Without `trustDevice`, by which a browser would pass without a code for a month, and nothing would end it.
-  ['POST /two-factor/verify-totp', ['code']],
-  ['POST /two-factor/verify-backup-code', ['code']],
-  ['POST /two-factor/generate-backup-codes', ['password']],
-]);
-
-/** What is open besides where mails are sent. */
-export const openPathsWithMail: typeof openPaths = new Map([['POST /request-password-reset', ['email']]]);
-
-/** What the service says by itself, whoever asks: a new password ends all other sessions. */
-export const ownFields: ReadonlyMap<string, object> = new Map([
-  ['POST /change-password', { revokeOtherSessions: true }],
-]);
 
 /** What a session is asked for with: the path below /api/auth, and the body. */
 type Asked = { path?: string; body?: unknown } | null;
 
-export type SignIn = ReturnType<typeof createSignIn>;
+/** Made by the first one who signs in. */
+export type SignIn = () => Promise<ReturnType<typeof createSignIn>>;
+export type SignInParts = Parameters<typeof createSignIn>[0];
 
 /**
  * better-auth on our tables. `secret` signs and seals; `fetch` calls the OpenID provider; `afterChange` is told when a

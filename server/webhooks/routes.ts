@@ -42,16 +42,32 @@ export async function webhookRoutes(
     scope.withTypeProvider<ZodTypeProvider>().post(
       '/webhook/:environment/:key',
       {
-        config: { access: { by: 'anyone' } },
+        config: { access: { by: 'anyone', isLimited: false } },
         bodyLimit: mostBytes,
         preParsing: (request, reply) => intake.admit(request, reply),
         schema: {
+          operationId: 'receiveWebhook',
           summary: 'Take what a provider sends',
           description:
             `A webhook in the provider's own form, proved by the provider's signature, or a signed security event token ` +
             `(RFC 8417) as ${eventType}, pushed as RFC 8935 says.`,
+          errors: ['not_found', 'unknown_provider_config', 'webhook_refused'],
           params: z.object({ environment: z.string().min(1).max(64), key: integrationKey }),
-          consumes: [eventType, 'application/json', 'application/x-www-form-urlencoded'],
+          accepts: {
+            [eventType]: { schema: { type: 'string' }, example: 'eyJ...' },
+            'application/json': { schema: {}, example: { kind: 'change' } },
+            'application/x-www-form-urlencoded': { schema: { type: 'object' }, example: { kind: 'change' } },
+          },
+          answers: {
+            200: { description: 'What follows from the webhook is stored.' },
+            202: { description: 'The security event is stored.' },
+            400: {
+              description: 'A security event was refused (RFC 8935 §2.3).',
+              type: 'application/json',
+              schema: { type: 'object', required: ['err', 'description'] },
+              example: { err: 'invalid_request', description: 'This is no security event token (RFC 8417).' },
+            },
+          },
         },
       },
       async (request, reply) => {

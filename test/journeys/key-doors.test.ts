@@ -56,10 +56,12 @@ test('dev.key takes a key that may do all, and no other; a key counts though it 
     ['--proxy-deny', '/x'],
     ['--scopes', 'keys'],
     ['--expires-at', '2099-01-01T00:00:00Z'],
+    ['--rate-limit', '600'],
   ]) {
     const { code, stderr } = await key('data', 'create', ...option);
     assert.deepEqual([code, stderr], [0, ''], option.join(' '));
   }
+  assert.match((await key('data', 'list')).stdout, /\t600$/m);
   assert.deepEqual(await readdir(join(dir, 'data')), []);
   const whole = await key('data', 'create');
   assert.match(whole.stderr, /^also written to /);
@@ -74,6 +76,8 @@ test('what HTTP refuses of a key the command line refuses, by the name of the op
     [/^--scopes "keys,keys": names a scope twice$/m, '--scopes', 'keys,keys'],
     [/^--expires-at "9999-.*: must be before the year 10000$/m, '--expires-at', '9999-12-31T23:59:59-01:00'],
     [/^--scopes "nonsense": /m, '--scopes', 'nonsense'],
+    [/^--rate-limit "0": /m, '--rate-limit', '0'],
+    [/^--rate-limit "often": /m, '--rate-limit', 'often'],
     [/^--expires-at "tomorrow": /m, '--expires-at', 'tomorrow'],
     [/^--expires-at "2020-01-01T00:00:00Z" is no time to come/m, '--expires-at', '2020-01-01T00:00:00Z'],
     [/^--proxy-deny "x" is not a rule/m, '--proxy-deny', 'x'],

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hashPassword } from 'better-auth/crypto';
 import { createFirstOwner } from '../../server/users/invitations.ts';
-import { openPaths } from '../../server/users/sign-in.ts';
+import { openPaths } from '../../server/users/sign-in-rules.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from '../support/person.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 import type { Fixture, Scenario } from './scenario.ts';

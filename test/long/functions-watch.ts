@@ -2,8 +2,8 @@
 
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { IncomingMessage } from 'node:http';
+import { percentile } from '../support/percentile.ts';
 import { functionProcessesOf, type Taken, takenBy } from '../support/processes.ts';
-import { percentile } from './quota.ts';
 
 export type Usage = {
   /** Around the second minute, or a third of the time, and in the last. */

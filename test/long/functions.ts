@@ -11,10 +11,10 @@ import { Bench } from '../../sandbox/testing.ts';
 import type { Db, DbTarget } from '../../server/db/pool.ts';
 import { urlOf } from '../support/database.ts';
 import { deployBody, flowConfig } from '../support/functions.ts';
+import { percentile } from '../support/percentile.ts';
+import { freePort } from '../support/ports.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
-import { freePort } from '../support/trellis.ts';
 import { type Usage, watchCalls, watchUsage } from './functions-watch.ts';
-import { percentile } from './quota.ts';
 
 export type Load = {
   /** The node's; it is not dropped. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { fairness, percentile, simulateProcesses } from './quota.ts';
+import { percentile } from '../support/percentile.ts';
+import { fairness, simulateProcesses } from './quota.ts';
 
 // Ten times what Google gives, so that a minute has enough calls to be counted; the window is Google's.
 const limits = { perProject: 3000, perAccount: 600, connections: 50, greed: 100 };

@@ -5,9 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { providersDirectory } from '../../server/app.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { openTestDatabase, urlOf } from '../support/database.ts';
+import { freePort } from '../support/ports.ts';
 import { openSecretWatch } from '../support/secret-watch.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
-import { type Caller, callerAt, connect, freePort, openTrellis } from '../support/trellis.ts';
+import { type Caller, callerAt, connect, openTrellis } from '../support/trellis.ts';
 
 export type Simulation = {
   /** Of the limits. Processes of their own have the definition's, a minute. */
@@ -149,10 +150,6 @@ export function fairness(shares: readonly number[]): number {
   const sum = shares.reduce((total, share) => total + share, 0);
   const squares = shares.reduce((total, share) => total + share ** 2, 0);
   return sum ** 2 / (shares.length * squares);
-}
-
-export function percentile(sorted: readonly number[], share: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }
 
 function catalogWith({ windowS, perProject, perAccount }: Simulation): Catalog {

@@ -1,6 +1,12 @@
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { type Browser, type BrowserContext, chromium } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from 'playwright-core';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
 
@@ -18,8 +24,46 @@ export const skipBrowser =
     ? 'there is no Chromium: see CHROMIUM_PATH'
     : false;
 
-/** A real Chromium that talks to nobody but this machine. */
-export function openBrowser(): Promise<Browser> {
+/** A browser with nothing in it that another one left. */
+export type TestBrowser = {
+  newContext(options?: BrowserContextOptions): Promise<BrowserContext>;
+  /** In a context of its own. */
+  newPage(options?: BrowserContextOptions): Promise<Page>;
+  close(): Promise<void>;
+};
+
+/** The Chromium of this process, while somebody has it open. */
+let running: Promise<Browser> | undefined;
+let holders = 0;
+
+/**
+ * A real Chromium that talks to nobody but this machine. Whoever has one open in the same process shares its processes
+ * and its clipboard, and sees none of the others' windows, cookies and files.
+ */
+export async function openBrowser(): Promise<TestBrowser> {
+  holders += 1;
+  running ??= launch();
+  const browser = await running;
+  const contexts: BrowserContext[] = [];
+  const newContext: TestBrowser['newContext'] = async (options) => {
+    const context = await browser.newContext(options);
+    contexts.push(context);
+    return context;
+  };
+  return {
+    newContext,
+    newPage: async (options) => (await newContext(options)).newPage(),
+    async close() {
+      for (const context of contexts) await context.close();
+      holders -= 1;
+      if (holders > 0) return;
+      running = undefined;
+      await browser.close();
+    },
+  };
+}
+
+function launch(): Promise<Browser> {
   if (executable === undefined)
     throw new Error('Install Chromium (Debian: apt-get install chromium), or name it in CHROMIUM_PATH.');
   return chromium.launch({

@@ -3,13 +3,14 @@ import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import type { Browser, BrowserContext, Page, Route } from 'playwright-core';
+import type { BrowserContext, Page, Route } from 'playwright-core';
 import type { Role } from '../../server/http/roles.ts';
 import { createLog } from '../../server/log.ts';
 import type { Catalog } from '../../server/providers/catalog.ts';
 import { createSetUp } from '../../server/users/invitations.ts';
 import { createWebBuild } from '../../server/web-build.ts';
-import { openBrowser, prepare } from './browser.ts';
+import { openBrowser, prepare, type TestBrowser } from './browser.ts';
+import { oneAtATime } from './database.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from './person.ts';
 import { openTrellis, type TestTrellis } from './trellis.ts';
 
@@ -18,22 +19,18 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const pictures = join(import.meta.dirname, '../../test-output/pages');
 type View = { width: number; colorScheme: 'light' | 'dark' };
 const isEveryView = process.env.PICTURES === 'all';
-/** What each page is looked at in: each width and each scheme once, or with `PICTURES=all` each width in each scheme. */
-const views: View[] = isEveryView
-  ? (['light', 'dark'] as const).flatMap((colorScheme) =>
-      [1920, 1280, 390].map((width) => ({ width, colorScheme })),
-    )
-  : [
-      { width: 1280, colorScheme: 'light' },
-      { width: 390, colorScheme: 'dark' },
-    ];
-/** Which of the views axe looks through in full, where it is not all of them. */
+const wide: View = { width: 1280, colorScheme: 'light' };
+const narrow: View = { width: 390, colorScheme: 'dark' };
+const everyView: View[] = (['light', 'dark'] as const).flatMap((colorScheme) =>
+  [1920, 1280, 390].map((width) => ({ width, colorScheme })),
+);
+/** How many pages were looked at so far. */
 let turn = 0;
 
 /** A service with its dashboard, and a real browser to open it in. */
 export type TestDashboard = {
   trellis: TestTrellis;
-  browser: Browser;
+  browser: TestBrowser;
   /** A browser window of its own in which this role is signed in; the first call for a role makes that user. */
   openAs(role: Role): Promise<{ page: Page; context: BrowserContext; person: TestPerson }>;
   /** A window in which nobody is signed in. */
@@ -49,10 +46,7 @@ export async function openDashboard(
   env: Record<string, string> = {},
   settings: { catalog?: Catalog } = {},
 ): Promise<TestDashboard> {
-  const build = createWebBuild({ log: createLog({ level: 'warn', format: 'json' }) });
-  build.start();
-  await build.settled();
-  assert.deepEqual(build.building(), { is: 'none' });
+  await oneAtATime(buildWeb);
   const trellis = await openTrellis({ ...fromAnywhere, ...env }, settings);
   const browser = await openBrowser();
   const complaints: string[] = [];
@@ -120,49 +114,67 @@ export async function openDashboard(
   };
 }
 
+/** What one test file has built is there for the others. */
+async function buildWeb(): Promise<void> {
+  const build = createWebBuild({ log: createLog({ level: 'warn', format: 'json' }) });
+  build.start();
+  await build.settled();
+  assert.deepEqual(build.building(), { is: 'none' });
+}
+
 /** Fails where axe finds what shuts people out, seriously or critically. */
 export async function assertAccessible(page: Page): Promise<void> {
   assert.deepEqual(await seriousFaults(page), [], page.url());
 }
 
-/** What axe finds, by one rule where it is given. */
-async function seriousFaults(page: Page, rule?: string): Promise<unknown> {
+async function seriousFaults(page: Page): Promise<unknown> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe);
-  const options = { resultTypes: ['violations'], ...(rule !== undefined && { runOnly: [rule] }) };
-  return page.evaluate(`axe.run(${JSON.stringify(options)}).then(({ violations }) => violations
+  // No rule that it goes by asks for style sheets or sounds beforehand.
+  return page.evaluate(`axe.run({ resultTypes: ['violations'], preload: false }).then(({ violations }) => violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .map(({ id, nodes }) => id + ': ' + nodes.map(({ target }) => target.join(' ')).join(', ')))`);
 }
 
 /**
- * Takes pictures of a page, wide and light, narrow and dark, and fails where it is wider than the window in one of them
- * or shuts people out: by its colors in either, by anything else in this one and that one by turns. The window is as it was
- * afterwards.
+ * Takes a picture of a page, by turns wide and light or narrow and dark, and with `PICTURES=all` at each width in each
+ * scheme. Fails where the page in it shuts people out or is wider than the window, which is tried narrow in any case. The
+ * window is as it was afterwards.
  */
 export async function picture(page: Page, name: string): Promise<void> {
   await mkdir(pictures, { recursive: true });
   const before = page.viewportSize();
   turn += 1;
-  for (const [index, { width, colorScheme }] of views.entries()) {
-    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
-    // The navigation slides in or out at the new width.
-    await page.evaluate(
-      'Promise.allSettled(document.getAnimations().filter(({ effect }) =>' +
-        ' effect.getComputedTiming().iterations !== Infinity).map(({ finished }) => finished))',
-    );
-    await page.screenshot({ path: join(pictures, `${name}-${width}-${colorScheme}.png`) });
-    const overflow = await page.evaluate(
-      'document.documentElement.scrollWidth - document.documentElement.clientWidth',
-    );
-    assert.ok(Number(overflow) <= 0, `${name} at ${width}: ${overflow} pixels too wide`);
-    // One of both in full, in turn; the other in its colors.
-    const isWhole = isEveryView || index === turn % views.length;
-    const faults = await seriousFaults(page, isWhole ? undefined : 'color-contrast');
-    assert.deepEqual(faults, [], `${name} at ${width}, ${colorScheme}`);
+  const views = isEveryView ? everyView : turn % 2 === 0 ? [narrow] : [wide];
+  for (const view of views) {
+    await show(page, view);
+    await page.screenshot({ path: join(pictures, `${name}-${view.width}-${view.colorScheme}.png`) });
+    await assertFits(page, name);
+    assert.deepEqual(await seriousFaults(page), [], `${name} at ${view.width}, ${view.colorScheme}`);
+  }
+  if (views.every(({ width }) => width !== narrow.width)) {
+    await show(page, { ...wide, width: narrow.width });
+    await assertFits(page, name);
   }
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   if (before !== null) await page.setViewportSize(before);
+}
+
+async function show(page: Page, { width, colorScheme }: View): Promise<void> {
+  await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+  await page.setViewportSize({ width, height: width === narrow.width ? 844 : 900 });
+  // The navigation slides in or out at the new width.
+  await page.evaluate(
+    'Promise.allSettled(document.getAnimations().filter(({ effect }) =>' +
+      ' effect.getComputedTiming().iterations !== Infinity).map(({ finished }) => finished))',
+  );
+}
+
+/** Fails where a page is wider than its window. */
+export async function assertFits(page: Page, name: string): Promise<void> {
+  const [overflow, width] = await page.evaluate<[number, number]>(
+    '(({ scrollWidth, clientWidth }) => [scrollWidth - clientWidth, clientWidth])(document.documentElement)',
+  );
+  assert.ok(overflow <= 0, `${name} at ${width}: ${overflow} pixels too wide`);
 }
 
 /** Holds calls that match back until what this answers is called, so that a page stays in its loading state. */

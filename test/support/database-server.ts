@@ -53,7 +53,7 @@ async function useServer(url: string): Promise<() => Promise<void>> {
 async function announce(targets: { admin: DbTarget; tests: DbTarget }): Promise<TestServer> {
   const template = `trellis_test_${randomBytes(4).toString('hex')}`;
   await execute(targets.admin, [`create database ${template}`]);
-  const db = openDb(atDatabase(targets.admin, template), { maxConnections: 1 });
+  const db = openDb(atDatabase(targets.admin, template), { maxConnections: 2 });
   try {
     await migrate(db);
   } finally {

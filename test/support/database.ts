@@ -83,6 +83,19 @@ export async function startTestServer(): Promise<{ server: TestServer; stop(): P
   };
 }
 
+/** What is done while no other test file of the run does it. */
+export async function oneAtATime(work: () => Promise<void>): Promise<void> {
+  const db = openDb((await findServer()).admin, { maxConnections: 1 });
+  try {
+    await db.transaction(async (tx) => {
+      await tx.query('select pg_advisory_xact_lock(3003)');
+      await work();
+    });
+  } finally {
+    await db.end();
+  }
+}
+
 /** Hands the server to the test files that this process is going to start. */
 export function handOver(server: TestServer): void {
   process.env[handedOver] = JSON.stringify(server);

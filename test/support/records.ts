@@ -40,7 +40,7 @@ export type RecordBench = Awaited<ReturnType<typeof openRecordBench>>;
 
 /** A database of its own; `end` removes it. */
 export async function openRecordBench() {
-  const { db, target, drop } = await openTestDatabase();
+  const { db, target, copy, drop } = await openTestDatabase();
   const [place] = await db.query<{ environment: number; integration: number }>(
     `with e as (
        insert into environment (name, data_key) values ('records-test', gen_random_uuid()) returning id
@@ -52,6 +52,7 @@ export async function openRecordBench() {
   return {
     db,
     target,
+    copy,
     end: drop,
     /** A connection without anything saved. */
     async connect(): Promise<RecordOwner> {

@@ -47,11 +47,11 @@ type Giver = {
   isSentBack?: true;
 };
 
-const oneConnection = String.raw`^GET /connections?/(?!metadata\?)[^/?]+\?(.*&)?provider_config_key=`;
+const oneConnection = String.raw`^GET /connections?/(?!metadata/?\?)[^/?]+/?\?(.*&)?provider_config_key=`;
 /** Links of invitations and of resets: the token stands behind the #. */
-const linkMaker = /^POST \/users\/(invitations|[\w-]+\/password-reset)$/;
+const linkMaker = /^POST \/users\/(invitations|[\w-]+\/password-reset)(\?|$)/;
 const trip = /^GET \/oauth\/(connect\/|callback\?)/;
-const imports = /^POST \/connections$/;
+const imports = /^POST \/connections(\?|$)/;
 const credentials: SecretKind[] = ['access_token', 'id_token', 'password'];
 /** The answers that may hold a secret, successful ones alone: for the caller that asked and may have it. */
 const givers: Giver[] = [
@@ -69,11 +69,15 @@ const givers: Giver[] = [
   { route: imports, kinds: credentials, scope: 'connections:credentials' },
   // What was imported goes back to who sent it.
   { route: imports, kinds: credentials, scope: 'connections:write', isSentBack: true },
-  { route: /^POST \/connect\/sessions(\/reconnect)?$/, kinds: ['session_token'], scope: 'connections:write' },
-  { route: /^POST \/environment\/api-keys$/, kinds: ['key'], scope: 'keys' },
-  { route: /^POST \/tickets$/, kinds: ['ticket'] },
   {
-    route: /^(GET \/environment\/webhook-signing-key|POST \/environment\/webhook-signing-key\/rotate)$/,
+    route: /^POST \/connect\/sessions(\/reconnect)?(\?|$)/,
+    kinds: ['session_token'],
+    scope: 'connections:write',
+  },
+  { route: /^POST \/environment\/api-keys(\?|$)/, kinds: ['key'], scope: 'keys' },
+  { route: /^POST \/tickets(\?|$)/, kinds: ['ticket'] },
+  {
+    route: /^(GET \/environment\/webhook-signing-key|POST \/environment\/webhook-signing-key\/rotate)(\?|$)/,
     kinds: ['signing_key'],
     scope: 'keys',
   },
@@ -164,7 +168,9 @@ export function openSecretWatch() {
       const hasOwnClient = 'type' in next.value && next.value.type === 'OAUTH2_CC';
       const ofObject = hasOwnClient ? kindOfOwnClient : next.kinds;
       for (const [name, inner] of Object.entries(next.value)) {
-        const kind = Array.isArray(next.value) ? undefined : ofObject[name];
+        // A field may be called `constructor`.
+        const isNamed = !Array.isArray(next.value) && Object.hasOwn(ofObject, name);
+        const kind = isNamed ? ofObject[name] : undefined;
         if (kind !== undefined && typeof inner === 'string') made(kind, inner);
         else left.push({ value: inner, kinds: ofObject });
       }

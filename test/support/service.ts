@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { readMasterKeys } from '../../server/config.ts';
 import { findEmbedded } from '../../server/db/embedded.ts';
@@ -40,14 +40,18 @@ export type RunningService = {
   stop(options?: { keepData?: boolean }): Promise<number | null>;
 };
 
-/** Starts the service on free ports, on a new temporary data dir unless one is given. */
+/**
+ * Starts the service on free ports, on a new temporary data dir unless one is given. `program` is another than this clone's,
+ * as one names it in front of `start`; also under `bwrap`.
+ */
 export async function startRunningService(
-  options: { dataDir?: string; env?: Record<string, string> } = {},
+  options: { dataDir?: string; env?: Record<string, string>; program?: readonly string[] } = {},
 ): Promise<RunningService> {
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'trellis-run-')));
   // The key of a new data dir is shown once, in the greeting.
   const isKeyNew = !existsSync(join(dataDir, 'dev.key'));
-  const child = spawn(process.execPath, [join(root, 'server/cli/main.ts'), 'start'], {
+  const [file, ...words] = options.program ?? [process.execPath, join(root, 'server/cli/main.ts')];
+  const child = spawn(file!, [...words, 'start'], {
     cwd: root,
     env: {
       ...surroundings,
@@ -123,7 +127,8 @@ export async function startRunningService(
       // A benchmark's tables are not looked through.
       if (child.exitCode === null && child.signalCode === null && process.env.NODE_TEST_CONTEXT !== undefined)
         await readDatabase({ url: options.env?.DATABASE_URL, dataDir, vault, watch });
-      child.kill('SIGTERM');
+      // It passes no signal on.
+      process.kill(basename(file!) === 'bwrap' ? await onlyChild(child.pid!) : child.pid!, 'SIGTERM');
       const [code] = await exited;
       const ofPostgres = await readFile(join(dataDir, 'postgres/postgres.log'), 'utf8').catch(() => '');
       for (const line of ofPostgres.split('\n')) watch.log.write(line);
@@ -132,6 +137,11 @@ export async function startRunningService(
       return code;
     },
   };
+}
+
+async function onlyChild(pid: number): Promise<number> {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
+  return Number(children.trim());
 }
 
 /** Looks through the database of a service that runs, also for its data keys. */

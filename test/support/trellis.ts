@@ -1,7 +1,5 @@
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Sandbox, startSandbox } from '../../sandbox/main.ts';
@@ -17,6 +15,7 @@ import { createOutbound } from '../../server/outbound.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
+import { freePort } from './ports.ts';
 import { openSecretWatch, type SecretWatch } from './secret-watch.ts';
 import { watchedVault, watchServer } from './secret-watch-server.ts';
 
@@ -102,7 +101,7 @@ export async function openTrellis(
       testClient: isSandboxOn ? { ...sandbox.client, url: sandbox.url } : undefined,
     });
     watchServer(app.server, { watch, scopesOf });
-    await app.listen({ host: config.host, port });
+    await app.listen({ host: config.host, port: config.port });
     const close = async () => {
       await app.close();
       await outbound.close();
@@ -270,14 +269,4 @@ async function send(url: string, init: RequestInit): Promise<Answer> {
     text,
     body: isJson ? (JSON.parse(text) as Record<string, unknown>) : {},
   };
-}
-
-/** A port that nobody listens on at the moment. */
-export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

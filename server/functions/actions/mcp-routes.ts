@@ -2,30 +2,23 @@
  * Actions as tools of an MCP server, for the one connection that the headers name.
  *
  * Owns: who may connect, and what they see. Stateless: each request says who it is from and which connection it is for,
- * and any node answers it. Does not own: how an action runs (`actions.ts`), how one looks as a tool (`mcp-tools.ts`).
+ * and any node answers it. Does not own: what is answered (`mcp-server.ts`), how an action runs
+ * (`actions.ts`), how one looks as a tool (`mcp-tools.ts`).
  *
  * Source: https://modelcontextprotocol.io/specification/2025-06-18/basic/transports (streamable HTTP).
  */
-import { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
-import {
-  CallToolRequestSchema,
-  type CallToolResult,
-  ErrorCode,
-  ListToolsRequestSchema,
-  McpError,
-} from '@modelcontextprotocol/sdk/types.js';
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { ConnectionReader, LiveConnection } from '../../connections/reader.ts';
 import { connectionId } from '../../connections/wire.ts';
 import { AppError } from '../../errors.ts';
 import { type AuthenticateCall, proxyCallerOf } from '../../http/authorize.ts';
-import { holdsScope, type ProxyCaller } from '../../http/caller.ts';
+import type { ProxyCaller } from '../../http/caller.ts';
+import { connectionErrors } from '../../http/describe.ts';
+import type { RateLimits } from '../../http/rate-limit.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import type { Actions } from './actions.ts';
-import { inputOf, toTool } from './mcp-tools.ts';
 
 type Deps = {
   actions: Actions;
@@ -36,28 +29,33 @@ type Deps = {
   origins: readonly string[];
   /** Throws where functions are turned off. */
   open: () => Promise<void>;
-};
-
-type Session = Pick<Deps, 'actions'> & {
-  caller: ProxyCaller;
-  connection: LiveConnection;
-  signal: AbortSignal;
+  rates?: Pick<RateLimits, 'takeOf'>;
 };
 
 const mostBytes = 4 * 1024 * 1024;
+/** In the words of the protocol. */
+const refusal = {
+  type: 'application/json',
+  schema: { type: 'object', required: ['jsonrpc', 'error'] },
+  example: { jsonrpc: '2.0', error: { code: -32000, message: 'Not Acceptable' }, id: null },
+};
 const headers = z.looseObject({
   'connection-id': connectionId,
   'provider-config-key': integrationKey,
 });
 
 export function mcpRoutes(app: App, deps: Deps): void {
-  const { authenticate, origins, connections, open } = deps;
-  const anyone = { access: { by: 'anyone' } } as const;
+  const { authenticate, origins, connections, open, rates } = deps;
+  // They look at the key themselves.
+  const anyone = { access: { by: 'anyone', isLimited: false } } as const;
 
   /** Before the body is read. */
-  async function admit(request: FastifyRequest): Promise<void> {
+  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     requireOrigin(request.headers.origin, origins);
-    admitted.set(request, await proxyCallerOf(request.raw, { authenticate, scope: 'functions:read' }));
+    const caller = await proxyCallerOf(request.raw, { authenticate, scope: 'functions:read' });
+    const fields = rates?.takeOf(caller);
+    if (fields !== undefined) reply.headers(fields);
+    admitted.set(request, caller);
   }
   const admitted = new WeakMap<FastifyRequest, ProxyCaller>();
 
@@ -69,13 +67,38 @@ export function mcpRoutes(app: App, deps: Deps): void {
       onRequest: admit,
       preParsing: open,
       schema: {
+        operationId: 'callMcp',
         summary: 'Actions of a connection as MCP tools',
         description:
           'Streamable HTTP without sessions. A key or a ticket with the scope functions:read sees the actions that are ' +
           'read-only; with functions:write all.',
+        errors: [
+          'functions_off',
+          ...connectionErrors,
+          'missing_auth_header',
+          'malformed_auth_header',
+          'invalid_secret_key_format',
+          'unknown_account',
+          'invalid_ticket',
+          'forbidden',
+          'proxy_rule_denied',
+        ],
         headers,
         // What is no JSON-RPC is answered as JSON-RPC says.
         body: z.unknown(),
+        security: [{ key: [] }, { ticket: [] }],
+        example: { body: { jsonrpc: '2.0', id: 1, method: 'tools/list' } },
+        answers: {
+          200: {
+            description: 'The answer to the message, as JSON-RPC.',
+            type: 'application/json',
+            schema: { type: 'object' },
+            example: { jsonrpc: '2.0', id: 1, result: { tools: [] } },
+          },
+          202: { description: 'A notification was taken.' },
+          400: { description: 'The message is none of JSON-RPC.', ...refusal },
+          406: { description: 'Accept must name application/json and text/event-stream.', ...refusal },
+        },
       },
     },
     async (request, reply) => {
@@ -84,17 +107,13 @@ export function mcpRoutes(app: App, deps: Deps): void {
       const connection = await connectionOf(connections, caller, { id: String(id), key: String(key) });
       if (Array.isArray(request.body)) throw new AppError('invalid_body', 'Send one message at a time.');
       const gone = new AbortController();
-      const server = serverOf({ ...deps, caller, connection, signal: gone.signal });
-      const transport = new WebStandardStreamableHTTPServerTransport();
-      reply.raw.once('close', () => {
-        gone.abort();
-        void server.close();
-      });
+      reply.raw.once('close', () => gone.abort());
       // It may have hung up while its key and connection were looked up.
       if (reply.raw.destroyed) gone.abort();
-      // The transport's own type says less of `sessionId` than the interface it stands for.
-      await server.connect(transport as Parameters<typeof server.connect>[0]);
-      return reply.send(await transport.handleRequest(asWeb(request), { parsedBody: request.body }));
+      const session = { ...deps, caller, connection, signal: gone.signal };
+      // Large, and not needed by most.
+      const { answerMessage } = await import('./mcp-server.ts');
+      return reply.send(await answerMessage(session, { request: asWeb(request), message: request.body }));
     },
   );
 
@@ -143,65 +162,6 @@ async function connectionOf(
   )
     refuse('its connection was deleted');
   return connection;
-}
-
-function serverOf(session: Session): Server {
-  const server = new Server({ name: 'trellis', version: '1' }, { capabilities: { tools: {} } });
-  server.setRequestHandler(ListToolsRequestSchema, async () => ({
-    tools: (await toolsOf(session)).map(toTool),
-  }));
-  server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal }) =>
-    callTool(session, { ...params, signal: AbortSignal.any([signal, session.signal]) }),
-  );
-  return server;
-}
-
-/** What the caller may call: without the scope functions:write what changes nothing. */
-async function toolsOf({ actions, caller, connection }: Session) {
-  const mayWrite = holdsScope(caller.scopes, 'functions:write');
-  const named = caller.kind === 'ticket' ? caller.ticket.actions : undefined;
-  const { environmentId, integrationKey: key } = connection;
-  const all = await actions.list({ environmentId, integrationKey: key });
-  return all.filter(
-    ({ name, definition }) =>
-      (mayWrite || definition.read_only) &&
-      (named === undefined || named.includes('*') || named.includes(name)),
-  );
-}
-
-async function callTool(
-  session: Session,
-  {
-    name,
-    arguments: given,
-    signal,
-  }: { name: string; arguments?: Record<string, unknown> | undefined; signal: AbortSignal },
-): Promise<CallToolResult> {
-  const found = (await toolsOf(session)).find((one) => one.name === name);
-  if (found === undefined)
-    throw new McpError(ErrorCode.InvalidParams, `There is no tool "${name.slice(0, 255)}".`);
-  const { caller, connection, actions } = session;
-  try {
-    const output = await actions.call({
-      ...{ connection, found, signal, environment: caller.environment },
-      input: inputOf(found.definition, given),
-    });
-    return {
-      content: [{ type: 'text', text: JSON.stringify(output ?? null) }],
-      ...(isPlain(output) && { structuredContent: output }),
-    };
-  } catch (error) {
-    if (!(error instanceof AppError))
-      throw new McpError(ErrorCode.InternalError, 'Something went wrong in the service.');
-    // For the model to read and to do better: an error of the protocol would not reach it.
-    const { code, message, payload } = error;
-    const text = JSON.stringify({ error: { code, message, ...(payload !== undefined && { payload }) } });
-    return { content: [{ type: 'text', text }], isError: true };
-  }
-}
-
-function isPlain(output: unknown): output is Record<string, unknown> {
-  return typeof output === 'object' && output !== null && !Array.isArray(output);
 }
 
 /** The request as the transport looks at it: its body was read. */

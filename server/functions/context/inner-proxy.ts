@@ -8,6 +8,7 @@ import { createServer, request as httpRequest, type IncomingMessage } from 'node
 import type { Socket } from 'node:net';
 import { type Duplex, duplexPair, Readable } from 'node:stream';
 import type { Brand } from '../../brand.ts';
+import { type Cause, currentCause } from '../../cause.ts';
 import { AppError, type ErrorCode, errorCatalogue } from '../../errors.ts';
 import type { AuthenticateCall } from '../../http/authorize.ts';
 import type { KeyCaller } from '../../http/caller.ts';
@@ -61,8 +62,11 @@ export type InnerProxy = {
 
 type Deps = {
   brand: Brand;
-  /** Makes the proxy with this way to tell who calls. */
-  createFront: (authenticate: AuthenticateCall) => Front;
+  /** Makes the proxy with this way to tell who calls, and what for. */
+  createFront: (
+    authenticate: AuthenticateCall,
+    causeOf: (request: Pick<IncomingMessage, 'headers'>) => Cause | undefined,
+  ) => Front;
   /** How long the proxy itself waits for the quota, in its own line: the longest that it takes unless told otherwise. */
   quotaWaitS?: number;
 };
@@ -77,10 +81,15 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
   const refuse = (): never => {
     throw new AppError('unknown_account');
   };
-  const front = createFront({
-    key: (secret) => callers.get(secret) ?? refuse(),
-    ticket: refuse,
-  });
+  /** By the same secrets: what a run calls is part of it, whatever the streams in between know. */
+  const causes = new Map<string, Cause>();
+  const front = createFront(
+    {
+      key: (secret) => callers.get(secret) ?? refuse(),
+      ticket: refuse,
+    },
+    ({ headers }) => causes.get(headers.authorization?.slice('Bearer '.length) ?? ''),
+  );
   const server = createServer(front.handle);
   const open = new Set<Duplex>();
 
@@ -98,6 +107,8 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
 
   async function once(user: ProxyUser, call: Omit<ProxiedCall, 'body'> & { body: Readable | Buffer }) {
     const secret = crypto.randomUUID();
+    const cause = currentCause();
+    if (cause !== undefined) causes.set(secret, cause);
     callers.set(secret, {
       kind: 'key',
       environmentId: user.environmentId,
@@ -114,6 +125,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
       });
     } finally {
       callers.delete(secret);
+      causes.delete(secret);
     }
   }
 

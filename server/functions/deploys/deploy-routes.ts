@@ -24,8 +24,10 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
       config: { access },
       preParsing: open,
       schema: {
+        operationId: 'planDeploy',
         summary: 'What a deploy would change',
         description: 'The body of `POST /sync/deploy`. Refused where that would be; nothing is written.',
+        errors: ['functions_off', 'invalid_function', 'unknown_provider_config'],
         body: deployBody,
         response: {
           200: z.object({
@@ -55,11 +57,13 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
       config: { access },
       preParsing: open,
       schema: {
+        operationId: 'deployFunctions',
         summary: 'Deploy functions',
         description:
           'All or nothing. `fileBody.js` is a CommonJS bundle that requires nothing but what functions may; `fileBody.ts` is its ' +
           'source, kept to be read. What the function is, such as its frequency, is read out of the bundle. A new version is ' +
           'made where something changed.',
+        errors: ['functions_off', 'invalid_function', 'unknown_provider_config'],
         body: deployBody,
         response: {
           200: z.array(
@@ -92,6 +96,8 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
     {
       config: { access: { by: 'anyone' } },
       schema: {
+        operationId: 'reportCliStep',
+        answers: { 204: { description: 'Done; there is no body.' } },
         summary: 'Taken and not kept',
         description: 'Official command lines report their steps here.',
         body: z.looseObject({}),

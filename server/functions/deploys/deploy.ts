@@ -45,7 +45,8 @@ export type Deployed = { integrationKey: string; kind: Kind; name: string; numbe
 
 export type Deploys = {
   db: Db;
-  runtime: Runtime;
+  /** Where bundles are looked at. */
+  runtime: Pick<Runtime, 'run'>;
   now: () => Date;
   /** In the deploy's transaction, once all functions are in place. */
   afterDeploy: (tx: Tx, at: { environmentId: number; at: Date }) => Promise<void>;
@@ -104,7 +105,7 @@ export async function deploy(
   });
 }
 
-async function examinedOf({ given, environmentId }: Order, runtime: Runtime): Promise<Examined[]> {
+async function examinedOf({ given, environmentId }: Order, runtime: Deploys['runtime']): Promise<Examined[]> {
   const twice = faultsOfNames(given);
   if (twice.length > 0) throw asFault(twice);
   const { examined, faults } = await examineAll(given, { runtime, environmentId });

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { AppError, type FieldError } from '../../errors.ts';
 import { sdkNames } from '../isolation/harness-text.ts';
 import { refusedRequires } from '../isolation/requires.ts';
-import type { RunLimits, Runtime } from '../isolation/runtime.ts';
+import type { RunLimits, RunOrder, Runtime } from '../isolation/runtime.ts';
 import { type Definition, type Kind, readDescription } from './definition.ts';
 
 /** One function to deploy. */
@@ -50,7 +50,7 @@ export function titleOf({
 /** Examines each; of those that may not be deployed every fault, with the function's title in front. */
 export async function examineAll(
   given: readonly Given[],
-  { runtime, environmentId }: { runtime: Runtime; environmentId: number },
+  { runtime, environmentId }: { runtime: Pick<Runtime, 'run'>; environmentId: number },
 ): Promise<{ examined: Examined[]; faults: FieldError[] }> {
   const results: (Examined | FieldError[])[] = [];
   let next = 0;
@@ -69,7 +69,7 @@ export async function examineAll(
 
 async function examine(
   given: Given,
-  { runtime, environmentId }: { runtime: Runtime; environmentId: number },
+  { runtime, environmentId }: { runtime: Pick<Runtime, 'run'>; environmentId: number },
 ): Promise<Examined | FieldError[]> {
   const { code, source, kind, features, sdkVersion } = given;
   const fault = (message: string): FieldError => ({
@@ -89,17 +89,8 @@ async function examine(
     if (!(error instanceof SyntaxError)) throw error;
     return [fault(`is no JavaScript: ${error.message}`)];
   }
-  const outcome = await runtime.run({
-    environmentId,
-    bundle: { id: createHash('sha256').update(code).digest('hex'), code },
-    exportName: 'default',
-    kind: 'describe',
-    input: null,
-    limits,
-    signal: AbortSignal.timeout(patienceMs),
-    serve: () => Promise.reject(new Error('A function that is deployed asks for nothing.')),
-    log: () => {},
-  });
+  const signal = AbortSignal.timeout(patienceMs);
+  const outcome = await runtime.run(descriptionOrder({ environmentId, code, signal }));
   if ('failure' in outcome) {
     const { cause, error, message } = outcome.failure;
     if (cause === 'cancelled' || cause === 'unavailable') {
@@ -119,6 +110,29 @@ async function examine(
     return [fault(`is sent as ${kind}, and says that it is ${said.definition.kind}`)];
   }
   return { ...given, ...said, digest: digestOf(code, source) };
+}
+
+/** Loads the bundle once, with nothing to ask for, to hear what it is. */
+export function descriptionOrder({
+  environmentId,
+  code,
+  signal,
+}: {
+  environmentId: number;
+  code: string;
+  signal: AbortSignal;
+}): RunOrder {
+  return {
+    environmentId,
+    bundle: { id: createHash('sha256').update(code).digest('hex'), code },
+    exportName: 'default',
+    kind: 'describe',
+    input: null,
+    limits,
+    signal,
+    serve: () => Promise.reject(new Error('A function that is deployed asks for nothing.')),
+    log: () => {},
+  };
 }
 
 function wordsOf({

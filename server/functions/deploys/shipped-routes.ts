@@ -32,7 +32,10 @@ export function shippedRoutes(app: App, { shipped, open }: Deps): void {
       config: { access: { by: 'key', scope: 'functions:read' } },
       preParsing: open,
       schema: {
+        operationId: 'listShippedFunctions',
         summary: 'Functions that ship with the service',
+        description: 'Of a provider: what each does, needs and takes.',
+        errors: ['functions_off'],
         querystring: z.strictObject({ provider: text({ min: 1, max: 255 }) }),
         response: { 200: z.object({ data: z.array(shippedWire) }) },
       },
@@ -49,10 +52,18 @@ export function shippedRoutes(app: App, { shipped, open }: Deps): void {
       config: { access: { by: 'key', scope: 'functions:write' } },
       preParsing: open,
       schema: {
+        operationId: 'enableShippedFunction',
         summary: 'Put a function that ships on an integration',
         description:
           'Or bring it up to date. `functions:write` is enough, since the code is that of the service. 409 ' +
           '`function_exists` where the integration has another function of this name.',
+        errors: [
+          'functions_off',
+          'not_found',
+          'unknown_provider_config',
+          'function_exists',
+          'invalid_function',
+        ],
         params: z.object({ key: integrationKey, name: functionName }),
         body: z.strictObject({ type }),
         response: { 200: z.object({ data: functionWire }) },

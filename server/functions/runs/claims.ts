@@ -284,6 +284,31 @@ function claimFrom(row: ClaimRow, by: { owner: string; leasedAtMs: number }): Cl
   };
 }
 
+/**
+ * A run that another node claimed for this one to run. Undefined where that claim holds no more. From now on its lease is
+ * this node's to renew.
+ */
+export async function takeClaim(
+  q: Queryable,
+  { id, owner }: Pick<Claim, 'id' | 'owner'>,
+  lasting: number = leaseMs,
+): Promise<Claim | undefined> {
+  const leasedAtMs = performance.now();
+  const row = first(
+    await q.query<ClaimRow>(
+      `with taken as (
+         update run
+         set lease_until = clock_timestamp() + make_interval(secs => $3)
+         where id = $1 and owner = $2 and state = 'running' and lease_until > clock_timestamp()
+         returning run.*, false as is_resumed
+       )
+       ${claimOf('taken')}`,
+      [id, owner, lasting / 1000],
+    ),
+  );
+  return row && claimFrom(row, { owner, leasedAtMs });
+}
+
 /** Which of these runs are no longer their owner's, and which are to be cancelled. */
 export async function findStopped(
   q: Queryable,

@@ -1,4 +1,5 @@
 /** One claimed run: whether its connection lets it start, what its code is given, and what it came to. */
+import { currentCause, within } from '../../cause.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
@@ -7,7 +8,7 @@ import { type ContextDeps, createContext, requireRow } from '../context/context.
 import type { RunCounts } from '../context/run-counts.ts';
 import { Secrets } from '../context/secrets.ts';
 import { findCode } from '../deploys/store.ts';
-import type { LogLine, RunFailure, Runtime } from '../isolation/runtime.ts';
+import type { LogLine, RunFailure, Runtime, Serve } from '../isolation/runtime.ts';
 import type { Claim } from './claims.ts';
 import type { Ending, RunError } from './settle.ts';
 import { storable, storableText } from './storable.ts';
@@ -95,27 +96,35 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
     input: claim.input === null ? undefined : connection.dataKey.openJson(claim.input, inputContext),
     about: aboutOf(of),
     limits: { timeoutMs: timeoutsMs[kind] },
-    serve: createContext(deps, {
-      right: claim,
-      environmentId,
-      environment: claim.environment,
-      functionId: claim.function.id,
-      integrationKey: claim.connection.integrationKey,
-      connectionId: claim.connection.connectionId,
-      connectionRow: claim.connection.id,
-      variant: claim.variant,
-      models: isSync ? definition.models : [],
-      priority: isSync ? 'background' : 'interactive',
-      isReadOnly: definition.read_only,
-      secrets,
-      counts,
-    }),
+    serve: inCause(
+      createContext(deps, {
+        right: claim,
+        environmentId,
+        environment: claim.environment,
+        functionId: claim.function.id,
+        integrationKey: claim.connection.integrationKey,
+        connectionId: claim.connection.connectionId,
+        connectionRow: claim.connection.id,
+        variant: claim.variant,
+        models: isSync ? definition.models : [],
+        priority: isSync ? 'background' : 'interactive',
+        isReadOnly: definition.read_only,
+        secrets,
+        counts,
+      }),
+    ),
     log: (line) => log({ ...line, text: secrets.hide(line.text) }),
     signal,
   });
   if ('failure' in outcome) return endingOf(secrets.hideIn(outcome.failure) as RunFailure);
   const output = kind === 'action' ? connection.dataKey.sealJson(outcome.result, outputContext) : null;
   return { state: 'succeeded', output };
+}
+
+/** What the code asks for is asked for its run: the process that passes it on was started for another, maybe. */
+function inCause(serve: Serve): Serve {
+  const cause = currentCause();
+  return (name, args, asked) => within(cause, () => serve(name, args, asked));
 }
 
 function aboutOf({ claim, connection }: Order & { connection: LiveConnection }) {

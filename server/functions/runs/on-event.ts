@@ -5,7 +5,7 @@
  * (`worker.ts`, `execute.ts`).
  */
 import type { Candidate, ConnectionHooks } from '../../connections/hooks.ts';
-import type { Queryable } from '../../db/pool.ts';
+import type { Db, Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
 import type { Definition } from '../deploys/definition.ts';
@@ -13,12 +13,14 @@ import { type DeployedFunction, listFunctions } from '../deploys/store.ts';
 import { beginRun, queueRun } from './asked-run.ts';
 import type { Candidates } from './candidates.ts';
 import { type ExecuteDeps, execute } from './execute.ts';
+import { measuredRun } from './measured-run.ts';
 import { createRunLog } from './run-log.ts';
-import { settle } from './settle.ts';
+import { type Ending, settle } from './settle.ts';
 import type { Runner } from './worker.ts';
 
-type Deps = ExecuteDeps & {
-  candidates: Candidates;
+type Deps = {
+  db: Db;
+  judge: Judge;
   runner: Pick<Runner, 'runNow' | 'poke'>;
   log: Pick<Logger, 'warn'>;
   now: () => Date;
@@ -27,25 +29,18 @@ type Deps = ExecuteDeps & {
 };
 
 /** Whoever connects waits for it, in front of a page. */
-const validateMs = 30_000;
+export const validateMs = 30_000;
 /** All functions together; the deletion goes on then. */
 const deleteMs = 20_000;
 const priority = 15;
 const mostAttempts = 3;
 
-export function createOnEvents({ candidates, runner, log, now, startSyncs, ...deps }: Deps): ConnectionHooks {
-  const { db } = deps;
-  const ofCandidate: ExecuteDeps = { ...deps, reader: candidates.reader };
-
+export function createOnEvents({ db, judge, runner, log, now, startSyncs }: Deps): ConnectionHooks {
   return {
     async validate(candidate) {
       const { environmentId, key: integrationKey } = candidate.integration;
       const found = await functionsFor(db, { environmentId, integrationKey, event: 'validate-connection' });
-      for (const one of found) {
-        await candidates.during(candidate, (connection) =>
-          judge(ofCandidate, { connection: { ...connection, id: null }, candidate, found: one, now, log }),
-        );
-      }
+      for (const one of found) requireAccepted(one, await judge({ candidate, found: one }));
     },
 
     async afterCreate(tx, { connection, at }) {
@@ -79,48 +74,54 @@ export function createOnEvents({ candidates, runner, log, now, startSyncs, ...de
 }
 
 /** Throws `connection_validation_failed` with what the code threw, and where it could not be asked. */
-async function judge(
-  deps: ExecuteDeps,
-  {
-    connection,
-    candidate,
-    found,
-    now,
-    log,
-  }: {
-    connection: Parameters<typeof beginRun>[1]['connection'];
-    candidate: Candidate;
-    found: DeployedFunction;
-    now: () => Date;
-    log: Pick<Logger, 'warn'>;
-  },
-): Promise<void> {
-  const { db } = deps;
-  const { environmentId } = candidate.integration;
-  const environment = await nameOf(db, environmentId);
-  const asked = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
-  // Nobody renews it: it ends before its lease does. What a lost node leaves behind `run-sweep.ts` ends.
-  const claim = await beginRun(db, { ...asked, leaseMs: 2 * validateMs, now: now() });
-  const lines = createRunLog({
-    ...{ db, runId: claim.id, attempt: 1, now },
-    onFailure: (err) => log.warn({ err }, 'lines of a run were not kept'),
-  });
-  const counts = {};
-  const order = { claim, counts, signal: AbortSignal.timeout(validateMs), log: lines.write };
-  const ending = await execute(deps, order);
-  await lines.end();
-  await settle(db, { claim, ending, counts, now: now(), random: 0 });
-  if (ending.state === 'succeeded') return;
-  const { code, message } = ending.error;
+function requireAccepted({ name }: DeployedFunction, ending: Ending | undefined): void {
+  if (ending?.state === 'succeeded') return;
   const isRefusal =
-    ending.state === 'held' || (ending.state === 'failed' && code !== 'internal' && !ending.mayPass);
-  const said = isRefusal ? message : 'The function that is to judge it could not be asked.';
-  throw new AppError('connection_validation_failed', `The connection was refused by ${found.name}: ${said}`, {
-    payload: { function: found.name },
+    ending?.state === 'held' ||
+    (ending?.state === 'failed' && ending.error.code !== 'internal' && !ending.mayPass);
+  const said = isRefusal ? ending.error.message : 'The function that is to judge it could not be asked.';
+  throw new AppError('connection_validation_failed', `The connection was refused by ${name}: ${said}`, {
+    payload: { function: name },
   });
 }
 
-async function functionsFor(
+/** Asks one function about a connection that is not stored yet. Undefined where it could not be asked. */
+export type Judge = (asked: { candidate: Candidate; found: DeployedFunction }) => Promise<Ending | undefined>;
+
+/** In a process of this node. */
+export function judgeHere({
+  candidates,
+  log,
+  now,
+  ...deps
+}: ExecuteDeps & { candidates: Candidates; log: Pick<Logger, 'warn'>; now: () => Date }): Judge {
+  const { db } = deps;
+  const ofCandidate: ExecuteDeps = { ...deps, reader: candidates.reader };
+  return async ({ candidate, found }) => {
+    const environment = await nameOf(db, candidate.integration.environmentId);
+    return candidates.during(candidate, async (live) => {
+      const connection = { ...live, id: null };
+      const asked = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
+      // Nobody renews it: it ends before its lease does. What a lost node leaves behind `run-sweep.ts` ends.
+      const claim = await beginRun(db, { ...asked, leaseMs: 2 * validateMs, now: now() });
+      const lines = createRunLog({
+        ...{ db, runId: claim.id, attempt: 1, now },
+        onFailure: (err) => log.warn({ err }, 'lines of a run were not kept'),
+      });
+      const counts = {};
+      const order = { claim, counts, signal: AbortSignal.timeout(validateMs), log: lines.write };
+      const ending = await measuredRun(claim, {
+        work: () => execute(ofCandidate, order),
+        outcomeOf: ({ state }) => state,
+      });
+      await lines.end();
+      await settle(db, { claim, ending, counts, now: now(), random: 0 });
+      return ending;
+    });
+  };
+}
+
+export async function functionsFor(
   db: Queryable,
   {
     environmentId,

@@ -65,7 +65,10 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
     {
       ...read,
       schema: {
+        operationId: 'listRuns',
         summary: 'Runs, newest first',
+        description: 'Of syncs, actions and event functions, as long as they are kept.',
+        errors: ['functions_off'],
         querystring: z.strictObject({
           provider_config_key: integrationKey.optional(),
           connection_id: connectionId.optional(),
@@ -99,7 +102,17 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
 
   app.get(
     '/functions/runs/:id',
-    { ...read, schema: { summary: 'A run', params: one, response: { 200: runWire } } },
+    {
+      ...read,
+      schema: {
+        operationId: 'getRun',
+        summary: 'A run',
+        description: 'Its state, its attempts, what it saved and what it failed of.',
+        errors: ['functions_off', 'not_found'],
+        params: one,
+        response: { 200: runWire },
+      },
+    },
     async ({ params: { id }, caller }) =>
       toWire(await getRun(db, { environmentId: caller.environmentId, id }), caller),
   );
@@ -109,8 +122,10 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
     {
       ...read,
       schema: {
+        operationId: 'listRunLines',
         summary: "Lines of a run's log",
         description: 'Those after a position; while the run goes on more come about each second.',
+        errors: ['functions_off', 'not_found'],
         params: one,
         querystring: z.strictObject({
           after: z.coerce.number().int().min(-1).max(2_147_483_647).default(-1),
@@ -132,9 +147,11 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
     {
       ...write,
       schema: {
+        operationId: 'cancelRun',
         summary: 'Cancel a run',
         description:
           'It ends within seconds; what it has saved stays, and the next run goes on from its checkpoint.',
+        errors: ['functions_off', 'not_found'],
         params: one,
         response: { 200: runWire },
       },

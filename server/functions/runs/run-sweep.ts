@@ -1,6 +1,7 @@
 import type { Db, Queryable } from '../../db/pool.ts';
 import type { Job } from '../../jobs/jobs.ts';
 import { removeOldRuns } from './runs.ts';
+import { bringNearer } from './schedule.ts';
 import type { RunError } from './settle.ts';
 
 const dayMs = 86_400_000;
@@ -8,7 +9,8 @@ const dayMs = 86_400_000;
 const mostRounds = 50;
 
 /**
- * Ends what nobody takes over, which is what judged a connection that there is not; removes runs, and what they logged, as old as the activity log is kept; and
+ * Ends what nobody takes over, which is what judged a connection that there is not; brings back syncs whose time is too far off;
+ * removes runs, and what they logged, as old as the activity log is kept; and
  * syncs of connections that are gone, with what they kept for their next run.
  */
 export function runSweepJob({
@@ -24,6 +26,7 @@ export function runSweepJob({
     name: 'functions.runs',
     async run() {
       await endLost(db, now());
+      await bringNearer(db, now());
       const before = new Date(now().getTime() - keptDays * dayMs);
       for (let round = 0; round < mostRounds; round += 1) {
         if ((await removeOldRuns(db, before)) < 1_000) break;

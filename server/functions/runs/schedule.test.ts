@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { claimWaiting } from './claims.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
-import { queueDue, setNextTime, startNewSyncs } from './schedule.ts';
+import { bringNearer, queueDue, setNextTime, startNewSyncs } from './schedule.ts';
 
 let bench: RunsBench;
 beforeEach(async () => {
@@ -130,4 +130,43 @@ test('a version that is to run more often moves its syncs nearer', async () => {
   await bench.deploy('rows', syncOf('').replace('every hour', 'every minute'));
   const afterMs = bench.now().getTime();
   for (const at of await times()) assert.ok(at >= beforeMs && at <= afterMs + 60_000);
+});
+
+test('a node whose clock was a day ahead leaves no sync that waits for the day after', async () => {
+  await many(3);
+  await bench.deploy('rows', syncOf(''));
+  const before = await times();
+  await queueDue(bench.db, new Date(bench.now().getTime() + 24 * hourMs));
+  assert.ok((await times()).every((at) => at > bench.now().getTime() + 23 * hourMs));
+  // The node itself sees nothing wrong, as long as its clock is.
+  await bringNearer(bench.db, new Date(bench.now().getTime() + 24 * hourMs));
+  assert.ok((await times()).every((at) => at > bench.now().getTime() + 23 * hourMs));
+  await bringNearer(bench.db, bench.now());
+  const after = await times();
+  assert.ok(after.every((at) => at > bench.now().getTime() && at <= bench.now().getTime() + hourMs));
+  assert.deepEqual(
+    after.map((at) => at % hourMs),
+    before.map((at) => at % hourMs),
+  );
+  // One whose clock is behind moves none that is as it should be.
+  await bringNearer(bench.db, new Date(bench.now().getTime() - 24 * hourMs));
+  assert.deepEqual(await times(), after);
+});
+
+test('a run that a node put off while its clock was a day ahead has its turn all the same', async () => {
+  await many(2);
+  await bench.deploy('rows', syncOf(''));
+  await bench.db.query('update sync set next_at = $1', [bench.now()]);
+  await queueDue(bench.db, bench.now());
+  const putOff = (ms: number) =>
+    bench.db.query('update run set not_before = $1', [new Date(bench.now().getTime() + ms)]);
+  const claimed = async () =>
+    (await claimWaiting(bench.db, { now: bench.now(), most: 10, after: 0 })).claims.length;
+  // What was put off for a while waits.
+  await putOff(10 * 60_000);
+  await bringNearer(bench.db, bench.now());
+  assert.equal(await claimed(), 0);
+  await putOff(24 * hourMs);
+  await bringNearer(bench.db, bench.now());
+  assert.equal(await claimed(), 2);
 });

@@ -83,6 +83,38 @@ async function hastenSyncs(
   );
 }
 
+/** Runs are put off by half a minute where they are tried again, and by no more than some minutes for any other reason. */
+const longestPutOff = `interval '1 hour'`;
+
+/**
+ * What a node has put off while its clock was ahead: gives active syncs of all environments a time that is no further off than
+ * their frequency, and runs that wait for an hour and more their turn. Only where the clocks of this node and of the database
+ * both say that they are so far off. To be called now and then.
+ */
+export async function bringNearer(q: Queryable, now: Date): Promise<void> {
+  await q.query(
+    `update sync
+     set next_at = ${nextTimeSql({ sync: 'sync', frequency: 'far.frequency', after: 'greatest($1::timestamptz, now())' })}
+     from (
+       select sync.id, ${frequencySql} as frequency
+       from sync
+       ${ofFunction}
+       where sync.state = 'active'
+         and sync.next_at > greatest($1::timestamptz, now()) + make_interval(secs => ${frequencySql})
+       order by sync.id
+       for no key update of sync
+     ) as far
+     where sync.id = far.id`,
+    [now],
+  );
+  await q.query(
+    `update run
+     set not_before = greatest($1::timestamptz, now())
+     where state = 'waiting' and not_before > greatest($1::timestamptz, now()) + ${longestPutOff}`,
+    [now],
+  );
+}
+
 /** As `startNewSyncs`, of a connection that was made just now: its syncs run at once, and then in their phase. */
 export async function startSyncsOf(
   tx: Queryable,
@@ -99,6 +131,8 @@ export async function startSyncsOf(
        and function.kind = 'sync'
        and function.is_enabled
        and (version.definition ->> 'auto_start')::boolean
+     -- A function that is removed meanwhile has none.
+     for key share of function
      on conflict on constraint sync_unique do nothing`,
     [connectionId, at],
   );

@@ -7,6 +7,7 @@
  */
 import type { Activity } from '../../activity/writer.ts';
 import type { Logger } from '../../log.ts';
+import { metrics } from '../../metrics.ts';
 import type { RunCounts } from '../context/run-counts.ts';
 import {
   type Claim,
@@ -19,6 +20,7 @@ import {
   renewLeases,
 } from './claims.ts';
 import { type ExecuteDeps, execute } from './execute.ts';
+import { measuredRun } from './measured-run.ts';
 import { createRunLog } from './run-log.ts';
 import { queueDue } from './schedule.ts';
 import { cancelled, detailsOf, type Ending, settle } from './settle.ts';
@@ -172,7 +174,12 @@ export function createRunner(deps: RunnerDeps): Runner {
     const cancel = () => breakOff(of, 'cancelled');
     signal?.addEventListener('abort', cancel, { once: true });
     if (signal?.aborted) cancel();
-    const done: Promise<Ending | undefined> = carry(of)
+    if (signal === undefined && !claim.isResumed)
+      metrics.runDelay.observe([claim.kind], Math.max(0, nowMs() - claim.notBefore.getTime()) / 1000);
+    const done: Promise<Ending | undefined> = measuredRun(claim, {
+      work: () => carry(of),
+      outcomeOf: (ending) => ending?.state ?? (of.why === 'stopping' ? 'released' : 'lost'),
+    })
       // The lease ends by itself.
       .catch(reportAnd(undefined))
       .finally(() => {

@@ -6,6 +6,7 @@ import { connectionId } from '../../connections/wire.ts';
 import type { Db, Tx } from '../../db/pool.ts';
 import { AppError, fieldError } from '../../errors.ts';
 import type { Caller } from '../../http/caller.ts';
+import { connectionErrors, type RouteError } from '../../http/describe.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
@@ -58,6 +59,15 @@ const placeHeaders = z.looseObject({
   'provider-config-key': integrationKey.optional(),
   'connection-id': connectionId.optional(),
 });
+/** Of routes that take the connection, or all connections, of an integration. */
+const syncErrors = [
+  'functions_off',
+  'missing_provider_config_key',
+  { code: 'unknown_provider_config', status: 400 },
+  { code: 'unknown_connection', status: 404 },
+  'no_syncs_found',
+  'unknown_sync',
+] as const satisfies readonly RouteError[];
 const opts = z.strictObject({ reset: z.boolean().optional(), emptyCache: z.boolean().optional() });
 const done = { 200: z.object({ success: z.literal(true) }) };
 const ofVariant = z.object({ name: functionName, variant: functionName });
@@ -72,11 +82,21 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     {
       ...write,
       schema: {
+        operationId: 'triggerSyncs',
         summary: 'Run syncs now',
         description:
           'One that waits is due now, one that runs goes on. No `syncs` are all of the integration; no `connection_id` all ' +
           'connections. `reset` forgets checkpoint, delete tracking and the last success first, with `emptyCache` the records too.',
+        errors: syncErrors,
         headers: placeHeaders,
+        example: {
+          body: {
+            provider_config_key: 'google-sheet',
+            connection_id: 'ada-sheets',
+            syncs: ['rows'],
+            opts: { reset: true },
+          },
+        },
         body: z.strictObject({
           ...named,
           opts: opts.optional(),
@@ -109,9 +129,14 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     {
       ...write,
       schema: {
+        operationId: 'pauseSyncs',
         summary: 'Pause syncs',
         description: 'What runs goes on to its end; nothing starts by itself until they are started again.',
+        errors: syncErrors,
         headers: placeHeaders,
+        example: {
+          body: { provider_config_key: 'google-sheet', connection_id: 'ada-sheets', syncs: ['rows'] },
+        },
         body: z.strictObject(named),
         response: done,
       },
@@ -128,9 +153,14 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     {
       ...write,
       schema: {
+        operationId: 'startSyncs',
         summary: 'Start syncs',
         description: 'They run at their next time.',
+        errors: syncErrors,
         headers: placeHeaders,
+        example: {
+          body: { provider_config_key: 'google-sheet', connection_id: 'ada-sheets', syncs: ['rows'] },
+        },
         body: z.strictObject(named),
         response: done,
       },
@@ -147,7 +177,11 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     {
       ...read,
       schema: {
+        operationId: 'getSyncStatus',
         summary: 'What syncs are at',
+        description:
+          'Of one connection, or of all of the integration: state, last run, next run, checkpoint.',
+        errors: syncErrors,
         headers: placeHeaders,
         querystring: z.strictObject({
           ...place,
@@ -173,8 +207,10 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     {
       ...write,
       schema: {
+        operationId: 'changeSyncFrequency',
         summary: 'Change how often a sync runs for a connection',
         description: 'Such as `every 5 minutes`; null brings back what the function says.',
+        errors: [...connectionErrors, ...syncErrors],
         body: z.strictObject({
           sync_name: functionName,
           sync_variant: functionName.default('base'),
@@ -209,7 +245,16 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     {
       ...write,
       schema: {
+        operationId: 'addSyncVariant',
         summary: 'Add a variant of a sync for a connection',
+        description: 'It has a schedule, a checkpoint and records of its own.',
+        errors: [
+          ...connectionErrors,
+          ...syncErrors,
+          'invalid_variant',
+          'resource_capped',
+          'sync_variant_already_exists',
+        ],
         params: ofVariant,
         body: variantBody,
         response: { 200: z.object({ id: z.string(), name: z.string(), variant: z.string() }) },
@@ -235,8 +280,10 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
     {
       ...write,
       schema: {
+        operationId: 'removeSyncVariant',
         summary: 'Remove a variant of a sync for a connection',
         description: 'Its runs end; the records that it saved stay.',
+        errors: [...connectionErrors, ...syncErrors, 'invalid_variant'],
         params: ofVariant,
         body: variantBody,
         response: done,

@@ -94,6 +94,12 @@ export async function makeBaseSyncs(
        and integration.key = $2
        and ($3::text is null or connection.connection_id = $3)
        and (cardinality($4::text[]) = 0 or function.name = any($4))
+       and not exists (
+         select from sync
+         where function_id = function.id and connection_id = connection.id and variant = 'base'
+       )
+     -- A function that is removed meanwhile has none.
+     for key share of function
      on conflict on constraint sync_unique do nothing`,
     [environmentId, integrationKey, connectionId ?? null, names],
   );

@@ -1,9 +1,10 @@
 import { Alert, Anchor, Card, List, Stack, Text, Timeline, Title } from '@mantine/core';
 import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
+import { adviceAtGoogle, whyNotAtGoogle } from '../../../server/providers/google-address.ts';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { GoogleScopes } from './GoogleScopes.tsx';
-import { adviceAtGoogle, installationOf, whyNotAtGoogle } from './installation.ts';
+import { installationOf } from './installation.ts';
 import type { Provider } from './queries.ts';
 
 const library = 'https://console.cloud.google.com/apis/library';

@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Button, Group, Modal, NumberInput, Stack, Text, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -9,7 +9,8 @@ import { ProxyRulesField } from './ProxyRulesField.tsx';
 import { changeKey, createKey, type Key, type KeyInput, type NewKey, type ProxyRule } from './queries.ts';
 import { ScopesField } from './ScopesField.tsx';
 
-type Values = { name: string; scopes: string[]; rules: ProxyRule[]; expires: string };
+/** `rate` is empty where the key has no limit of its own. */
+type Values = { name: string; scopes: string[]; rules: ProxyRule[]; expires: string; rate: number | '' };
 const dayMs = 86_400_000;
 
 /** Makes a key, or changes one. It may be given what the user has, and no more. */
@@ -34,6 +35,7 @@ export function KeyDialog({
     scopes: editedKey?.scopes ?? [],
     rules: editedKey?.proxy_rules ?? [],
     expires: localTime(editedKey?.expires_at ?? undefined),
+    rate: editedKey?.rate_limit ?? '',
   }));
   const form = useForm<Values>({
     initialValues: first,
@@ -46,12 +48,13 @@ export function KeyDialog({
     },
   });
   const save = useMutation({
-    mutationFn: async ({ name, scopes, rules, expires }: Values) => {
+    mutationFn: async ({ name, scopes, rules, expires, rate }: Values) => {
       const given: KeyInput = {
         name: name.trim(),
         scopes,
         proxy_rules: rules,
         expires_at: expires === '' ? null : new Date(expires).toISOString(),
+        rate_limit: rate === '' ? null : rate,
       };
       if (editedKey === undefined) onMade(await createKey(environment, given));
       // What nobody touched stays as it is stored, also what this page cannot show to the second or give again.
@@ -62,6 +65,7 @@ export function KeyDialog({
           ...(form.isDirty('scopes') && { scopes }),
           ...(form.isDirty('rules') && { proxy_rules: rules }),
           ...(form.isDirty('expires') && { expires_at: given.expires_at }),
+          ...(form.isDirty('rate') && { rate_limit: given.rate_limit }),
         });
     },
     onSuccess: async () => {
@@ -127,6 +131,16 @@ export function KeyDialog({
               </Button>
             )}
           </Group>
+          <NumberInput
+            label="Calls a minute"
+            description="Over all nodes; empty: as many as the service lets any key make"
+            placeholder="No limit of its own"
+            min={1}
+            max={1_000_000}
+            allowDecimal={false}
+            thousandSeparator=","
+            {...form.getInputProps('rate')}
+          />
           {save.isError && <FaultNotice error={save.error} />}
           <Text size="sm" c="dimmed">
             Nobody's role may give a key that reads credentials of connections. Such a key is made on the

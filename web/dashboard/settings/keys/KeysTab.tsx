@@ -158,7 +158,7 @@ function KeysTable({
 }
 
 /** A few by name, the rest on hover. */
-function Scopes({ editedKey: { scopes, proxy_rules: rules } }: { editedKey: Key }) {
+function Scopes({ editedKey: { scopes, proxy_rules: rules, rate_limit: rate } }: { editedKey: Key }) {
   const shown = scopes.slice(0, 3);
   const hidden = scopes.slice(3);
   return (
@@ -187,6 +187,7 @@ function Scopes({ editedKey: { scopes, proxy_rules: rules } }: { editedKey: Key 
       {rules.length > 0 && (
         <Badge color="blue">{rules.length === 1 ? 'one proxy rule' : `${rules.length} proxy rules`}</Badge>
       )}
+      {rate !== null && <Badge color="blue">{rate.toLocaleString('en')} a minute</Badge>}
     </Group>
   );
 }

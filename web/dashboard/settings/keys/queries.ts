@@ -10,6 +10,8 @@ export type KeyInput = {
   proxy_rules: ProxyRule[];
   /** ISO 8601; null: it does not end by itself. */
   expires_at: string | null;
+  /** Calls a minute; null: no limit of its own. */
+  rate_limit: number | null;
 };
 
 export const keysQuery = (environment: string) =>
@@ -22,12 +24,13 @@ export const keysQuery = (environment: string) =>
 /** The secret is told this once. */
 export async function createKey(
   environment: string,
-  { expires_at: expiresAt, scopes, ...rest }: KeyInput,
+  { expires_at: expiresAt, rate_limit: rateLimit, scopes, ...rest }: KeyInput,
 ): Promise<NewKey> {
   const body = {
     ...rest,
     scopes: scopes as Body<'POST /environment/api-keys'>['scopes'],
     ...(expiresAt !== null && { expires_at: expiresAt }),
+    ...(rateLimit !== null && { rate_limit: rateLimit }),
   };
   return (await call('POST /environment/api-keys', { environment, body })).data;
 }

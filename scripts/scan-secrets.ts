@@ -1,0 +1,62 @@
+/**
+ * Looks for secrets where none belong: `node scripts/scan-secrets.ts` in the files of the repository, those included that are
+ * new and not ignored; `node scripts/scan-secrets.ts DIRECTORY` in all files of a directory, such as a package, but for the
+ * packages of others in it. Names places and never what stands there. Exit code 1 where there is one.
+ */
+import { execFileSync } from 'node:child_process';
+import { globSync, readFileSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { findSecrets } from './secret-patterns.ts';
+
+const root = join(import.meta.dirname, '..');
+
+/** What looks like a secret and is none, wherever it stands. */
+const allowed = new Map([
+  ['1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms', "the spreadsheet of Google's own documentation"],
+  ['MjAyNi0xMS0yMVQwMDo1MToyNi45NDI3NDcrMDA6MDB8fGFiYw==', 'a cursor of another product, which is refused'],
+  ['A'.repeat(43), 'a key that nobody has'],
+  ['password', 'how SMTP_URL is written'],
+  ['password-of-it', 'of an address that is refused for it'],
+  ['hidden-word', 'of an address that must not be shown'],
+]);
+
+/** Digests of packages, which npm writes. */
+const lockfiles = ['package-lock.json', 'npm-shrinkwrap.json'];
+
+/** A line for each place: `file:line kind`. */
+export function scanRepository(): string[] {
+  const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  return scan(root, listed.split('\0').filter(Boolean));
+}
+
+/** The same for the files below a directory. */
+export function scanDirectory(directory: string): string[] {
+  return scan(directory, globSync('**/*', { cwd: directory, exclude: ['**/node_modules/**'] }));
+}
+
+function scan(directory: string, files: readonly string[]): string[] {
+  const found: string[] = [];
+  for (const file of files) {
+    if (lockfiles.includes(basename(file))) continue;
+    const path = join(directory, file);
+    // One that git still lists may be gone.
+    if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) continue;
+    const content = readFileSync(path);
+    if (content.includes(0)) continue;
+    for (const { line, kind, secret } of findSecrets(content.toString()))
+      if (!allowed.has(secret)) found.push(`${file}:${line} ${kind}`);
+  }
+  return found;
+}
+
+if (import.meta.main) {
+  const [directory] = process.argv.slice(2);
+  const found = directory === undefined ? scanRepository() : scanDirectory(directory);
+  for (const line of found) console.error(line);
+  if (found.length > 0) process.exitCode = 1;
+  else console.log('no secrets');
+}

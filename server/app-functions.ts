@@ -1,0 +1,128 @@
+/** Functions of customers: what runs them, what calls them, and what follows a connection because of them. */
+import type { Parts } from './app-parts.ts';
+import { noHooks } from './connections/hooks.ts';
+import { AppError } from './errors.ts';
+import { createActions } from './functions/actions/actions.ts';
+import { createInnerProxy } from './functions/context/inner-proxy.ts';
+import { createShipped } from './functions/deploys/shipped.ts';
+import { sdkParts } from './functions/isolation/harness-text.ts';
+import { createRuntime } from './functions/isolation/runtime.ts';
+import { createCandidates } from './functions/runs/candidates.ts';
+import { describeElsewhere, judgeElsewhere, runElsewhere } from './functions/runs/elsewhere.ts';
+import { errandKinds } from './functions/runs/errand-kinds.ts';
+import { createOnEvents, judgeHere } from './functions/runs/on-event.ts';
+import { startNewSyncs, startSyncsOf } from './functions/runs/schedule.ts';
+import { createRunner } from './functions/runs/worker.ts';
+import { createFunctionsFolder } from './functions-folder.ts';
+import type { App } from './http/server.ts';
+import { createErrandDesk } from './nodes/errand-desk.ts';
+import { createErrands } from './nodes/errands.ts';
+import { createProxy } from './proxy/proxy.ts';
+import { bundleShipped } from './shipped-functions.ts';
+import { endsChannels } from './webhooks/channel-ends.ts';
+
+/** Runs of functions at once: from the queue, and beside it of those that somebody waits for. */
+const mostQueued = 8;
+const mostWaitedFor = 4;
+
+export type Functions = ReturnType<typeof createFunctions>;
+
+/** How often errands of other nodes are looked for: where there is a worker there are nodes that ask. */
+const errandPollMs = { worker: 100, all: 500 };
+
+/** Ends with the server. No process of customer code is started before one is needed, and none on a node that serves alone. */
+export function createFunctions(app: App, parts: Parts) {
+  const { config, log, db, vault, catalog, outbound, brand, baseUrl } = parts;
+  const { now, nowMs, reader, credentials, activity, proxying } = parts;
+  const runtime = createRuntime(sdkParts, { maxProcesses: mostQueued + mostWaitedFor });
+  const candidates = createCandidates(reader, { vault, now });
+  const executing = {
+    ...{ db, vault, brand, baseUrl, reader, credentials, outbound, runtime },
+    proxy: createInnerProxy({
+      brand,
+      createFront: (known, causeOf) =>
+        createProxy({ ...proxying, connections: candidates.reader, authenticate: known, causeOf }),
+    }),
+  };
+  const runner = createRunner({ ...executing, log, activity, nowMs, limits: { most: mostQueued } });
+  let ran: Promise<void> | undefined;
+  app.addHook('preClose', async () => {
+    ran = runner.stop(config.drainMs);
+  });
+  app.addHook('onClose', async () => {
+    await ran;
+    await runtime.close();
+  });
+  const watching = {
+    ...{ db, catalog, reader, credentials, baseUrl, log, now },
+    fetchFor: outbound.fetchFor,
+    isSandboxOn: parts.isSandboxOn,
+  };
+  const means =
+    config.role === 'api'
+      ? meansElsewhere(parts)
+      : { runner, runtime, judge: judgeHere({ ...executing, candidates, log, now }) };
+  const ownHooks = config.functions.isOn
+    ? createOnEvents({
+        ...{ db, log, now, runner: means.runner, judge: means.judge },
+        startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
+      })
+    : noHooks;
+  const deploys = { db, runtime: means.runtime, now, afterDeploy: startNewSyncs };
+  return {
+    ...{ runner, runtime, watching, deploys, judge: means.judge },
+    hooks: endsChannels(ownHooks, watching),
+    actions: createActions({ db, connections: reader, runner: means.runner, now }),
+    shipped: createShipped({ ...deploys, log, bundles: bundleShipped }),
+    /** Throws where functions are turned off. */
+    open: async () => {
+      if (!config.functions.isOn) throw new AppError('functions_off');
+    },
+  };
+}
+
+/** Of a node that runs no code of customers: others are asked. */
+function meansElsewhere({ db, vault, now }: Parts) {
+  const errands = createErrands(db);
+  return {
+    runner: runElsewhere({ db, errands, now }),
+    runtime: describeElsewhere(errands),
+    judge: judgeElsewhere({ db, vault, errands }),
+  };
+}
+
+/** Runs what is due as long as the server listens, what other nodes ask for too, and deploys what this service brings along. */
+export function runWhile(app: App, parts: Parts, functions: Functions): void {
+  const { config, log, db, vault, reader } = parts;
+  const { runner, runtime, judge, deploys, shipped } = functions;
+  app.addHook('onListen', async () => runner.start());
+  const desk = createErrandDesk(db, {
+    kinds: errandKinds({ db, vault, reader, runtime, runner, judge }),
+    pollMs: config.role === 'worker' ? errandPollMs.worker : errandPollMs.all,
+    onError: (error) => log.warn({ err: error }, 'an errand of another node failed'),
+  });
+  app.addHook('onListen', async () => desk.start());
+  let done: Promise<void> | undefined;
+  app.addHook('preClose', async () => {
+    done = desk.stop(config.drainMs);
+  });
+  app.addHook('onClose', () => done);
+  const folder = createFunctionsFolder({
+    ...deploys,
+    log,
+    directory: config.functions.directory,
+    environment: 'dev',
+    isWatched: !config.isProduction,
+  });
+  app.addHook('onListen', async () => folder.start());
+  app.addHook('preClose', () => folder.stop());
+  let upgraded: Promise<unknown> | undefined;
+  app.addHook('onListen', async () => {
+    upgraded = shipped
+      .upgrade()
+      .catch((error: unknown) =>
+        log.error({ err: error }, 'functions that ship with the service were not brought up to date'),
+      );
+  });
+  app.addHook('onClose', async () => void (await upgraded));
+}

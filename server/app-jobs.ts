@@ -1,0 +1,51 @@
+/** What is done in the background, each minute and by one node: the jobs of all rooms. */
+import { keepDays } from './activity/partitions.ts';
+import type { Functions } from './app-functions.ts';
+import type { Parts } from './app-parts.ts';
+import { sweepJob } from './connect/sweep.ts';
+import { expiryJob } from './connections/expiry.ts';
+import { tokenSlotsJob } from './connections/grants.ts';
+import { keepaliveJob } from './connections/keepalive.ts';
+import { probeJob } from './connections/probe.ts';
+import { revocationJob } from './connections/revocations.ts';
+import { deliverySweepJob } from './deliveries/sweep.ts';
+import { eventRetentionJob } from './events/retention.ts';
+import { bundleSweepJob } from './functions/deploys/sweep.ts';
+import { runSweepJob } from './functions/runs/run-sweep.ts';
+import type { Job } from './jobs/jobs.ts';
+import { sweepErrands } from './nodes/errand-desk.ts';
+import { quotaSweepJob } from './proxy/quota/ledger.ts';
+import { recordJobs } from './records/jobs.ts';
+import { signInSweepJob } from './users/sweep.ts';
+import { retryJob } from './webhooks/retries.ts';
+import { seenSweepJob } from './webhooks/seen.ts';
+import { watchJob } from './webhooks/watches.ts';
+
+type MinuteJob = Job<Record<string, never>>;
+
+/** In the order in which they are registered. */
+export function listJobs(parts: Parts, { watching }: Functions): MinuteJob[] {
+  const { config, db, vault, catalog, log, activity, reader, credentials, reading, now } = parts;
+  const { isSandboxOn, outbound } = parts;
+  const { keptDays } = config.activity;
+  return [
+    ...recordJobs(db, activity),
+    revocationJob({ db, reading, log, now, fetchFor: outbound.fetchFor }),
+    sweepJob({ db, vault, log, activity, now }),
+    expiryJob({ db, catalog, log, now }),
+    tokenSlotsJob({ db, log }),
+    signInSweepJob({ db, now }),
+    retryJob({ db, reader, credentials, log, now }),
+    seenSweepJob({ db, now }),
+    ...(config.functions.isOn ? [watchJob(watching)] : []),
+    bundleSweepJob({ db, now }),
+    quotaSweepJob(db),
+    deliverySweepJob({ db, now, keptDays: config.deliveryDays }),
+    eventRetentionJob(db, { keptDays: config.eventDays, now }),
+    { name: 'activity.days', run: () => keepDays(db, { now: now(), keptDays }) },
+    runSweepJob({ db, now, keptDays }),
+    { name: 'nodes.errands', run: () => sweepErrands(db) },
+    probeJob({ db, reader, credentials, isSandboxOn, log, now }),
+    keepaliveJob({ db, catalog, reader, credentials, isSandboxOn, log, now }),
+  ];
+}

@@ -1,0 +1,220 @@
+/**
+ * The routes of all rooms, on nodes that serve the interface, and who is calling them.
+ *
+ * What a lower floor sets off above it is passed in here: what follows a deletion for `connections/`, whose a cookie is for
+ * `http/`.
+ */
+import { join } from 'node:path';
+import { auditRoutes } from './activity/audit-routes.ts';
+import { activityRoutes } from './activity/routes.ts';
+import { tailRoute } from './activity/tail-route.ts';
+import type { Functions } from './app-functions.ts';
+import type { Parts } from './app-parts.ts';
+import { connectRoutes } from './connect/routes.ts';
+import { createSessionReader } from './connect/sessions.ts';
+import { disconnectRoutes } from './connections/disconnect-routes.ts';
+import { countByIntegration, noConnections } from './connections/list.ts';
+import { connectionRoutes } from './connections/routes.ts';
+import { deliveryRoutes } from './deliveries/delivery-routes.ts';
+import { endpointRoutes, guardOverrides } from './deliveries/endpoint-routes.ts';
+import { settingsRoutes } from './deliveries/settings-routes.ts';
+import { createKeyRates } from './environments/key-rates.ts';
+import { createKeyReader } from './environments/key-reader.ts';
+import { keyRoutes } from './environments/key-routes.ts';
+import { environmentRoutes } from './environments/routes.ts';
+import { variableRoutes } from './environments/variable-routes.ts';
+import { eventRoutes } from './events/routes.ts';
+import { actionRoutes } from './functions/actions/action-routes.ts';
+import { mcpRoutes } from './functions/actions/mcp-routes.ts';
+import { configRoutes } from './functions/config-routes.ts';
+import { deployRoutes } from './functions/deploys/deploy-routes.ts';
+import { shippedRoutes } from './functions/deploys/shipped-routes.ts';
+import { overviewRoutes } from './functions/overview-routes.ts';
+import { functionRoutes } from './functions/routes.ts';
+import { runRoutes } from './functions/runs/run-routes.ts';
+import { syncRoutes } from './functions/syncs/sync-routes.ts';
+import { proxyCallerOf } from './http/authorize.ts';
+import { createLoopbackGuard } from './http/loopback-only.ts';
+import { Overload } from './http/overload.ts';
+import { createPersonDoor } from './http/person-door.ts';
+import { createRateLimits } from './http/rate-limit.ts';
+import { type App, createHttp } from './http/server.ts';
+import { staticRoutes, type Web } from './http/static.ts';
+import { integrationRoutes } from './integrations/routes.ts';
+import { providerRoutes } from './providers/routes.ts';
+import { createProxy } from './proxy/proxy.ts';
+import { quotaUse } from './proxy/quota/use.ts';
+import { ticketRoutes } from './proxy/ticket-routes.ts';
+import { recordRoutes } from './records/routes.ts';
+import { setUpRoutes } from './setup/routes.ts';
+import { invitationRoutes } from './users/invitation-routes.ts';
+import { lazySignIn } from './users/lazy-sign-in.ts';
+import { createMailer } from './users/mail.ts';
+import { everybodysRights, storedRights } from './users/members.ts';
+import { createPasswords } from './users/passwords.ts';
+import { createPersonReader, everybodyIsOwner } from './users/person-reader.ts';
+import { createRefusedSignIns } from './users/refused-sign-ins.ts';
+import { userRoutes } from './users/routes.ts';
+import { signInSecret } from './users/sign-in-key.ts';
+import { signInRoutes } from './users/sign-in-routes.ts';
+import { webhookRoutes } from './webhooks/routes.ts';
+
+/** Where the provider definitions and their logos lie. */
+export const providersDirectory = join(import.meta.dirname, '../providers');
+
+export type Callers = Awaited<ReturnType<typeof createCallers>>;
+
+/** Who may be calling: keys, tickets, sessions, and people with their cookies. */
+export async function createCallers({ config, log, db, vault, outbound, ...parts }: Parts) {
+  const { brand, baseUrl, now, nowMs, steadyMs } = parts;
+  const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
+  const mailer = createMailer({ smtp: config.smtp, log });
+  const passwords = createPasswords();
+  const signIn = lazySignIn({
+    ...{ config, db, log, now, passwords },
+    secret: await signInSecret(db, vault),
+    fetch: outbound.fetchFor({ isTest: false }),
+    mailer,
+    afterChange: () => people.forget(),
+  });
+  const people = createPersonReader({
+    signIn,
+    db,
+    cookieName: `${brand.word}.session_token`,
+    clock: steadyMs,
+  });
+  const personOf = config.signIn.isOff ? everybodyIsOwner(db) : people.personOf;
+  const rights = config.signIn.isOff ? everybodysRights : storedRights;
+  const door = createPersonDoor({ brand, baseUrl, personOf });
+  const { perKey, perPerson, perAddress } = config.limits;
+  const keyRates = createKeyRates({ db, otherwise: perKey, nowMs: steadyMs });
+  const { trustedProxies } = config;
+  return {
+    ...{ keys, keyRates, mailer, passwords, signIn, people, rights, door },
+    rates: createRateLimits({ ofKey: keyRates.take, perPerson, perAddress, trustedProxies, nowMs: steadyMs }),
+    authenticate: { ...keys, session: createSessionReader({ db, brand, now }), door },
+    guard: config.signIn.isOff ? createLoopbackGuard(baseUrl) : undefined,
+  };
+}
+
+/** A server that knows who is calling and has the proxy in front; it has no routes yet. */
+export async function createServer(parts: Parts, callers: Callers): Promise<App> {
+  const { config, log, db, isRootAlias, proxying } = parts;
+  const { authenticate, guard, rates, keyRates } = callers;
+  const front = createProxy({ ...proxying, authenticate, rates });
+  const { overloadDelayMs, mostConnections, bodyBytes } = config.limits;
+  const overload =
+    overloadDelayMs === undefined
+      ? undefined
+      : new Overload({ mostDelayMs: overloadDelayMs, mostWaiting: mostWaitingForDatabase });
+  const limits = { rates, overload, mostConnections, bodyBytes };
+  const app = await createHttp({ config, log, authenticate, isRootAlias, front, guard, limits });
+  app.addHook('onListen', async () => overload?.watch(() => db.load().waiting));
+  app.addHook('preClose', async () => overload?.stop());
+  app.addHook('onClose', () => keyRates.stop());
+  return app;
+}
+
+/** With 16 connections, and a few milliseconds for a statement, it takes a good part of a second until it is the last one's turn. */
+const mostWaitingForDatabase = 1_000;
+
+/** All of the interface but what tells whether the node lives. */
+export async function addRoutes(
+  app: App,
+  {
+    parts,
+    callers,
+    functions,
+    web,
+    afterConnectionDeleted,
+  }: {
+    parts: Parts;
+    callers: Callers;
+    functions: Functions;
+    web: Web;
+    /** Sets off the removal of a deleted connection's records. Never awaited. */
+    afterConnectionDeleted: () => void;
+  },
+): Promise<void> {
+  const { config, log, db, vault, catalog, outbound, brand, baseUrl, now, reading, reader } = parts;
+  const { fetchFor, activity, credentials, deliverer } = parts;
+  const { keys, mailer, passwords, signIn, people, rights, door, guard, rates } = callers;
+  const { runner, hooks, actions, deploys, shipped, open } = functions;
+
+  guardOverrides(app, { outbound });
+  await staticRoutes(app, { web, brand, baseUrl, frameAncestors: config.connectFrameAncestors });
+  const ofUsers = { config, db, signIn, mailer, rights, now, afterChange: people.forget };
+  signInRoutes(app, { signIn, passwords, config, refused: createRefusedSignIns({ db, log, now }) });
+  userRoutes(app, ofUsers);
+  invitationRoutes(app, ofUsers);
+  environmentRoutes(app, {
+    ...{ db, vault, now, requireOwner: rights.requireOwner },
+    afterChange: () => {
+      people.forget();
+      keys.forgetAll();
+    },
+  });
+  variableRoutes(app, { db, vault });
+  keyRoutes(app, { db, now, requireRole: rights.requireRole, afterChange: keys.forget });
+  providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
+  integrationRoutes(app, {
+    ...{ db, reading, baseUrl, now },
+    afterChange: (at) => reader.forgetIntegration(at),
+    usageOf: async ({ environmentId, integrations }) => {
+      const counts = await countByIntegration(db, environmentId);
+      const quotas = await quotaUse(db, integrations);
+      return ({ id }) => ({ connections: counts.get(id) ?? noConnections(), quota: quotas.get(id) ?? [] });
+    },
+  });
+  connectionRoutes(app, { db, reading, reader, credentials, hooks, fetchFor, log, now });
+  disconnectRoutes(app, {
+    ...{ db, reading, log, now, reader, hooks, fetchFor: outbound.fetchFor },
+    afterDelete: afterConnectionDeleted,
+  });
+  await connectRoutes(app, {
+    ...{ db, reading, reader, hooks, fetchFor, brand, baseUrl, log, activity, now, guard },
+    trustedProxies: config.trustedProxies,
+  });
+  ticketRoutes(app, { db, vault, connections: reader, now });
+  recordRoutes(app, { db, brand, connections: reader, activity });
+  endpointRoutes(app, { db, outbound, now });
+  deliveryRoutes(app, { db, now });
+  settingsRoutes(app, { db, vault, outbound, now, afterRotation: deliverer.forgetKeys });
+  eventRoutes(app, { db });
+  activityRoutes(app, { db, now, activity });
+  tailRoute(app, {
+    ...{ db, now },
+    authorizeAgain: async (request) =>
+      proxyCallerOf(request, {
+        authenticate: { key: keys.reread, ticket: keys.ticket, door },
+        scope: 'activity:read',
+      }),
+  });
+  auditRoutes(app, { db });
+  functionRoutes(app, { db, now, open });
+  overviewRoutes(app, { db, now, open });
+  configRoutes(app, { db, open });
+  deployRoutes(app, { ...deploys, open });
+  shippedRoutes(app, { shipped, open });
+  syncRoutes(app, { db, reader, now, poke: runner.poke, open });
+  runRoutes(app, { db, now, poke: runner.poke, open });
+  actionRoutes(app, { actions, connections: reader, open });
+  setUpRoutes(app, {
+    ...{ db, vault, reading, brand, now, actions, shipped, open },
+    ...{ connections: reader, poke: runner.poke },
+  });
+  mcpRoutes(app, {
+    ...{ actions, connections: reader, open },
+    authenticate: { key: keys.key, ticket: keys.ticket },
+    rates,
+    origins: [new URL(baseUrl).origin, ...config.functions.mcpOrigins],
+  });
+  await webhookRoutes(app, {
+    ...{ db, reading, reader, credentials, log, now },
+    fetchFor: outbound.fetchFor,
+    receiving: {
+      ...{ db, vault, brand, connections: reader, poke: runner.poke, log, now },
+      isOn: config.functions.isOn,
+    },
+  });
+}

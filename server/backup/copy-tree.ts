@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto';
+import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { FileEntry } from './manifest.ts';
+
+/**
+ * Files of a cluster, copied byte by byte and counted.
+ *
+ * A server may be at work on the source: a file may grow, shrink or go away meanwhile, and a page may be half of before
+ * and half of after. WAL makes that good (PostgreSQL manual, "Making a Base Backup Using the Low Level API"), or the
+ * checksum finds it.
+ */
+const chunkBytes = 1024 * 1024;
+/** Copied at a time: most files of a cluster are small. */
+const atOnce = 4;
+
+/** Who the copies belong to; undefined: whoever makes them. */
+export type Owner = { uid?: number; gid?: number };
+
+/** Paths within a directory, with `/`: directories before what is in them. */
+export type Tree = { dirs: string[]; files: string[] };
+
+/** What stands below `dir`, but for what `skips` names, with all below it. Throws where a link does. */
+export async function readTree(dir: string, skips: (path: string) => boolean = () => false): Promise<Tree> {
+  const tree: Tree = { dirs: [], files: [] };
+  const walk = async (below: string): Promise<void> => {
+    const entries = await readdir(join(dir, below), { withFileTypes: true }).catch(ifGone([]));
+    for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      const path = below === '' ? entry.name : `${below}/${entry.name}`;
+      if (skips(path)) continue;
+      if (entry.isSymbolicLink())
+        throw new Error(`${join(dir, path)} is a link, which no cluster of ours has`);
+      if (entry.isDirectory()) {
+        tree.dirs.push(path);
+        await walk(path);
+      } else if (entry.isFile()) {
+        tree.files.push(path);
+      }
+    }
+  };
+  await walk('');
+  return tree;
+}
+
+/** Copies a tree into the empty directory `to`. What has gone meanwhile is left out. */
+export async function copyTree(
+  tree: Tree,
+  by: { from: string; to: string; owner: Owner; onBytes: (bytes: number) => void },
+): Promise<FileEntry[]> {
+  const { from, to, owner, onBytes } = by;
+  for (const path of tree.dirs) await makeDir(join(to, path), owner);
+  const copied: FileEntry[] = [];
+  await inTurns(tree.files, async (path) => {
+    const entry = await copyFile(path, { from, to, owner, onBytes });
+    if (entry !== undefined) copied.push(entry);
+  });
+  return copied.sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+/** The checksums of all files of a tree. */
+export async function sumTree(
+  { files }: Tree,
+  { dir, onBytes }: { dir: string; onBytes: (bytes: number) => void },
+): Promise<FileEntry[]> {
+  const entries: FileEntry[] = [];
+  await inTurns(files, async (path) => {
+    const file = await open(join(dir, path));
+    try {
+      entries.push({ path, ...(await pump(file, { onBytes })) });
+    } finally {
+      await file.close();
+    }
+  });
+  return entries.sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+/** About how many bytes a tree has. */
+export async function sizeOf({ files }: Tree, dir: string): Promise<number> {
+  let bytes = 0;
+  await inTurns(files, async (path) => {
+    const { size } = await stat(join(dir, path)).catch(ifGone({ size: 0 }));
+    bytes += size;
+  });
+  return bytes;
+}
+
+async function makeDir(path: string, owner: Owner): Promise<void> {
+  await mkdir(path, { mode: 0o700 });
+  if (owner.uid === undefined || owner.gid === undefined) return;
+  const dir = await open(path);
+  await dir.chown(owner.uid, owner.gid).finally(() => dir.close());
+}
+
+async function copyFile(
+  path: string,
+  { from, to, owner, onBytes }: { from: string; to: string; owner: Owner; onBytes: (bytes: number) => void },
+): Promise<FileEntry | undefined> {
+  const source = await open(join(from, path)).catch(ifGone(undefined));
+  if (source === undefined) return undefined;
+  try {
+    const target = await open(join(to, path), 'wx', 0o600);
+    try {
+      if (owner.uid !== undefined && owner.gid !== undefined) await target.chown(owner.uid, owner.gid);
+      return { path, ...(await pump(source, { onBytes, target })) };
+    } finally {
+      await target.close();
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+/** Reads a file to its end, into `target` where there is one. */
+async function pump(
+  source: FileHandle,
+  { onBytes, target }: { onBytes: (bytes: number) => void; target?: FileHandle },
+): Promise<{ bytes: number; sha256: string }> {
+  const hash = createHash('sha256');
+  const buffer = Buffer.allocUnsafe(chunkBytes);
+  let bytes = 0;
+  for (;;) {
+    const { bytesRead } = await source.read(buffer, 0, chunkBytes);
+    if (bytesRead === 0) return { bytes, sha256: hash.digest('hex') };
+    const read = buffer.subarray(0, bytesRead);
+    hash.update(read);
+    await target?.writeFile(read);
+    bytes += bytesRead;
+    onBytes(bytesRead);
+  }
+}
+
+/** Nothing is under way any more when this rejects. */
+async function inTurns<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const rest = items.values();
+  let hasFailed = false;
+  const turns = Array.from({ length: atOnce }, async () => {
+    for (const item of rest) {
+      if (hasFailed) return;
+      await work(item).catch((error: unknown) => {
+        hasFailed = true;
+        throw error;
+      });
+    }
+  });
+  const fault = (await Promise.allSettled(turns)).find(({ status }) => status === 'rejected');
+  if (fault?.status === 'rejected') throw fault.reason;
+}
+
+function ifGone<T>(value: T): (error: NodeJS.ErrnoException) => T {
+  return (error) => {
+    if (error.code === 'ENOENT') return value;
+    throw error;
+  };
+}

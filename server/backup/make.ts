@@ -1,0 +1,88 @@
+import { chmod, chown, mkdir, mkdtemp, realpath, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { EmbeddedConnection } from '../db/embedded.ts';
+import { type Account, findAccount, openWayTo } from '../db/embedded-account.ts';
+import { prepareBinaries } from '../db/embedded-binaries.ts';
+import { syncCluster, syncDir, versionOf } from '../db/embedded-cluster.ts';
+import { withSession } from '../db/embedded-session.ts';
+import { copyRunning } from './base-backup.ts';
+import { readTree, sizeOf, sumTree } from './copy-tree.ts';
+import { clusterOf, writeManifest } from './manifest.ts';
+import { nameOf } from './shelf.ts';
+import { takeKeysOut } from './without-keys.ts';
+
+/**
+ * A backup of the embedded database, made while the service goes on.
+ *
+ * Owns: what a backup is (`manifest.ts`), where backups lie (`shelf.ts`), how one is made (`base-backup.ts`,
+ * `without-keys.ts`), how it is brought back (`restore.ts`), what follows from having gone back in time
+ * (`positions.ts`), and the way from one major version of PostgreSQL to another (`upgrade.ts`). Does not own: data keys,
+ * which go to a file of their own (`cli/keys-export.ts`, `cli/keys-restore.ts`).
+ */
+export type Made = { path: string; bytes: number };
+export type Step = { doing: 'copied' | 'summed'; bytes: number; total: number };
+
+/**
+ * Makes a backup in `shelf`: all that was committed before the call, and some of what was committed meanwhile. It is
+ * there, on the disk and whole, when this resolves, and not at all where it rejects. It was recovered once and can be
+ * started as it is; the data keys are not in it, not as rows and not as bytes.
+ */
+export async function makeBackup(given: {
+  dataDir: string;
+  /** The server of that data directory, at which the service may be at work. */
+  server: EmbeddedConnection;
+  shelf: string;
+  log: (message: string) => void;
+  onProgress: (step: Step) => void;
+}): Promise<Made> {
+  const { server, shelf, log, onProgress } = given;
+  const source = await realpath(join(given.dataDir, 'postgres', 'data'));
+  const account = findAccount(source);
+  const draft = await makeDraft(shelf, account);
+  try {
+    openWayTo(draft, { account, log });
+    const libraryDir = join(draft, 'libraries');
+    const binaries = prepareBinaries({ dir: dirname(source), account, libraryDir });
+    const cluster = clusterOf(draft);
+    await withSession(server, (session) =>
+      copyRunning(session, {
+        ...{ clusterDir: source, to: cluster, owner: account.identity },
+        onProgress: (done) => onProgress({ doing: 'copied', ...done }),
+      }),
+    );
+    const madeAt = new Date();
+    await takeKeysOut(cluster, { binaries, account });
+    await syncCluster(cluster, { binaries, account });
+    await rm(libraryDir, { recursive: true, force: true });
+
+    const tree = await readTree(cluster);
+    const total = await sizeOf(tree, cluster);
+    let bytes = 0;
+    const onBytes = (more: number) => {
+      bytes += more;
+      onProgress({ doing: 'summed', bytes, total });
+    };
+    const files = await sumTree(tree, { dir: cluster, onBytes });
+    const platform = `${process.platform}-${process.arch}`;
+    await writeManifest(draft, { madeAt, postgres: versionOf(cluster), platform, dirs: tree.dirs, files });
+    await chmod(draft, 0o700);
+    syncDir(draft);
+    const path = join(shelf, nameOf(madeAt));
+    await rename(draft, path);
+    syncDir(shelf);
+    return { path, bytes };
+  } catch (error) {
+    await rm(draft, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** The server's account may pass through the draft, and owns what is to be its cluster. */
+async function makeDraft(shelf: string, account: Account): Promise<string> {
+  const draft = await mkdtemp(join(shelf, 'draft-'));
+  await mkdir(clusterOf(draft), { mode: 0o700 });
+  if (account.identity.uid === undefined) return draft;
+  await chmod(draft, 0o711);
+  await chown(clusterOf(draft), account.uid, account.gid);
+  return draft;
+}

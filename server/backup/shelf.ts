@@ -1,0 +1,57 @@
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { takeLock } from '../db/embedded-lock.ts';
+import { endOrphan } from '../db/embedded-server.ts';
+import { clusterOf, manifestPath } from './manifest.ts';
+
+/**
+ * A directory of backups: one folder a backup, named after its moment (UTC), and `data.keys`, the newest file of keys.
+ * Folders that are being made or removed begin with `draft-`.
+ */
+const named = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z$/;
+
+export function nameOf(madeAt: Date): string {
+  return madeAt.toISOString().replace(/[:.]/g, '-');
+}
+
+/** Where the file of keys lies unless the operator says otherwise. */
+export function keyFileOf(shelf: string): string {
+  return join(shelf, 'data.keys');
+}
+
+/** Lends the directory, made where there is none, to one process at a time, without drafts of processes that were killed. */
+export async function withShelf<T>(dir: string, work: (shelf: string) => Promise<T>): Promise<T> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const shelf = await realpath(dir);
+  const lock = await takeLock(shelf, {
+    holder: 'backup',
+    refusal: (pid) => `another backup${pid} is being made into ${shelf}; wait for it`,
+  });
+  try {
+    for (const name of (await readdir(shelf)).filter((entry) => entry.startsWith('draft-'))) {
+      await endOrphan(clusterOf(join(shelf, name)), () => {});
+      await rm(join(shelf, name), { recursive: true, force: true });
+    }
+    return await work(shelf);
+  } finally {
+    lock.release();
+  }
+}
+
+/** Whole backups, the oldest first. */
+export async function listBackups(shelf: string): Promise<string[]> {
+  const names = (await readdir(shelf)).filter((name) => named.test(name)).sort();
+  return names.filter((name) => existsSync(manifestPath(join(shelf, name))));
+}
+
+/** Removes all but the newest `count`; their names. Where it is killed half-way, the next one goes on. */
+export async function keepNewest(shelf: string, count: number): Promise<string[]> {
+  const old = (await listBackups(shelf)).slice(0, -count);
+  for (const name of old) {
+    const draft = join(shelf, `draft-${name}`);
+    await rename(join(shelf, name), draft);
+    await rm(draft, { recursive: true, force: true });
+  }
+  return old;
+}

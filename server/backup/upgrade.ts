@@ -1,0 +1,139 @@
+import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type pg from 'pg';
+import type { EmbeddedConnection } from '../db/embedded.ts';
+import { prepareOtherBinaries } from '../db/embedded-binaries.ts';
+import { makeDraft, makeDraftDir, syncCluster, versionOf } from '../db/embedded-cluster.ts';
+import { copyBetween } from '../db/embedded-copy.ts';
+import { exchangeCluster, takePlace } from '../db/embedded-place.ts';
+import { withPrivateServer } from '../db/embedded-private.ts';
+import { type Session, withSession } from '../db/embedded-session.ts';
+import { migrate } from '../db/migrate.ts';
+import { migrationsDirectory } from '../db/migration-files.ts';
+import { openDb } from '../db/pool.ts';
+import { copyCounters, listForeignSchemas, listTables, makePartitions, sumOf, type Table } from './tables.ts';
+
+/**
+ * The embedded database from one major version of PostgreSQL to another: table by table into a new cluster, since the
+ * programs bring no pg_upgrade.
+ *
+ * The schema is made anew by the migrations that the database knows, the others are left to the start. The queue of
+ * background jobs stays behind: the start makes it, and all jobs are queued each minute. The old cluster is only read,
+ * and kept.
+ */
+type Copied = { tables: number; rows: number };
+export type Upgraded = Copied & { from: string; to: string; kept: string };
+export type Progress = { table: string; done: number; total: number };
+
+/**
+ * Upgrades; undefined where the versions are the same. All or nothing: until every table was counted and summed on both
+ * sides the old cluster stands where it stood. Throws where a service runs, and where `oldBinaries` are of another version.
+ */
+export async function upgradeDatabase(wanted: {
+  dataDir: string;
+  /** Where the programs of the version are that made the database. */
+  oldBinaries: string;
+  log: (message: string) => void;
+  onProgress: (progress: Progress) => void;
+}): Promise<Upgraded | undefined> {
+  const { dataDir, log } = wanted;
+  const place = await takePlace({ dataDir, log });
+  const { dir, clusterDir, account, binaries } = place;
+  const drafts: string[] = [];
+  try {
+    if (!existsSync(clusterDir)) throw new Error(`${clusterDir} is not there: there is nothing to upgrade`);
+    const from = versionOf(clusterDir);
+    if (from === binaries.major) return undefined;
+    const kept = `${clusterDir}.${from}.old`;
+    if (existsSync(kept)) throw new Error(`${kept} is there already, of an earlier upgrade: move it away`);
+    const programs = makeDraftDir(dir, account);
+    drafts.push(programs);
+    const old = prepareOtherBinaries({ given: wanted.oldBinaries, dir: programs, account });
+    if (old.major !== from)
+      throw new Error(
+        `${wanted.oldBinaries} holds PostgreSQL ${old.major}, and the database was made by ${from}: its programs are needed`,
+      );
+    const draft = await makeDraft(dir, place);
+    drafts.push(draft);
+    const copied = await withPrivateServer(clusterDir, { binaries: old, account, log }, (source) =>
+      withPrivateServer(draft, { binaries, account, log, settings: { fsync: 'off' } }, (target) =>
+        copyDatabase({ source: source.connection, target: target.connection, room: programs }, wanted),
+      ),
+    );
+    await syncCluster(draft, place);
+    exchangeCluster(clusterDir, { draft, kept });
+    return { from, to: binaries.major, ...copied, kept };
+  } finally {
+    for (const draft of drafts) rmSync(draft, { recursive: true, force: true });
+    place.release();
+  }
+}
+
+/** `room` is a draft, for files that go with it. */
+type Servers = { source: EmbeddedConnection; target: EmbeddedConnection; room: string };
+type Told = { log: (message: string) => void; onProgress: (progress: Progress) => void };
+
+async function copyDatabase({ source, target, room }: Servers, told: Told): Promise<Copied> {
+  return withSession(source, (from, fromClient) =>
+    withSession(target, async (to, toClient) => {
+      await makeSchema(from, { target, directory: join(room, 'migrations') });
+      return copyAll({ from, to, fromClient, toClient }, told);
+    }),
+  );
+}
+
+/** The schema of the migrations that `from` knows, in an empty database. */
+async function makeSchema(
+  from: Session,
+  { target, directory }: { target: EmbeddedConnection; directory: string },
+): Promise<void> {
+  const known = await from.query<{ name: string }>('select name from migration order by name');
+  const unknown = known.filter(({ name }) => !existsSync(join(migrationsDirectory, name)));
+  if (unknown.length > 0)
+    throw new Error(
+      `the database was migrated by a newer version (it knows ${unknown.map(({ name }) => name).join(', ')}); upgrade this one`,
+    );
+  const db = openDb(target, { maxConnections: 2 });
+  try {
+    mkdirSync(directory);
+    for (const { name } of known) copyFileSync(join(migrationsDirectory, name), join(directory, name));
+    await migrate(db, { directory });
+  } finally {
+    await db.end();
+  }
+}
+
+type Ends = { from: Session; to: Session; fromClient: pg.Client; toClient: pg.Client };
+
+async function copyAll({ from, to, fromClient, toClient }: Ends, { log, onProgress }: Told): Promise<Copied> {
+  for (const name of await listForeignSchemas(from))
+    log(`the schema "${name}" is none of ours: it stays in the old cluster`);
+  // No trigger runs and no foreign key is asked: the rows stood together before.
+  await to.query('set session_replication_role = replica');
+  await to.query('set synchronous_commit = off');
+  await makePartitions({ from, to });
+  const tables = await listTables(from);
+  await to.query(`truncate ${tables.map(({ name }) => name).join(', ')}`);
+  let rows = 0;
+  for (const [done, table] of tables.entries()) {
+    onProgress({ table: table.name, done, total: tables.length });
+    const { name, columns } = table;
+    await copyBetween(fromClient, toClient, {
+      from: `select ${columns} from ${name}`,
+      into: `${name} (${columns})`,
+    });
+    rows += await proveSame(table, { from, to });
+  }
+  await copyCounters({ from, to });
+  await to.query('analyze');
+  return { tables: tables.length, rows };
+}
+
+async function proveSame(table: Table, { from, to }: { from: Session; to: Session }): Promise<number> {
+  const [before, after] = await Promise.all([sumOf(from, table), sumOf(to, table)]);
+  if (before.rows !== after.rows || before.sum !== after.sum)
+    throw new Error(
+      `the copy of ${table.name} is not the same: ${before.rows} rows (sum ${before.sum}) have become ${after.rows} (sum ${after.sum})`,
+    );
+  return Number(before.rows);
+}

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { runCommand } from '../../test/support/command.ts';
+import { openTestDatabase, type TestDatabase, urlOf } from '../../test/support/database.ts';
+
+/** Backups as an operator asks for them, where the database is one of their own or not there. */
+let database: TestDatabase;
+let dir: string;
+before(async () => {
+  database = await openTestDatabase();
+  dir = await mkdtemp(join(tmpdir(), 'trellis-backup-command-'));
+});
+after(async () => {
+  await database.drop();
+  await rm(dir, { recursive: true });
+});
+const external = (...args: string[]) =>
+  runCommand(args, { DATABASE_URL: urlOf(database.target), DATA_DIR: join(dir, 'none') });
+
+test('with a PostgreSQL of their own, people are told what backs it up and brings it back', async () => {
+  const [backup, restore] = await Promise.all([
+    external('backup', '--to', join(dir, 'shelf')),
+    external('restore', '--from', join(dir, 'shelf')),
+  ]);
+  assert.equal(backup.code, 1);
+  assert.match(
+    backup.stderr,
+    /^ {2}pg_dump .*--exclude-table-data='\*\.data_key'.*\n {2}trellis keys export /m,
+  );
+  assert.equal(restore.code, 1);
+  assert.match(restore.stderr, /^ {2}pg_restore .*\n {2}trellis keys restore .*\n {2}trellis restored$/m);
+});
+
+test('restored raises positions once, says so the second time, and again when asked to', async () => {
+  assert.deepEqual(await external('restored'), {
+    code: 0,
+    stdout: 'positions of 0 datasets and of the feed raised; all people sign in anew\n',
+    stderr: '',
+  });
+  const second = await external('restored');
+  assert.equal(second.code, 1);
+  assert.match(
+    second.stderr,
+    /^This was done at .*Z, and no position was given out since: nothing was changed\./,
+  );
+  assert.equal((await external('restored', '--again')).code, 0);
+  const [row] = await database.db.query<{ last: number }>(
+    `select last_position as last from sequencer where name = 'event'`,
+  );
+  assert.equal(row?.last, 2 ** 33);
+});
+
+test('a backup where there is no database is refused, and what is no count is told', async () => {
+  const env = { DATA_DIR: join(dir, 'empty') };
+  const [none, count] = await Promise.all([
+    runCommand(['backup', '--to', join(dir, 'shelf')], env),
+    runCommand(['backup', '--to', join(dir, 'shelf'), '--keep', '0'], env),
+  ]);
+  assert.match(none.stderr, /holds no database yet; start the service once/);
+  assert.match(count.stderr, /--keep "0" is no number of backups from 1 on\./);
+  assert.deepEqual([none.code, count.code], [1, 1]);
+});

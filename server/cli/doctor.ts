@@ -1,0 +1,47 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs, styleText } from 'node:util';
+import { loadConfig } from '../config.ts';
+import type { Finding, State } from '../doctor/check.ts';
+import { examine } from '../doctor/examine.ts';
+import { oneLine } from './one-line.ts';
+import { withDatabase } from './reach-database.ts';
+
+const colors: Record<State, 'green' | 'yellow' | 'red' | 'dim'> = {
+  ok: 'green',
+  warn: 'yellow',
+  fail: 'red',
+  skipped: 'dim',
+};
+
+/** `trellis doctor [--json]`: exits with 1 where something has to be mended before the service can be relied on. */
+export async function doctorCommand(args: string[]): Promise<number> {
+  const { json } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } }).values;
+  const findings = await examine({
+    load: loadConfig,
+    withDatabase,
+    hasDatabase: ({ databaseUrl, dataDir }) =>
+      databaseUrl !== undefined || existsSync(join(dataDir, 'postgres', 'data')),
+    onFinding: json ? () => {} : print,
+  });
+  const failed = findings.filter(({ state }) => state === 'fail').length;
+  const warned = findings.filter(({ state }) => state === 'warn').length;
+  if (json) console.log(JSON.stringify({ result: failed > 0 ? 'fail' : 'ok', findings }, undefined, 2));
+  else console.log(`\n${summary(failed, warned)}`);
+  return failed > 0 ? 1 : 0;
+}
+
+function print({ check, state, says, mend }: Finding): void {
+  const mark = styleText(colors[state], state.padEnd(7));
+  console.log(`${mark} ${check.padEnd(20)} ${oneLine(says)}`);
+  if (mend !== undefined) console.log(`${' '.repeat(29)}${styleText('bold', 'mend:')} ${oneLine(mend)}`);
+}
+
+function summary(failed: number, warned: number): string {
+  if (failed === 0 && warned === 0) return 'All is well.';
+  const counted = [
+    ...(failed > 0 ? [`${failed} to mend`] : []),
+    ...(warned > 0 ? [`${warned} to look at`] : []),
+  ];
+  return `${counted.join(', ')}.`;
+}

@@ -1,0 +1,81 @@
+/** How much a node takes on. `undefined` where a limit is off. */
+export type LimitsConfig = {
+  /** Calls a minute of a key without a limit of its own, over all nodes. */
+  perKey: number | undefined;
+  /** Calls a minute of a person of the dashboard, and of a public address without a key; each node counts its own. */
+  perPerson: number | undefined;
+  perAddress: number | undefined;
+  /** Open connections of callers. */
+  mostConnections: number;
+  /** How late the event loop may be, steadily, before calls are turned away. */
+  overloadDelayMs: number | undefined;
+  /** Bytes of the large bodies that are read at once. */
+  bodyBytes: number | undefined;
+};
+
+type Read = (name: string) => string | undefined;
+
+/** `openFiles`: how many the system lets this process have open at once. */
+export function readLimits(
+  read: Read,
+  { faults, openFiles }: { faults: string[]; openFiles: number },
+): LimitsConfig {
+  const most = 1_000_000;
+  const bodyMb = readLimit(read('TRELLIS_BODY_MEMORY_MB'), {
+    name: 'TRELLIS_BODY_MEMORY_MB',
+    ...{ fallback: 256, least: 32, most, faults },
+  });
+  return {
+    perKey: readLimit(read('TRELLIS_RATE_LIMIT'), {
+      name: 'TRELLIS_RATE_LIMIT',
+      ...{ fallback: undefined, least: 1, most, faults },
+    }),
+    perPerson: readLimit(read('TRELLIS_PERSON_RATE_LIMIT'), {
+      name: 'TRELLIS_PERSON_RATE_LIMIT',
+      ...{ fallback: 3_000, least: 60, most, faults },
+    }),
+    perAddress: readLimit(read('TRELLIS_ADDRESS_RATE_LIMIT'), {
+      name: 'TRELLIS_ADDRESS_RATE_LIMIT',
+      ...{ fallback: 600, least: 10, most, faults },
+    }),
+    mostConnections:
+      readNumber(read('TRELLIS_MAX_CONNECTIONS'), {
+        name: 'TRELLIS_MAX_CONNECTIONS',
+        ...{ least: 10, most, faults },
+      }) ?? mostConnectionsOf(openFiles),
+    overloadDelayMs: readLimit(read('TRELLIS_OVERLOAD_DELAY_MS'), {
+      name: 'TRELLIS_OVERLOAD_DELAY_MS',
+      ...{ fallback: 100, least: 10, most: 10_000, faults },
+    }),
+    bodyBytes: bodyMb === undefined ? undefined : bodyMb * 1024 * 1024,
+  };
+}
+
+/** Files and sockets of the service's own, to the database and on disk. */
+const ownFiles = 256;
+
+/** A proxied call has two sockets: the caller's, and one to the provider. */
+function mostConnectionsOf(openFiles: number): number {
+  return Math.min(50_000, Math.max(100, Math.floor((openFiles - ownFiles) / 2)));
+}
+
+type Rule = { name: string; least: number; most: number; faults: string[] };
+
+function readLimit(
+  text: string | undefined,
+  { fallback, ...rule }: Rule & { fallback: number | undefined },
+): number | undefined {
+  if (text === 'off') return undefined;
+  return text === undefined ? fallback : readNumber(text, { ...rule, orOff: ', or off' });
+}
+
+function readNumber(
+  text: string | undefined,
+  { name, least, most, faults, orOff = '' }: Rule & { orOff?: string },
+): number | undefined {
+  if (text === undefined) return undefined;
+  const number = Number(text);
+  if (/^\d{1,9}$/.test(text) && number >= least && number <= most) return number;
+  faults.push(`${name} must be a number from ${least} to ${most}${orOff}, it is "${text}"`);
+  return undefined;
+}

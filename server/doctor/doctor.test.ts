@@ -1,0 +1,195 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { masterKey } from '../data-keys/data-keys.fixture.ts';
+import { registerMasterKey } from '../data-keys/store.ts';
+import { type Db, openDb } from '../db/pool.ts';
+import { judgeBaseUrl, judgePort, judgeReachable } from './address.ts';
+import { type Check, runCheck } from './check.ts';
+import {
+  databaseChecks,
+  judgeDurability,
+  judgeEncoding,
+  judgeSkew,
+  judgeTimeLimits,
+  judgeVersion,
+} from './database.ts';
+import { judgeDataDir, judgeFree, judgeKeyFiles } from './disk.ts';
+import { judgeKeyRing } from './keys.ts';
+import { judgeMemory, judgeNode, judgeOpenFiles } from './machine.ts';
+
+let database: TestDatabase;
+let db: Db;
+let directory: string;
+before(async () => {
+  database = await openTestDatabase();
+  db = openDb(database.target, { maxConnections: 2 });
+  directory = await mkdtemp(join(tmpdir(), 'trellis-doctor-'));
+});
+after(async () => {
+  await db.end();
+  await database.drop();
+  await rm(directory, { recursive: true });
+});
+
+const run = async (name: string) => {
+  const check = databaseChecks(db, { isEmbedded: false }).find((one) => one.name === name) as Check;
+  return runCheck(check);
+};
+
+test('a migrated database that keeps what it commits has nothing to mend but what the test server is set to', async () => {
+  const states: Record<string, string> = {};
+  for (const check of databaseChecks(db, { isEmbedded: true })) {
+    states[check.name] = (await runCheck(check)).state;
+  }
+  const { durability, ...rest } = states;
+  assert.match(String(durability), /^(ok|fail)$/, 'a server for tests may be told not to sync');
+  assert.deepEqual([...new Set(Object.values(rest))], ['ok'], JSON.stringify(rest));
+});
+
+test('a database without its newest migration, and one of a newer version, are told apart', async () => {
+  const [newest] = await db.query<{ name: string }>(
+    'delete from migration where name = (select max(name) from migration) returning name',
+  );
+  const lacking = await run('migrations');
+  assert.equal(lacking.state, 'warn');
+  assert.ok(lacking.says.includes(newest!.name), lacking.says);
+  await db.query('insert into migration (name) values ($1)', ['9000_from_later.sql']);
+  const ahead = await run('migrations');
+  assert.deepEqual([ahead.state, ahead.says.includes('9000_from_later.sql')], ['fail', true]);
+  await db.query('update migration set name = $1 where name = $2', [newest!.name, '9000_from_later.sql']);
+  assert.equal((await run('migrations')).state, 'ok');
+});
+
+test('a role that only reads, or that is cut off early, is told', async () => {
+  const [{ role = '' } = {}] = await db.query<{ role: string }>('select current_user as role');
+  const name = database.target as { database?: string; url?: string };
+  const at = name.database ?? new URL(name.url ?? '').pathname.slice(1);
+  const set = (what: string) => db.query(`alter role "${role}" in database "${at}" ${what}`);
+  await set('set default_transaction_read_only = on');
+  await set('set statement_timeout = 5000');
+  const other = openDb(database.target, { maxConnections: 1 });
+  try {
+    const found = new Map<string, string>();
+    for (const check of databaseChecks(other, { isEmbedded: false })) {
+      found.set(check.name, (await runCheck(check)).state);
+    }
+    assert.deepEqual([found.get('database-writable'), found.get('time-limits')], ['fail', 'warn']);
+  } finally {
+    await other.query('set default_transaction_read_only = off');
+    await other.query(`alter role "${role}" in database "${at}" reset all`);
+    await other.end();
+  }
+});
+
+test('what waits for too long is named', async () => {
+  assert.equal((await run('backlog')).state, 'ok');
+  await db.query(
+    `insert into audit (actor, action, target, created_at) values ('service', 'a', 'b', now() - interval '1 hour')`,
+  );
+  const found = await run('backlog');
+  assert.deepEqual([found.state, found.says], ['warn', 'There are audit entries without a position.']);
+});
+
+test('master keys that are missing, wrong, retired or out of use are told apart', async () => {
+  const [one, two] = [masterKey('one'), masterKey('two')];
+  assert.equal((await judgeKeyRing(db, undefined)).state, 'ok', 'nothing is sealed yet');
+  await registerMasterKey(db, one);
+  assert.equal((await judgeKeyRing(db, [one])).state, 'ok');
+  assert.match((await judgeKeyRing(db, undefined)).mend ?? '', /TRELLIS_ENCRYPTION_KEYS/);
+  assert.match((await judgeKeyRing(db, [two])).says, /"one" is missing/);
+  assert.match((await judgeKeyRing(db, [masterKey('one')])).says, /"one" is not the one used before/);
+  await registerMasterKey(db, two);
+  await db.query(`update master_key set retired_at = now() where id = 'one'`);
+  assert.equal((await judgeKeyRing(db, [one, two])).state, 'warn');
+  assert.match((await judgeKeyRing(db, [two, one])).says, /one may be dropped/);
+});
+
+test('a directory or a key that others may read is told, with the command that mends it', async () => {
+  const key = join(directory, 'master.key');
+  await writeFile(key, 'x', { mode: 0o644 });
+  assert.match((await judgeKeyFiles([key])).mend ?? '', new RegExp(`chmod 600 ${key}`));
+  await chmod(key, 0o600);
+  assert.equal((await judgeKeyFiles([key, join(directory, 'none')])).state, 'ok');
+  await chmod(directory, 0o755);
+  assert.equal((await judgeDataDir(directory)).state, 'warn');
+  await chmod(directory, 0o711);
+  assert.equal((await judgeDataDir(directory)).state, 'ok');
+  assert.equal((await judgeDataDir(key)).state, 'fail');
+  assert.equal((await judgeDataDir(join(directory, 'none'))).state, 'ok');
+});
+
+test('a port that another program has, an address that leads elsewhere and one that hangs up are told', async () => {
+  const server = createServer((socket) =>
+    socket.resume().end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  assert.match((await judgePort({ host: '127.0.0.1', port })).says, /Another program/);
+  assert.equal((await judgeReachable(`http://127.0.0.1:${port}`)).state, 'fail');
+  server.close();
+  await once(server, 'close');
+  assert.equal((await judgePort({ host: '127.0.0.1', port })).state, 'ok');
+  assert.equal((await judgeReachable(`http://127.0.0.1:${port}`)).state, 'warn');
+  assert.equal((await judgePort({ host: '192.0.2.1', port })).state, 'fail');
+});
+
+test('each figure is judged by its bounds', () => {
+  const states = {
+    node: [judgeNode('26.10.0'), judgeNode('26.9.0'), judgeNode('20.20.2')],
+    files: [judgeOpenFiles(65_536, 20_000), judgeOpenFiles(1024, 20_000), judgeOpenFiles(256, 10)],
+    memory: [judgeMemory(512), judgeMemory(511)],
+    version: [judgeVersion('150018'), judgeVersion('180004'), judgeVersion('140000'), judgeVersion('190000')],
+    encoding: [judgeEncoding('UTF8'), judgeEncoding('SQL_ASCII')],
+    skew: [judgeSkew(1_999), judgeSkew(-2_001), judgeSkew(60_000)],
+    free: [judgeFree(1024, true), judgeFree(1023, true), judgeFree(199, false)],
+    limits: [
+      judgeTimeLimits({ statement_timeout: '0', lock_timeout: '60000' }),
+      judgeTimeLimits({ statement_timeout: '30000' }),
+    ],
+    durability: [
+      judgeDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'local' }),
+      judgeDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'off' }),
+      judgeDurability({ fsync: 'off', full_page_writes: 'on', synchronous_commit: 'on' }),
+    ],
+    address: [
+      judgeBaseUrl('https://trellis.acme.com'),
+      judgeBaseUrl('http://localhost:3003'),
+      judgeBaseUrl('http://10.0.0.1'),
+    ],
+  };
+  assert.deepEqual(
+    Object.fromEntries(
+      Object.entries(states).map(([name, found]) => [name, found.map(({ state }) => state)]),
+    ),
+    {
+      node: ['ok', 'fail', 'fail'],
+      files: ['ok', 'warn', 'fail'],
+      memory: ['ok', 'warn'],
+      version: ['ok', 'ok', 'fail', 'warn'],
+      encoding: ['ok', 'fail'],
+      skew: ['ok', 'warn', 'warn'],
+      free: ['ok', 'warn', 'fail'],
+      limits: ['ok', 'warn'],
+      durability: ['ok', 'fail', 'fail'],
+      address: ['ok', 'ok', 'warn'],
+    },
+  );
+  for (const verdict of Object.values(states).flat()) {
+    assert.equal(verdict.mend !== undefined, verdict.state !== 'ok', verdict.says);
+  }
+});
+
+test('a check that throws is a failure of what it looks at', async () => {
+  const finding = await runCheck({
+    name: 'clock',
+    run: () => Promise.reject(new Error('it broke', { cause: new Error('inside') })),
+  });
+  assert.deepEqual([finding.state, finding.says], ['fail', 'It could not be judged: it broke (inside)']);
+});

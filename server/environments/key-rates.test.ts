@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { AppError } from '../errors.ts';
+import { openVault } from '../vault.ts';
+import { createKeyRates } from './key-rates.ts';
+import { createKey } from './keys.ts';
+import { type Environment, ensureEnvironment } from './store.ts';
+
+let database: TestDatabase;
+let dev: Environment;
+before(async () => {
+  const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
+  database = await openTestDatabase();
+  dev = (await ensureEnvironment(database.db, { name: 'dev', vault })).environment;
+});
+after(() => database.drop());
+
+const newKey = async () =>
+  (await createKey(database.db, { environment: dev, name: 'k', scopes: ['*'] })).key.id;
+/** One of several nodes; it adds what it took when it is asked to. */
+const openNode = (otherwise?: number) =>
+  createKeyRates({ db: database.db, otherwise, shareEveryMs: 1 << 30 });
+
+function passing(
+  node: ReturnType<typeof openNode>,
+  key: { keyId: number; rateLimit?: number },
+  times: number,
+) {
+  let passed = 0;
+  for (let at = 0; at < times; at++) if (node.take(key)?.waitMs === 0) passed += 1;
+  return passed;
+}
+
+test('what one node took is taken from what the others let pass', async () => {
+  const key = { keyId: await newKey(), rateLimit: 600 };
+  const nodes = [openNode(), openNode(), openNode()];
+  assert.equal(passing(nodes[0]!, key, 400), 400);
+  await nodes[0]!.share();
+  // Two calls fill up while this runs, or some more on a busy machine.
+  assert.equal(passing(nodes[1]!, key, 1), 1);
+  await nodes[1]!.share();
+  const rest = passing(nodes[1]!, key, 600);
+  assert.ok(rest >= 199 && rest < 260, String(rest));
+  await nodes[1]!.share();
+  await nodes[0]!.share();
+  passing(nodes[2]!, key, 1);
+  await nodes[2]!.share();
+  assert.ok(passing(nodes[2]!, key, 600) < 60);
+  await Promise.all(nodes.map((node) => node.stop()));
+});
+
+test('twenty nodes that add at once lose no call, and none waits for another in a circle', async () => {
+  const keys = await Promise.all(Array.from({ length: 5 }, newKey));
+  const nodes = Array.from({ length: 20 }, () => openNode(1_000_000));
+  for (const [at, node] of nodes.entries())
+    for (const keyId of at % 2 === 0 ? keys : keys.toReversed()) passing(node, { keyId }, 20_000);
+  await Promise.all(nodes.map((node) => node.share()));
+  const rows = await database.db.query<{ ms: number }>(
+    `select extract(epoch from full_at - now())::float8 * 1000 as ms from key_rate where key_id = any($1::bigint[])`,
+    [keys],
+  );
+  // 400,000 calls of each, at a million a minute.
+  assert.equal(rows.length, 5);
+  for (const { ms } of rows) assert.ok(ms > 15_000 && ms <= 24_000, String(ms));
+  await Promise.all(nodes.map((node) => node.stop()));
+});
+
+test('a key has its own limit, or that of the setting, or none', async () => {
+  const keyId = await newKey();
+  const node = openNode(7);
+  assert.equal(node.take({ keyId })?.limit, 7);
+  assert.equal(node.take({ keyId, rateLimit: 9 })?.limit, 9);
+  await node.stop();
+  const other = openNode();
+  assert.equal(other.take({ keyId }), undefined);
+  assert.equal(other.take({ keyId, rateLimit: 3 })?.left, 2);
+  await other.stop();
+});
+
+test('while the database is away a node goes on by what it knows, and adds it afterwards', async () => {
+  const keyId = await newKey();
+  let isAway = true;
+  const db = {
+    ...database.db,
+    query: (async (...asked: Parameters<typeof database.db.query>) => {
+      if (isAway) throw new AppError('unavailable');
+      return database.db.query(...asked);
+    }) as typeof database.db.query,
+  };
+  const node = createKeyRates({ db, otherwise: 600, shareEveryMs: 1 << 30 });
+  assert.equal(passing(node, { keyId }, 300), 300);
+  await node.share();
+  assert.equal(passing(node, { keyId }, 100), 100);
+  isAway = false;
+  await node.share();
+  const [row] = await database.db.query<{ ms: number }>(
+    'select extract(epoch from full_at - now())::float8 * 1000 as ms from key_rate where key_id = $1',
+    [keyId],
+  );
+  assert.ok(row !== undefined && row.ms > 30_000 && row.ms <= 40_000, String(row?.ms));
+  await node.stop();
+});
+
+test('a key that is gone is forgotten, and keeps no other from being counted', async () => {
+  const [gone, keyId] = [await newKey(), await newKey()];
+  const node = openNode(600);
+  passing(node, { keyId: gone }, 10);
+  passing(node, { keyId }, 10);
+  await database.db.query('delete from api_key where id = $1', [gone]);
+  await node.share();
+  const rows = await database.db.query<{ id: number }>(
+    'select key_id as id from key_rate where key_id = any($1::bigint[])',
+    [[gone, keyId]],
+  );
+  assert.deepEqual(rows, [{ id: keyId }]);
+  await node.stop();
+});

@@ -1,0 +1,95 @@
+/** What is answered to one message of an MCP client: which tools there are, and what came of one. */
+import { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
+import {
+  CallToolRequestSchema,
+  type CallToolResult,
+  ErrorCode,
+  ListToolsRequestSchema,
+  McpError,
+} from '@modelcontextprotocol/sdk/types.js';
+import type { LiveConnection } from '../../connections/reader.ts';
+import { AppError } from '../../errors.ts';
+import { holdsScope, type ProxyCaller } from '../../http/caller.ts';
+import type { Actions } from './actions.ts';
+import { inputOf, toTool } from './mcp-tools.ts';
+
+export type Session = {
+  actions: Actions;
+  caller: ProxyCaller;
+  connection: LiveConnection;
+  /** Whoever asked has gone. */
+  signal: AbortSignal;
+};
+
+/** The answer to a message that was read already; `request` tells its headers. */
+export async function answerMessage(
+  session: Session,
+  { request, message }: { request: Request; message: unknown },
+): Promise<Response> {
+  const server = serverOf(session);
+  session.signal.addEventListener('abort', () => void server.close(), { once: true });
+  const transport = new WebStandardStreamableHTTPServerTransport();
+  // The transport's own type says less of `sessionId` than the interface it stands for.
+  await server.connect(transport as Parameters<typeof server.connect>[0]);
+  return transport.handleRequest(request, { parsedBody: message });
+}
+
+function serverOf(session: Session): Server {
+  const server = new Server({ name: 'trellis', version: '1' }, { capabilities: { tools: {} } });
+  server.setRequestHandler(ListToolsRequestSchema, async () => ({
+    tools: (await toolsOf(session)).map(toTool),
+  }));
+  server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal }) =>
+    callTool(session, { ...params, signal: AbortSignal.any([signal, session.signal]) }),
+  );
+  return server;
+}
+
+/** What the caller may call: without the scope functions:write what changes nothing. */
+async function toolsOf({ actions, caller, connection }: Session) {
+  const mayWrite = holdsScope(caller.scopes, 'functions:write');
+  const named = caller.kind === 'ticket' ? caller.ticket.actions : undefined;
+  const { environmentId, integrationKey: key } = connection;
+  const all = await actions.list({ environmentId, integrationKey: key });
+  return all.filter(
+    ({ name, definition }) =>
+      (mayWrite || definition.read_only) &&
+      (named === undefined || named.includes('*') || named.includes(name)),
+  );
+}
+
+async function callTool(
+  session: Session,
+  {
+    name,
+    arguments: given,
+    signal,
+  }: { name: string; arguments?: Record<string, unknown> | undefined; signal: AbortSignal },
+): Promise<CallToolResult> {
+  const found = (await toolsOf(session)).find((one) => one.name === name);
+  if (found === undefined)
+    throw new McpError(ErrorCode.InvalidParams, `There is no tool "${name.slice(0, 255)}".`);
+  const { caller, connection, actions } = session;
+  try {
+    const output = await actions.call({
+      ...{ connection, found, signal, environment: caller.environment },
+      input: inputOf(found.definition, given),
+    });
+    return {
+      content: [{ type: 'text', text: JSON.stringify(output ?? null) }],
+      ...(isPlain(output) && { structuredContent: output }),
+    };
+  } catch (error) {
+    if (!(error instanceof AppError))
+      throw new McpError(ErrorCode.InternalError, 'Something went wrong in the service.');
+    // For the model to read and to do better: an error of the protocol would not reach it.
+    const { code, message, payload } = error;
+    const text = JSON.stringify({ error: { code, message, ...(payload !== undefined && { payload }) } });
+    return { content: [{ type: 'text', text }], isError: true };
+  }
+}
+
+function isPlain(output: unknown): output is Record<string, unknown> {
+  return typeof output === 'object' && output !== null && !Array.isArray(output);
+}

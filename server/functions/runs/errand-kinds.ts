@@ -1,0 +1,69 @@
+/** What nodes that run no code of customers ask of this one: the other side of `elsewhere.ts`. */
+import type { ConnectionReader } from '../../connections/reader.ts';
+import type { Db } from '../../db/pool.ts';
+import { environmentKey } from '../../environments/store.ts';
+import type { DoErrand } from '../../nodes/errand-desk.ts';
+import type { Vault } from '../../vault.ts';
+import { descriptionOrder } from '../deploys/examine.ts';
+import type { Runtime } from '../isolation/runtime.ts';
+import { takeClaim } from './claims.ts';
+import {
+  asBytes,
+  type DescribeRequest,
+  type EndingAnswer,
+  errandContext,
+  type JudgeRequest,
+  type RunRequest,
+} from './elsewhere.ts';
+import { functionsFor, type Judge } from './on-event.ts';
+import type { Ending } from './settle.ts';
+import type { Runner } from './worker.ts';
+
+export function errandKinds({
+  db,
+  vault,
+  runtime,
+  reader,
+  runner,
+  judge,
+}: {
+  db: Db;
+  vault: Vault;
+  runtime: Pick<Runtime, 'run'>;
+  reader: Pick<ConnectionReader, 'getIntegration'>;
+  runner: Pick<Runner, 'runNow'>;
+  judge: Judge;
+}): Record<string, DoErrand> {
+  return {
+    async run(request, { signal }) {
+      const claim = await takeClaim(db, JSON.parse(request.toString()) as RunRequest);
+      return answerOf(claim && (await runner.runNow(claim, signal)));
+    },
+
+    async judge(request, { environmentId }) {
+      const key = await environmentKey(db, { environmentId, vault });
+      const asked = key.openJson(request, errandContext) as JudgeRequest;
+      const { integrationKey, functionId, accessExpiresAt, ...candidate } = asked;
+      const all = await functionsFor(db, { environmentId, integrationKey, event: 'validate-connection' });
+      const found = all.find(({ id }) => id === functionId);
+      if (found === undefined) return answerOf(undefined);
+      const integration = await reader.getIntegration({ environmentId, integrationKey });
+      const expires = accessExpiresAt === null ? undefined : new Date(accessExpiresAt);
+      return answerOf(
+        await judge({ candidate: { ...candidate, integration, accessExpiresAt: expires }, found }),
+      );
+    },
+
+    async describe(request, { environmentId, signal }) {
+      const { code } = JSON.parse(request.toString()) as DescribeRequest;
+      return asBytes(await runtime.run(descriptionOrder({ environmentId, code, signal })));
+    },
+  };
+}
+
+function answerOf(ending: Ending | undefined): Buffer {
+  const answer: EndingAnswer = {
+    ending: ending === undefined ? null : ending.state === 'succeeded' ? { state: 'succeeded' } : ending,
+  };
+  return asBytes(answer);
+}

@@ -1,0 +1,38 @@
+import { currentCause, within } from '../../cause.ts';
+import { metrics } from '../../metrics.ts';
+import { startSpan } from '../../tracing.ts';
+import type { Claim } from './claims.ts';
+
+/** What is told of a run: no ID of its connection, which a customer chose. */
+export type MeasuredRun = Pick<Claim, 'id' | 'kind' | 'trigger' | 'attempt' | 'function'>;
+
+/**
+ * Does one turn of a run as a cause of its own, part of whoever waits for it: what is logged meanwhile names it, what it calls
+ * stands below its span, and it is counted by what `outcomeOf` makes of its end. What it throws counts as `lost`.
+ */
+export async function measuredRun<T>(
+  { id, kind, trigger, attempt, function: of }: MeasuredRun,
+  { work, outcomeOf }: { work: () => Promise<T>; outcomeOf: (result: T) => string },
+): Promise<T> {
+  const span = startSpan(`run ${kind}`, {
+    kind: 'internal',
+    attributes: {
+      'trellis.run_id': id,
+      'trellis.function': of.name,
+      'trellis.trigger': trigger,
+      'trellis.attempt': attempt,
+    },
+  });
+  const startedAt = performance.now();
+  let outcome = 'lost';
+  try {
+    const result = await within({ ...currentCause(), runId: id, span }, work);
+    outcome = outcomeOf(result);
+    return result;
+  } finally {
+    metrics.runs.add([kind, outcome]);
+    metrics.runDuration.observe([kind], (performance.now() - startedAt) / 1000);
+    span?.set({ 'trellis.outcome': outcome });
+    span?.end(outcome === 'succeeded' ? undefined : outcome);
+  }
+}

@@ -1,0 +1,76 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { FastifySchema } from 'fastify';
+import { AppError } from '../errors.ts';
+import type { MetricsText } from '../metrics-text.ts';
+import { isLoopback } from '../setting-values.ts';
+import { answerOwnOrigin } from './cors.ts';
+import { isForwarded } from './loopback-only.ts';
+import type { App } from './server.ts';
+
+/**
+ * `/metrics`, in the form of Prometheus: what the whole installation does, which is no caller's business. With a token it is
+ * told to whoever brings it; without one to programs of this machine alone, as `requireLocal` tells them.
+ */
+export function metricsRoute(
+  app: App,
+  { token, read }: { token: string | undefined; read: () => Promise<MetricsText> },
+): void {
+  const access = { by: 'anyone', isLimited: false } as const;
+  const schema: FastifySchema = {
+    operationId: 'getMetrics',
+    summary: 'Measurements, in the form of Prometheus',
+    description:
+      'Of the whole installation. With TRELLIS_METRICS_TOKEN set for whoever sends it as Bearer, else for programs of this ' +
+      'machine.',
+    errors: ['missing_auth_header', 'malformed_auth_header', 'unknown_account', 'forbidden'],
+    answers: {
+      200: {
+        description: 'The measurements.',
+        type: 'text/plain',
+        schema: { type: 'string' },
+        example: '# TYPE process_cpu_seconds_total counter\n',
+      },
+    },
+  };
+  const require = token === undefined ? requireLocal : requireToken(token);
+  app.get('/metrics', { config: { access }, schema }, async (request, reply) => {
+    answerOwnOrigin(reply);
+    require(request.raw);
+    const { contentType, text } = await read();
+    return reply.type(contentType).header('cache-control', 'no-store').send(text);
+  });
+}
+
+/** Compared by digests, so that neither its length nor how much of it fits shows in the time that it takes. */
+function requireToken(token: string): (request: IncomingMessage) => void {
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  const wanted = digest(token);
+  return ({ headers }) => {
+    if (headers.authorization === undefined) {
+      throw new AppError(
+        'missing_auth_header',
+        'Send TRELLIS_METRICS_TOKEN as `Authorization: Bearer <token>`.',
+      );
+    }
+    const [, given] = /^Bearer +([^\s]+) *$/i.exec(headers.authorization) ?? [];
+    if (given === undefined) throw new AppError('malformed_auth_header');
+    if (!timingSafeEqual(digest(given), wanted)) {
+      throw new AppError('unknown_account', 'This is not the token of TRELLIS_METRICS_TOKEN.');
+    }
+  };
+}
+
+/**
+ * By the connection itself, whatever proxies are trusted; by the name that was called, since a page of the web can have one
+ * that leads here (DNS rebinding); and by what says that the request was passed on from elsewhere.
+ */
+function requireLocal({ headers, socket }: IncomingMessage): void {
+  const from = (socket.remoteAddress ?? '').replace(/^::ffff:/, '');
+  const called = URL.parse(`http://${headers.host ?? ''}`)?.hostname ?? '';
+  if (isLoopback(from) && isLoopback(called) && !isForwarded(headers)) return;
+  throw new AppError(
+    'forbidden',
+    'Metrics are for programs of this machine. With TRELLIS_METRICS_TOKEN set they are for whoever sends it as a bearer token.',
+  );
+}

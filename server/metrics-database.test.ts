@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { openTestDatabase } from '../test/support/database.ts';
+import { type Db, openDb } from './db/pool.ts';
+import { createDatabaseReader } from './metrics-database.ts';
+import type { Reading } from './metrics-instruments.ts';
+
+let bench: Awaited<ReturnType<typeof openTestDatabase>>;
+before(async () => {
+  bench = await openTestDatabase();
+});
+after(() => bench.drop());
+
+const saidOf = (readings: readonly Reading[], name: string) =>
+  readings.find(({ gauge }) => gauge.name === name)?.samples[0]?.value;
+
+/** As `db`, and tells how often it was asked. */
+function counted(db: Db): Db & { asked: number } {
+  const own = {
+    ...db,
+    asked: 0,
+    transaction: ((work, mode) => {
+      own.asked += 1;
+      return db.transaction(work, mode);
+    }) as Db['transaction'],
+  };
+  return own;
+}
+
+test('what waits is told, and the database is asked for it once in ten seconds, for connections once in five minutes', async () => {
+  const db = counted(bench.db);
+  let nowMs = 0;
+  const read = createDatabaseReader(db, { nowMs: () => nowMs });
+  const [first, second] = await Promise.all([read(), read()]);
+  assert.deepEqual(first, second);
+  assert.equal(db.asked, 2);
+  assert.equal(saidOf(first, 'trellis_database_up'), 1);
+  for (const name of [
+    'trellis_runs_waiting',
+    'trellis_runs_oldest_due_seconds',
+    'trellis_events_without_position',
+  ])
+    assert.equal(saidOf(first, name), 0, name);
+  nowMs = 9_999;
+  await read();
+  assert.equal(db.asked, 2);
+  nowMs = 10_000;
+  await read();
+  assert.equal(db.asked, 3);
+  nowMs = 300_000;
+  await read();
+  assert.equal(db.asked, 5);
+});
+
+test('where the database is away that is told, at once, and nothing else is', async () => {
+  const away = openDb({ url: 'postgres://nobody@127.0.0.1:1/none' });
+  try {
+    const readings = await createDatabaseReader(away)();
+    assert.deepEqual(
+      readings.map(({ gauge, samples }) => [gauge.name, samples]),
+      [['trellis_database_up', [{ labels: [], value: 0 }]]],
+    );
+  } finally {
+    await away.end();
+  }
+});
+
+test('a database that hangs keeps nobody waiting', async () => {
+  const never = new Promise<never>(() => {});
+  const hanging = { ...bench.db, transaction: () => never };
+  const readings = await createDatabaseReader(hanging, { waitMs: 20 })();
+  assert.equal(saidOf(readings, 'trellis_database_up'), 0);
+});
+
+test('each statement has its time limit, also the one that follows in the transaction', async () => {
+  const limits: string[] = [];
+  const db: Db = {
+    ...bench.db,
+    transaction: (work, mode) =>
+      bench.db.transaction(async (tx) => {
+        const result = await work(tx);
+        const [row] = await tx.query<{ limit: string }>(
+          `select current_setting('statement_timeout') as "limit"`,
+        );
+        limits.push(row!.limit);
+        return result;
+      }, mode),
+  };
+  await createDatabaseReader(db)();
+  assert.deepEqual(limits, ['1s', '1s']);
+  const [after] = await bench.db.query<{ limit: string }>(
+    `select current_setting('statement_timeout') as "limit"`,
+  );
+  assert.equal(after?.limit, '0');
+});

@@ -1,0 +1,138 @@
+/**
+ * Figures of the whole installation, read from the database while somebody asks for metrics: every node tells the same.
+ *
+ * They are ten seconds old at most, those of connections five minutes, however often and by however many they are asked for.
+ * Each statement has a time limit and looks at a bounded number of rows or at an index alone, and nobody waits for a database
+ * that is away: its figures are left out then.
+ */
+import { type Db, first, type Tx } from './db/pool.ts';
+import { metrics } from './metrics.ts';
+import type { Reading } from './metrics-instruments.ts';
+
+const believedMs = 10_000;
+const connectionsBelievedMs = 300_000;
+/** Of the database for one statement, and of whoever asks for all of them: Prometheus gives up after ten seconds. */
+const statementMs = 1_000;
+const ordinaryWaitMs = 2_000;
+const mostCounted = 100_000;
+
+/** `nowMs` never goes back. */
+export function createDatabaseReader(
+  db: Db,
+  {
+    nowMs = () => performance.now(),
+    waitMs = ordinaryWaitMs,
+  }: { nowMs?: () => number; waitMs?: number } = {},
+): () => Promise<Reading[]> {
+  let known: { atMs: number; readings: Reading[] } | undefined;
+  let connections: { atMs: number; reading: Reading } | undefined;
+  let reading: Promise<Reading[]> | undefined;
+
+  async function readNow(): Promise<Reading[]> {
+    const queues = await db.transaction(async (tx) => {
+      await limitTime(tx);
+      return readQueues(tx);
+    });
+    if (connections === undefined || nowMs() - connections.atMs >= connectionsBelievedMs) {
+      // A table that takes longer to count goes without the figure, and is not asked again before its time.
+      const counted = await db
+        .transaction(async (tx) => {
+          await limitTime(tx);
+          return readConnections(tx);
+        })
+        .catch(() => metrics.connections.reads());
+      connections = { atMs: nowMs(), reading: counted };
+    }
+    return [metrics.databaseUp.reads([[], 1]), ...queues, connections.reading];
+  }
+
+  /** Whatever goes wrong is told by the one figure that says so. */
+  function readAgain(): Promise<Reading[]> {
+    reading ??= readNow()
+      .catch(() => isAway)
+      .then((readings) => {
+        known = { atMs: nowMs(), readings };
+        return readings;
+      })
+      .finally(() => {
+        reading = undefined;
+      });
+    return reading;
+  }
+
+  return async () => {
+    if (known !== undefined && nowMs() - known.atMs < believedMs) return known.readings;
+    const late = Promise.withResolvers<Reading[]>();
+    const timer = setTimeout(() => late.resolve(isAway), waitMs);
+    return Promise.race([readAgain(), late.promise]).finally(() => clearTimeout(timer));
+  };
+}
+
+const isAway = [metrics.databaseUp.reads([[], 0])];
+
+/** For the transaction alone, so that a pooler may stand in between. */
+async function limitTime(tx: Tx): Promise<void> {
+  await tx.query(`set local statement_timeout = ${statementMs}`);
+}
+
+async function readQueues(tx: Tx): Promise<Reading[]> {
+  const runs = first(
+    await tx.query<{ due: number; later: number; oldest: number | null }>(
+      `select
+         count(*) filter (where not_before <= now()) as due,
+         count(*) filter (where not_before > now()) as later,
+         extract(epoch from now() - min(not_before) filter (where not_before <= now()))::float8 as oldest
+       from (select not_before from run where state = 'waiting' limit ${mostCounted}) as waiting`,
+    ),
+  );
+  const deliveries = first(
+    await tx.query<{ oldest: number | null }>(
+      `select extract(epoch from now() - min(waiting.queued_at))::float8 as oldest
+       from endpoint
+       cross join lateral (
+         select queued_at
+         from delivery
+         where delivery.endpoint_id = endpoint.id and delivery.status = 'waiting'
+         order by queued_at
+         limit 1
+       ) as waiting
+       where endpoint.deleted_at is null
+         and endpoint.disabled_at is null
+         and coalesce(endpoint.paused_until <= now(), true)`,
+    ),
+  );
+  const unplaced = first(
+    await tx.query<{ events: number; audit: number }>(
+      `select
+         (select count(*) from (select from event where position is null limit ${mostCounted}) as one) as events,
+         (select count(*) from (select from audit where position is null limit ${mostCounted}) as one) as audit`,
+    ),
+  );
+  return [
+    metrics.runsWaiting.reads([['due'], runs?.due ?? 0], [['later'], runs?.later ?? 0]),
+    metrics.runsOldestDue.reads([[], runs?.oldest ?? 0]),
+    metrics.deliveriesOldest.reads([[], deliveries?.oldest ?? 0]),
+    metrics.eventsUnplaced.reads([[], unplaced?.events ?? 0]),
+    metrics.auditUnplaced.reads([[], unplaced?.audit ?? 0]),
+  ];
+}
+
+/** By its index on the status alone. */
+async function readConnections(tx: Tx): Promise<Reading> {
+  const rows = await tx.query<{ status: string; count: number }>(
+    `select status, count(*) as count
+     from connection
+     where deleted_at is null
+     group by status`,
+  );
+  const counts = new Map([
+    ...statuses.map((status) => [status, 0] as const),
+    ...rows.map(({ status, count }) => [status, count] as const),
+  ]);
+  return metrics.connections.reads(
+    ...Array.from(counts, ([status, count]): [[string], number] => [[status], count]),
+  );
+}
+
+/** Those that nobody has are told too, so that an alert on them has a beginning. */
+const statuses = ['active', 'needs_reauth', 'blocked'];

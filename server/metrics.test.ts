@@ -1,0 +1,171 @@
+// What is documented, drawn and alerted on is what there is.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { parse } from 'yaml';
+import { countRecords, metrics, statusClass } from './metrics.ts';
+import type { Instrument } from './metrics-instruments.ts';
+import { createMetricsText } from './metrics-text.ts';
+
+const docs = join(import.meta.dirname, '../docs/operations');
+const read = (file: string) => readFileSync(join(docs, file), 'utf8');
+const all: Instrument[] = Object.values<Instrument>(metrics);
+const tell = createMetricsText(async () => []);
+let text: string;
+/** Of every figure there is, ours or not: its type. */
+let types: Map<string, string>;
+
+before(async () => {
+  ({ text } = await tell());
+  types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name!, type!]));
+});
+
+test('names follow the conventions of Prometheus, and labels are few', () => {
+  for (const { name, type, labels, help } of all) {
+    assert.match(name, /^trellis_[a-z]+(_[a-z]+)*$/, name);
+    assert.equal(name.endsWith('_total'), type === 'counter', name);
+    if (type === 'histogram') assert.match(name, /_seconds$/, name);
+    assert.match(help, /\.$/, name);
+    assert.ok(labels.length <= 3, name);
+    for (const label of labels)
+      assert.ok(!/connection|integration|environment|host|path|user|key|id$/.test(label), `${name} ${label}`);
+  }
+  assert.equal(new Set(all.map(({ name }) => name)).size, all.length);
+});
+
+test('every figure is documented as it is, and no other', () => {
+  const rows = read('monitoring.md').matchAll(/^\| `(trellis_\w+)` \| (\w+) \| (.*?) \| (.*) \|$/gm);
+  const documented = Array.from(rows, ([, name, type, labels = '', help]) => ({
+    ...{ name, type, help },
+    labels: [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label),
+  }));
+  assert.deepEqual(
+    documented,
+    all.map(({ name, type, help, labels }) => ({ name, type, help, labels: [...labels] })),
+  );
+});
+
+test('a histogram is told by what is at most as large as each bound, its sum and its count', async () => {
+  metrics.refreshLeaseWait.observe(['a-provider'], 0.3);
+  metrics.refreshLeaseWait.observe(['a-provider'], 99);
+  const told = (await tell()).text;
+  const of = 'trellis_refresh_lease_wait_seconds';
+  for (const line of [
+    `# TYPE ${of} histogram`,
+    `${of}_bucket{provider="a-provider",le="0.25"} 0`,
+    `${of}_bucket{provider="a-provider",le="0.5"} 1`,
+    `${of}_bucket{provider="a-provider",le="30"} 1`,
+    `${of}_bucket{provider="a-provider",le="+Inf"} 2`,
+    `${of}_sum{provider="a-provider"} 99.3`,
+    `${of}_count{provider="a-provider"} 2`,
+  ])
+    assert.ok(told.split('\n').includes(line), line);
+});
+
+test('a figure without labels is told from the beginning, and nothing is counted where nothing happened', () => {
+  assert.match(text, /^trellis_sign_ins_refused_total 0$/m);
+  countRecords({ added: 0 });
+  assert.deepEqual(metrics.records.samples(), []);
+  assert.deepEqual([200, 404, undefined].map(statusClass), ['2xx', '4xx', 'none']);
+});
+
+type Panel = { title: string; targets?: { expr: string }[] };
+const dashboard = JSON.parse(read('grafana-dashboard.json')) as {
+  panels: Panel[];
+  templating: { list: { definition?: string }[] };
+};
+type Rule = {
+  alert: string;
+  expr: string;
+  annotations: Record<string, string>;
+  labels: Record<string, string>;
+};
+const rules = (parse(read('alerts.yaml')) as { groups: { rules: Rule[] }[] }).groups.flatMap(
+  ({ rules }) => rules,
+);
+
+const words = new Set(
+  'sum max min avg count by on ignoring without and or unless rate increase histogram_quantile clamp_min topk offset bool label_values'.split(
+    ' ',
+  ),
+);
+/** Of whatever scrapes, and not of the service. */
+const given = new Set(['up', 'instance', 'job']);
+
+/** What an expression names that there is not. */
+function unknownIn(expr: string): string[] {
+  const bare = expr.replace(/\[[^\]]*\]/g, '').replace(/"(?:[^"\\]|\\.)*"/g, '""');
+  const wrong: string[] = [];
+  // Selectors, with the labels that they ask for.
+  for (const [, name = '', selector = ''] of bare.matchAll(/([a-z_]\w*)\s*\{([^}]*)\}/g)) {
+    for (const [, label = ''] of selector.matchAll(/(\w+)\s*(?:=~|!~|!=|=)/g))
+      if (!hasLabel(name, label)) wrong.push(`${name}{${label}}`);
+  }
+  const without = bare.replace(/\{[^}]*\}/g, '');
+  const named: string[] = [];
+  const labelLists = without.replace(/\b(?:by|on|ignoring|without)\s*\(([^)]*)\)/g, (_, list: string) => {
+    named.push(...list.split(',').map((label) => label.trim()));
+    return '';
+  });
+  const names = [...labelLists.matchAll(/(?<![\w.$])[a-z_]\w*/g)]
+    .map(([name]) => name)
+    .filter((name) => !words.has(name));
+  const metricsNamed = names.filter((name) => !given.has(name) || name === 'up');
+  for (const name of metricsNamed) if (name !== 'up' && !isFigure(name)) wrong.push(name);
+  for (const label of named.filter((label) => label !== ''))
+    if (!metricsNamed.some((name) => hasLabel(name, label))) wrong.push(`by (${label})`);
+  return wrong;
+}
+
+function isFigure(name: string): boolean {
+  const [, base = '', part] = /^(.*?)(?:_(bucket|sum|count))?$/.exec(name) ?? [];
+  if (types.has(name)) return types.get(name) !== 'histogram';
+  return part !== undefined && types.get(base) === 'histogram';
+}
+
+function hasLabel(name: string, label: string): boolean {
+  if (given.has(label)) return true;
+  const base = name.replace(/_(bucket|sum|count)$/, '');
+  if (label === 'le') return types.get(base) === 'histogram';
+  const ours = all.find((one) => one.name === name || one.name === base);
+  if (ours !== undefined) return ours.labels.includes(label as never);
+  return name.startsWith('nodejs_gc_duration_seconds') && label === 'kind';
+}
+
+test('what names no figure is found', () => {
+  for (const [expr, wrong] of [
+    ['sum by (provider) (rate(trellis_proxy_calls_total{status="5xx"}[5m]))', []],
+    ['rate(trellis_proxy_call_total[5m])', ['trellis_proxy_call_total']],
+    ['trellis_proxy_call_duration_seconds', ['trellis_proxy_call_duration_seconds']],
+    ['trellis_proxy_calls_total_bucket', ['trellis_proxy_calls_total_bucket']],
+    ['trellis_runs_total{provider="x"}', ['trellis_runs_total{provider}']],
+    ['sum by (host) (trellis_runs_total)', ['by (host)']],
+  ] as const)
+    assert.deepEqual(unknownIn(expr), wrong, expr);
+});
+
+test('every panel of the dashboard asks for figures and labels that there are', () => {
+  const asked = dashboard.panels.flatMap(({ title, targets = [] }) =>
+    targets.map(({ expr }) => ({ title, expr })),
+  );
+  assert.ok(asked.length > 50);
+  for (const { title, expr } of asked) assert.deepEqual(unknownIn(expr), [], `${title}: ${expr}`);
+  for (const { definition } of dashboard.templating.list)
+    if (definition !== undefined) assert.deepEqual(unknownIn(definition), [], definition);
+  const drawn = asked.map(({ expr }) => expr).join('\n');
+  const hidden = all.filter(({ name }) => !drawn.includes(name)).map(({ name }) => name);
+  assert.deepEqual(hidden, []);
+});
+
+test('every alert asks for figures that there are, and says what happened and what to do', () => {
+  assert.ok(rules.length >= 20);
+  for (const { alert, expr, annotations, labels } of rules) {
+    assert.deepEqual(unknownIn(expr), [], `${alert}: ${expr}`);
+    assert.match(alert, /^Trellis[A-Z]/);
+    assert.match(labels.severity ?? '', /^(warning|critical)$/, alert);
+    assert.match(annotations.summary ?? '', /\.$/, alert);
+    assert.ok((annotations.runbook ?? '').length > 60, alert);
+  }
+});

@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { adviceAtGoogle, whyNotAtGoogle } from './google-address.ts';
+
+test('an address that Google would refuse says why', () => {
+  const refused: [string, RegExp][] = [
+    ['http://trellis.acme.com', /http for localhost alone/],
+    ['https://192.168.1.20:3003', /no bare IP/],
+    ['http://10.0.0.7', /no bare IP/],
+    ['https://[fd00::1]', /no bare IP/],
+    ['https://trellis', /no public top-level domain/],
+    ['https://trellis.local', /no public top-level domain/],
+    ['https://trellis.prod.svc', /no public top-level domain/],
+    ['http://trellis.home.arpa', /no public top-level domain/],
+    ['https://ada@trellis.acme.com', /no address with a user name/],
+  ];
+  for (const [address, why] of refused) assert.match(whyNotAtGoogle(address) ?? 'taken', why, address);
+});
+
+test('public https addresses and localhost are taken, the latter with advice', () => {
+  for (const address of ['https://trellis.acme.com', 'https://trellis.acme.co.uk:8443']) {
+    assert.equal(whyNotAtGoogle(address), undefined);
+    assert.equal(adviceAtGoogle(address), undefined);
+  }
+  for (const address of ['http://localhost:3003', 'http://127.0.0.1:3003', 'http://[::1]:3003']) {
+    assert.equal(whyNotAtGoogle(address), undefined);
+    assert.match(adviceAtGoogle(address) ?? '', /only a browser on this machine/);
+  }
+});

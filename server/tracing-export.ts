@@ -1,0 +1,130 @@
+/**
+ * What makes spans and sends them to a collector: the SDK of OpenTelemetry, OTLP over HTTP as JSON.
+ *
+ * Loaded only where a collector is set. The collector's address is the operator's own, like that of the database: it is not
+ * judged by the rules for calls to providers.
+ */
+import {
+  type Context,
+  createTraceState,
+  ROOT_CONTEXT,
+  type Span as SdkSpan,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { resourceFromAttributes } from '@opentelemetry/resources';
+import {
+  BasicTracerProvider,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type SpanExporter,
+  TraceIdRatioBasedSampler,
+} from '@opentelemetry/sdk-trace-base';
+import type { TracingConfig } from './config-monitoring.ts';
+import type { Attributes, NewSpan, RemoteSpan, Span, Tracer } from './tracing-span.ts';
+
+export type Export = {
+  tracer: Tracer;
+  /** Sends what is left, for a second at most. */
+  stop(): Promise<void>;
+};
+
+const kinds = {
+  server: SpanKind.SERVER,
+  client: SpanKind.CLIENT,
+  internal: SpanKind.INTERNAL,
+  producer: SpanKind.PRODUCER,
+  consumer: SpanKind.CONSUMER,
+} as const;
+const everyMs = 500;
+const exportMs = 5_000;
+/** Where the collector does not keep up, what is beyond is let go. */
+const mostWaiting = 8_192;
+const stopMs = 1_000;
+
+/** `onError` is told of the first failure in a row; what could not be sent is let go. */
+export function createExport(
+  config: TracingConfig,
+  { version, onError }: { version: string; onError: (error: unknown) => void },
+): Export {
+  const exporter = new OTLPTraceExporter({
+    url: config.url,
+    headers: config.headers,
+    timeoutMillis: exportMs,
+  });
+  const provider = new BasicTracerProvider({
+    resource: resourceFromAttributes({ 'service.name': config.serviceName, 'service.version': version }),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.share) }),
+    spanProcessors: [
+      new BatchSpanProcessor(told(exporter, onError), {
+        scheduledDelayMillis: everyMs,
+        exportTimeoutMillis: exportMs,
+        maxQueueSize: mostWaiting,
+      }),
+    ],
+  });
+  const made = provider.getTracer('trellis', version);
+  return {
+    tracer: (name, { kind, attributes, parent }: NewSpan) =>
+      new ExportedSpan(
+        made.startSpan(name, { kind: kinds[kind], attributes: { ...attributes } }, contextOf(parent)),
+      ),
+    async stop() {
+      const over = Promise.withResolvers<void>();
+      const timer = setTimeout(over.resolve, stopMs);
+      await Promise.race([provider.shutdown().catch(onError), over.promise]);
+      clearTimeout(timer);
+    },
+  };
+}
+
+class ExportedSpan implements Span {
+  readonly traceId: string;
+  readonly span: SdkSpan;
+
+  constructor(span: SdkSpan) {
+    this.span = span;
+    this.traceId = span.spanContext().traceId;
+  }
+
+  set(attributes: Attributes): void {
+    this.span.setAttributes({ ...attributes });
+  }
+
+  end(error?: string): void {
+    if (error !== undefined) {
+      this.span.setAttribute('error.type', error);
+      this.span.setStatus({ code: SpanStatusCode.ERROR });
+    }
+    this.span.end();
+  }
+}
+
+function contextOf(parent: Span | RemoteSpan | undefined): Context {
+  if (parent === undefined) return ROOT_CONTEXT;
+  if (parent instanceof ExportedSpan) return trace.setSpan(ROOT_CONTEXT, parent.span);
+  if (!('spanId' in parent)) return ROOT_CONTEXT;
+  const { traceId, spanId, flags, state } = parent;
+  return trace.setSpanContext(ROOT_CONTEXT, {
+    ...{ traceId, spanId, traceFlags: flags, isRemote: true },
+    ...(state !== undefined && { traceState: createTraceState(state) }),
+  });
+}
+
+/** The SDK tells errors to a place of its own; they belong in the log. */
+function told(exporter: SpanExporter, onError: (error: unknown) => void): SpanExporter {
+  let isFailing = false;
+  return {
+    export(spans, done) {
+      exporter.export(spans, (result) => {
+        if (result.code !== 0 && !isFailing) onError(result.error);
+        isFailing = result.code !== 0;
+        done({ code: 0 });
+      });
+    },
+    shutdown: () => exporter.shutdown(),
+    ...(exporter.forceFlush && { forceFlush: () => exporter.forceFlush!() }),
+  };
+}

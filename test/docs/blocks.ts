@@ -1,0 +1,45 @@
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+export const root = join(import.meta.dirname, '../..');
+
+/** A fenced block of a page. */
+export type Block = {
+  page: string;
+  line: number;
+  language: string;
+  text: string;
+  /** Why it is not run: `<!-- not run: ... -->` stands before it. */
+  notRun?: string | undefined;
+  /** The code of the error that it shows: `<!-- fails: ... -->` stands before it. */
+  fails?: string | undefined;
+};
+
+/** The pages that users read, as they come; decisions are for whoever changes the service. */
+export function pages(): string[] {
+  return ['README.md', ...globSync('docs/**/*.md', { cwd: root }).sort()].filter(
+    (page) => !page.startsWith('docs/decisions/'),
+  );
+}
+
+const fence = /(?:<!-- (not run|fails): ([^\n]*?) -->\n+)?^```(\w*)\n(.*?)^```$/gms;
+
+/** All blocks of a page, in its order. */
+export function blocksOf(page: string): Block[] {
+  const text = readFileSync(join(root, page), 'utf8');
+  return [...text.matchAll(fence)].map(
+    ({ 0: whole, 1: kind, 2: said, 3: language = '', 4: block = '', index }) => ({
+      page,
+      line: text.slice(0, index + whole.indexOf('```')).split('\n').length,
+      language,
+      text: block,
+      notRun: kind === 'not run' ? said : undefined,
+      fails: kind === 'fails' ? said : undefined,
+    }),
+  );
+}
+
+/** For a message: where a block is. */
+export function placeOf({ page, line }: Block): string {
+  return `${page}:${line}`;
+}

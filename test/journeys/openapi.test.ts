@@ -1,0 +1,155 @@
+// The interface describes itself whole: nothing that a route takes, answers or refuses is left for readers to guess.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { errorCatalogue } from '../../server/errors.ts';
+import { eventTypes } from '../../server/events/catalogue.ts';
+import { exampleOf, UnknownExample } from '../../server/http/example.ts';
+import {
+  createJudge,
+  type Media,
+  type OpenApi,
+  operationsOf,
+  type Placed,
+  readDocument,
+} from '../support/openapi.ts';
+import { openTrellis, type TestTrellis } from '../support/trellis.ts';
+
+let trellis: TestTrellis;
+let document: OpenApi;
+let all: Placed[];
+before(async () => {
+  trellis = await openTrellis();
+  document = await readDocument(trellis);
+  all = [...operationsOf(document.paths), ...operationsOf(document.webhooks)];
+});
+after(() => trellis.close());
+
+/** What of each operation is wanting; fails with all of it at once. */
+function everywhere(find: (placed: Placed) => string[]): void {
+  assert.deepEqual(
+    all.flatMap((placed) => find(placed).map((what) => `${placed.name}: ${what}`)),
+    [],
+  );
+}
+
+type Told = { what: string; media: Media };
+/** Bodies that are taken, and those that are answered with success. */
+function toldBy({ operation: { requestBody, responses } }: Placed): Told[] {
+  const answered = Object.entries(responses).filter(([status]) => status.startsWith('2'));
+  const places: [string, Record<string, Media>][] = [
+    ['body', requestBody?.content ?? {}],
+    ...answered.map(([status, { content = {} }]): [string, Record<string, Media>] => [status, content]),
+  ];
+  return places.flatMap(([what, content]) =>
+    Object.entries(content).map(([type, media]) => ({ what: `${what} ${type}`, media })),
+  );
+}
+
+test('the document is valid OpenAPI 3.1', async () => {
+  const validator = new Validator();
+  const { valid, errors } = await validator.validate(structuredClone(document) as unknown as Record<string, unknown>);
+  assert.ok(valid, JSON.stringify(errors, undefined, 1)?.slice(0, 4000));
+  assert.equal(validator.version, '3.1');
+});
+
+test('every operation has a name of its own, a summary, a description and a known tag', () => {
+  const ids = all.map(({ operation }) => operation.operationId);
+  assert.deepEqual(
+    ids.filter((id, at) => ids.indexOf(id) !== at),
+    [],
+  );
+  const tags = document.tags.map(({ name }) => name);
+  everywhere(({ operation: { operationId, summary, description, tags: own = [] } }) => [
+    ...(/^[a-z][A-Za-z0-9]+$/.test(operationId) ? [] : ['operationId']),
+    ...((summary ?? '').length > 3 ? [] : ['summary']),
+    ...((description ?? '').length > 10 ? [] : ['description']),
+    ...(own.length === 1 && tags.includes(own[0]!) ? [] : ['tags']),
+  ]);
+  const used = new Set(all.flatMap(({ operation }) => operation.tags ?? []));
+  assert.deepEqual(
+    tags.filter((tag) => !used.has(tag)),
+    [],
+  );
+});
+
+test('every parameter is described and has an example that fits', () => {
+  const judge = createJudge(document);
+  everywhere(({ operation: { parameters = [] } }) =>
+    parameters.flatMap(({ name, description, schema, example }) => {
+      if ((description ?? '').length < 3) return [`${name} has no description`];
+      if (example === undefined) return [`${name} has no example`];
+      // What a query holds is text; numbers are written so.
+      const fault = judge(schema, example);
+      return fault === undefined ? [] : [`${name}: ${fault}`];
+    }),
+  );
+});
+
+test('every body and every answer has an example, and it fits its schema', () => {
+  const judge = createJudge(document);
+  everywhere((placed) =>
+    toldBy(placed).flatMap(({ what, media: { schema, example } }) => {
+      if (example === undefined) return [`${what}: ${missingWord(placed, what, schema)}`];
+      const fault = schema && judge(schema, example);
+      if (fault !== undefined) return [`${what}: ${fault}`];
+      // Nothing is no example of something.
+      const isSaid = JSON.stringify(example) !== '{}' || Object.keys(schema?.properties ?? {}).length === 0;
+      return isSaid ? [] : [`${what} shows none of its fields`];
+    }),
+  );
+});
+
+/** The field for which `server/http/example-words.ts` has no word. */
+function missingWord({ path }: Placed, what: string, schema: Media['schema']): string {
+  try {
+    exampleOf(schema ?? {}, what.startsWith('body') ? 'required' : 'all', [path.split('/')[1]!]);
+    return 'no example';
+  } catch (error) {
+    if (error instanceof UnknownExample) return error.message;
+    throw error;
+  }
+}
+
+test('every operation tells its errors: the form, and the codes with their statuses', () => {
+  const statuses: Record<string, number[]> = Object.fromEntries(
+    Object.entries<{ status: number; also?: readonly number[] }>(errorCatalogue).map(
+      ([code, { status, also = [] }]) => [code, [status, ...also]],
+    ),
+  );
+  const ofRoutes = operationsOf(document.paths).filter(({ name }) => name !== 'GET /');
+  for (const { name, operation } of ofRoutes) {
+    const { responses, security = [], requestBody } = operation;
+    const errors = Object.entries(responses).filter(
+      ([, { content }]) => content?.['application/json']?.examples,
+    );
+    for (const [status, { content }] of errors) {
+      const { schema, examples = {} } = content!['application/json']!;
+      assert.match(JSON.stringify(schema), /"#\/components\/schemas\/Error"/, name);
+      for (const [code, { $ref }] of Object.entries(examples)) {
+        assert.ok(statuses[code]?.includes(Number(status)), `${name}: ${code} with ${status}`);
+        assert.ok(document.components.examples[$ref.split('/').at(-1)!], `${name}: ${$ref}`);
+      }
+    }
+    const told = errors.map(([status]) => Number(status));
+    const wanted = [...(security.length > 0 ? [401] : []), ...(requestBody ? [400, 413, 415] : []), 500, 503];
+    const isOfProxy = name.includes(' /proxy/');
+    assert.deepEqual(
+      wanted.filter((status) => !told.includes(status) && !(isOfProxy && status === 415)),
+      [],
+      name,
+    );
+  }
+});
+
+test('the examples of errors have the form of errors', () => {
+  const judge = createJudge(document);
+  for (const [code, { value }] of Object.entries(document.components.examples))
+    assert.equal(judge(document.components.schemas.Error!, value), undefined, code);
+  assert.deepEqual(Object.keys(document.components.examples).sort(), Object.keys(errorCatalogue).sort());
+});
+
+test('every type of event is among the webhooks', () => {
+  assert.deepEqual(Object.keys(document.webhooks).sort(), [...eventTypes].sort());
+});

@@ -1,0 +1,242 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { connect as connectSocket } from 'node:net';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
+
+/** How often one may call, and how much may be sent: what docs/operations/limits.md says. */
+let trellis: TestTrellis;
+let place: Record<string, string>;
+before(async () => {
+  trellis = await openTrellis({
+    TRELLIS_TRUSTED_PROXIES: '127.0.0.1/32',
+    TRELLIS_ADDRESS_RATE_LIMIT: '10',
+    TRELLIS_BODY_MEMORY_MB: '40',
+  });
+  await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'sheets' },
+  });
+  await trellis.control('POST', 'accounts', { email: 'ada@example.com' });
+  ({ headers: place } = await connect(trellis, { integration: 'sheets', account: 'ada@example.com' }));
+});
+after(() => trellis.close());
+
+async function keyWith(rateLimit: number): Promise<{ id: number; secret: string }> {
+  const { body, text } = await trellis.call('POST', '/environment/api-keys', {
+    body: { name: 'limited', scopes: ['*'], rate_limit: rateLimit },
+  });
+  const made = body.data as { id: number; secret: string; rate_limit: number };
+  assert.equal(made.rate_limit, rateLimit, text);
+  trellis.watch.made('key', made.secret);
+  return made;
+}
+
+const read = (key: string) => trellis.call('GET', '/proxy/v4/spreadsheets/none', { key, headers: place });
+
+test('a key with a limit is told what is left, and behind it when to come again', async () => {
+  const { secret: key } = await keyWith(3);
+  const left: (string | null)[] = [];
+  for (let at = 0; at < 3; at++) {
+    const answer = await trellis.call('GET', '/integrations', { key });
+    assert.equal(answer.status, 200);
+    assert.equal(answer.headers.get('ratelimit-policy'), '"key";q=3;w=60');
+    left.push(answer.headers.get('ratelimit'));
+  }
+  for (const [at, told] of left.entries()) {
+    const [, calls, seconds] = /^"key";r=(\d);t=(\d+)$/.exec(String(told)) ?? [];
+    assert.equal(Number(calls), 2 - at);
+    assert.ok(Number(seconds) > 0 && Number(seconds) <= 20 * (at + 1), String(told));
+  }
+  const refused = await trellis.call('GET', '/integrations', { key });
+  assert.equal(refused.status, 429);
+  assert.equal((refused.body.error as { code: string }).code, 'too_many_requests');
+  const seconds = Number(refused.headers.get('retry-after'));
+  assert.ok(seconds > 0 && seconds <= 20, String(seconds));
+  assert.equal(refused.headers.get('ratelimit'), `"key";r=0;t=${seconds}`);
+  // Others have their own.
+  const other = await trellis.call('GET', '/integrations');
+  assert.equal(other.status, 200);
+  assert.equal(other.headers.get('ratelimit'), null);
+});
+
+test('calls through the proxy and those of tickets count, and are refused in words that the client knows', async () => {
+  const { id, secret: key } = await keyWith(3);
+  const ticket = await trellis.call('POST', '/tickets', {
+    key,
+    body: {
+      ...{ provider_config_key: 'sheets', connection_id: place['connection-id'] },
+      ...{ methods: ['GET'], paths: ['/v4/**'] },
+    },
+  });
+  const { ticket: token } = ticket.body.data as { ticket: string };
+  trellis.watch.made('ticket', token);
+  const first = await read(key);
+  assert.equal(first.status, 404);
+  // The provider's answer is as it came.
+  assert.equal(first.headers.get('ratelimit'), null);
+  assert.equal((await read(token)).status, 404);
+  for (const secret of [key, token]) {
+    const refused = await read(secret);
+    assert.equal(refused.status, 429);
+    assert.equal(refused.headers.get('x-trellis-error'), 'too_many_requests');
+    assert.ok(Number(refused.headers.get('retry-after')) > 0);
+    assert.match(String(refused.headers.get('ratelimit')), /^"key";r=0;t=\d+$/);
+    const { error } = refused.body as { error: { status: string; details: { reason: string }[] } };
+    assert.equal(error.status, 'RESOURCE_EXHAUSTED');
+    assert.equal(error.details[0]?.reason, 'TOO_MANY_REQUESTS');
+  }
+  // No row is written for what is refused by the thousand.
+  const { body } = await trellis.call('GET', '/operations?type=proxy&limit=100');
+  const ofKey = (body.operations as { actor: string; error_code?: string }[]).filter(
+    ({ actor, error_code }) => actor === `key:${id}` && error_code === 'too_many_requests',
+  );
+  assert.deepEqual(ofKey, []);
+});
+
+test('a limit is changed while it is used, and given to no key that could call more often', async () => {
+  const { id, secret: key } = await keyWith(2);
+  const calls = () => trellis.call('GET', '/integrations', { key });
+  assert.deepEqual([(await calls()).status, (await calls()).status, (await calls()).status], [200, 200, 429]);
+  const change = (body: object, by?: string) =>
+    trellis.call('PATCH', `/environment/api-keys/${id}`, { body, ...(by !== undefined && { key: by }) });
+  assert.equal((await change({ rate_limit: 100 })).status, 200);
+  assert.equal((await calls()).headers.get('ratelimit-policy'), '"key";q=100;w=60');
+  const widened = await change({ rate_limit: null }, key);
+  assert.equal(widened.status, 403);
+  assert.match(widened.text, /at most 100 calls a minute/);
+  const made = await trellis.call('POST', '/environment/api-keys', {
+    key,
+    body: { name: 'its own', scopes: ['records:read'] },
+  });
+  const { secret, rate_limit: inherited } = made.body.data as { secret: string; rate_limit: number };
+  trellis.watch.made('key', secret);
+  assert.equal(inherited, 100);
+  for (const wrong of [0, -1, 1.5, '5', 1_000_001])
+    assert.equal((await change({ rate_limit: wrong })).status, 400, String(wrong));
+  assert.equal((await change({ rate_limit: null })).status, 200);
+  assert.equal((await calls()).headers.get('ratelimit'), null);
+});
+
+test('two nodes count together', async () => {
+  const { secret: key } = await keyWith(6);
+  const other = await trellis.serveAnother();
+  try {
+    for (let at = 0; at < 6; at++)
+      assert.equal((await other.call('GET', '/integrations', { key })).status, 200);
+    // It learns of them with its next share.
+    for (;;) {
+      const answer = await trellis.call('GET', '/integrations', { key });
+      if (answer.status === 429) break;
+      await sleep(100);
+    }
+    assert.equal((await other.call('GET', '/integrations', { key })).status, 429);
+  } finally {
+    await other.close();
+  }
+});
+
+test('who has shown no key is counted by the address, where that is a public one', async () => {
+  const from = (address: string, path = '/users/sign-in') =>
+    fetch(trellis.baseUrl + path, { headers: { 'x-forwarded-for': address } });
+  const answers = await Promise.all(Array.from({ length: 10 }, () => from('9.9.9.9')));
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  const refused = await from('9.9.9.9');
+  assert.equal(refused.status, 429);
+  assert.match(String(refused.headers.get('ratelimit')), /^"address";r=0;t=\d$/);
+  assert.match(await refused.text(), /too_many_requests/);
+  // A page says so as well, to whom it says it.
+  assert.equal((await from('9.9.9.9', '/oauth/callback?state=x')).status, 429);
+  // As many addresses as one pleases are one.
+  for (let at = 0; at < 10; at++) await from(`2606:4700::${at}`);
+  assert.equal((await from('2606:4700::ffff')).status, 429);
+  for (const address of ['9.9.9.8', '2606:4700:0:1::1', '10.0.0.1', '127.0.0.1'])
+    assert.equal((await from(address)).status, 200, address);
+  assert.equal((await from('9.9.9.9', '/health')).status, 200);
+  assert.equal((await from('9.9.9.9', '/webhook/dev/none')).status, 404);
+});
+
+test('a compressed body is refused unread', async () => {
+  const bomb = gzipSync(Buffer.alloc(50 * 1024 * 1024, ' '));
+  for (const coding of ['gzip', 'br', 'GZIP', 'zstd, gzip']) {
+    const answer = await fetch(`${trellis.baseUrl}/integrations`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${trellis.keys.dev}`,
+        'content-type': 'application/json',
+        'content-encoding': coding,
+      },
+      body: bomb,
+    });
+    assert.equal(answer.status, 415, coding);
+    assert.equal(answer.headers.get('accept-encoding'), 'identity');
+    assert.match(await answer.text(), /invalid_content_type/);
+  }
+});
+
+test('large bodies beyond what memory there is for them are told to come again, small ones go on', async () => {
+  const port = Number(new URL(trellis.baseUrl).port);
+  const mb = 1024 * 1024;
+  /** The head of a save, whose body does not come. */
+  const begin = async (bytes: number) => {
+    const socket = connectSocket(port, '127.0.0.1').on('error', () => {});
+    await once(socket, 'connect');
+    const lines = [
+      ...['POST /records HTTP/1.1', 'Host: a', `Authorization: Bearer ${trellis.keys.dev}`],
+      ...Object.entries(place).map(([name, value]) => `${name}: ${value}`),
+      ...['Content-Type: application/json', `Content-Length: ${bytes}`, 'Expect: 100-continue', '', ''],
+    ];
+    socket.write(lines.join('\r\n'));
+    // It is told to send once it is admitted.
+    const [said] = (await once(socket, 'data')) as [Buffer];
+    assert.match(String(said), /^HTTP\/1.1 100 /);
+    return socket;
+  };
+  const held = await begin(30 * mb);
+  try {
+    const large = { model: 'Thing', records: ['1', '2'].map((id) => ({ id, text: 'x'.repeat(7 * mb) })) };
+    const save = (body: object) => trellis.call('POST', '/records', { headers: place, body });
+    const refused = await save(large);
+    assert.equal(refused.status, 503);
+    assert.equal((refused.body.error as { code: string }).code, 'overloaded');
+    assert.equal(refused.headers.get('retry-after'), '1');
+    assert.equal((await save({ model: 'Thing', records: [{ id: '2' }] })).status, 200);
+    held.destroy();
+    while ((await save(large)).status === 503) await sleep(20);
+  } finally {
+    held.destroy();
+  }
+});
+
+test('bodies may be as long as the documents say, and not a byte longer', async () => {
+  const page = await readFile(join(import.meta.dirname, '../../docs/operations/limits.md'), 'utf8');
+  const rows = [...page.matchAll(/^\| (?:`(POST|PATCH) (\S+)`|any other) \| (\d+) MB \|$/gm)];
+  assert.equal(rows.length, 8);
+  const port = Number(new URL(trellis.baseUrl).port);
+  /** What is answered to the head of such a request; its body does not come. */
+  const answerTo = async (method: string, path: string, bytes: number) => {
+    const socket = connectSocket(port, '127.0.0.1').on('error', () => {});
+    const lines = [
+      ...[`${method} ${path} HTTP/1.1`, 'Host: a', `Authorization: Bearer ${trellis.keys.dev}`],
+      ...Object.entries(place).map(([name, value]) => `${name}: ${value}`),
+      ...['Content-Type: application/json', `Content-Length: ${bytes}`, 'Expect: 100-continue', '', ''],
+    ];
+    socket.write(lines.join('\r\n'));
+    const [said] = (await once(socket, 'data')) as [Buffer];
+    const closed = once(socket, 'close');
+    socket.destroy();
+    await closed;
+    return String(said).slice(9, 12);
+  };
+  for (const [, method = 'POST', path = '/integrations', said] of rows) {
+    const bytes = Number(said) * 1024 * 1024;
+    const url = path.replace('{environment}', 'dev').replace('{key}', 'sheets');
+    const longest = await answerTo(method, url, bytes);
+    assert.equal(longest, '100', `${method} ${path}: ${longest}`);
+    const longer = await answerTo(method, url, bytes + 1);
+    assert.equal(longer, '413', `${method} ${path}: ${longer}`);
+  }
+});

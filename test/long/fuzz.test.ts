@@ -1,0 +1,12 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { fuzz } from './fuzz.ts';
+
+test('800 spoiled requests get no 5xx and no secret, and leave the service whole', async (t) => {
+  const { statuses, faults, broken } = await fuzz({ requests: 800, seed: 26 });
+  t.diagnostic(JSON.stringify(statuses));
+  assert.deepEqual(faults, []);
+  assert.deepEqual(broken, []);
+  // Some get through, or nothing but the doors would have been tried.
+  assert.ok((statuses[200] ?? 0) > 50, JSON.stringify(statuses));
+});

@@ -1,0 +1,105 @@
+// The OpenAPI document as tests use it: its operations, and judges of values by its schemas.
+
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
+import type { JsonSchema } from '../../server/http/example.ts';
+import type { TestTrellis } from './trellis.ts';
+
+export type Media = {
+  schema?: JsonSchema & { $ref?: string };
+  example?: unknown;
+  examples?: Record<string, { $ref: string }>;
+};
+export type Parameter = {
+  name: string;
+  in: 'path' | 'query' | 'header';
+  required?: boolean;
+  description?: string;
+  schema: JsonSchema;
+  example?: unknown;
+};
+export type Described = {
+  operationId: string;
+  summary?: string;
+  description?: string;
+  tags?: string[];
+  deprecated?: boolean;
+  security?: Record<string, string[]>[];
+  'x-scope'?: string | string[];
+  parameters?: Parameter[];
+  requestBody?: { required?: boolean; content: Record<string, Media> };
+  responses: Record<string, { description: string; content?: Record<string, Media> }>;
+};
+export type OpenApi = {
+  paths: Record<string, Record<string, Described>>;
+  webhooks: Record<string, Record<string, Described>>;
+  tags: { name: string; description: string }[];
+  components: { schemas: Record<string, JsonSchema>; examples: Record<string, { value: unknown }> };
+};
+/** An operation and where it is: `name` as `GET /records`. */
+export type Placed = { name: string; method: string; path: string; operation: Described };
+
+export async function readDocument(trellis: Pick<TestTrellis, 'call'>): Promise<OpenApi> {
+  return (await trellis.call('GET', '/openapi.json', { key: undefined })).body as unknown as OpenApi;
+}
+
+/** Of `paths` or of `webhooks`. */
+export function operationsOf(items: OpenApi['paths']): Placed[] {
+  return Object.entries(items).flatMap(([path, item]) =>
+    Object.entries(item).map(([verb, operation]) => {
+      const method = verb.toUpperCase();
+      return { name: `${method} ${path}`, method, path, operation };
+    }),
+  );
+}
+
+/** Whether something wants a secret key. */
+export function takesKey({ operation: { security = [] } }: Placed): boolean {
+  return security.some((way) => 'key' in way);
+}
+
+/** Judges values by schemas of the document: what does not fit, in words; undefined where all does. */
+export function createJudge({
+  components,
+}: OpenApi): (schema: JsonSchema, value: unknown) => string | undefined {
+  const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: true });
+  formats.default(ajv);
+  const known = new Map<JsonSchema, ReturnType<Ajv2020['compile']>>();
+  return (given, value) => {
+    // Compiling costs milliseconds: what is referred to is compiled once.
+    const { $ref } = given as { $ref?: string };
+    const schema = $ref === undefined ? given : components.schemas[$ref.split('/').at(-1)!]!;
+    const judge = known.get(schema) ?? ajv.compile({ ...schema, components } as object);
+    known.set(schema, judge);
+    return judge(value) ? undefined : ajv.errorsText(judge.errors, { dataVar: 'value' });
+  };
+}
+
+/** The codes that an answer of this status may have. */
+export function codesOf({ responses }: Described, status: number): string[] {
+  return Object.keys(responses[status]?.content?.['application/json']?.examples ?? {});
+}
+
+/** A call of an operation, all of it text. */
+export type Call = { method: string; path: string; headers: Record<string, string>; body?: unknown };
+
+/** The call that the document shows: all its parameters that are required, with their examples, and the body's. */
+export function shownCall({ method, path, operation: { parameters = [], requestBody } }: Placed): Call {
+  const shown = parameters.filter(({ required }) => required === true);
+  const placed = (place: Parameter['in']) => shown.filter((parameter) => parameter.in === place);
+  const query = new URLSearchParams(placed('query').map(({ name, example }) => [name, String(example)]));
+  const filled = placed('path').reduce(
+    (text, { name, example }) => text.replace(`{${name}}`, () => encodeURI(String(example))),
+    path,
+  );
+  const [type, media] = Object.entries(requestBody?.content ?? {})[0] ?? [];
+  return {
+    method,
+    path: query.size === 0 ? filled : `${filled}?${query}`,
+    headers: {
+      ...Object.fromEntries(placed('header').map(({ name, example }) => [name, String(example)])),
+      ...(type !== undefined && { 'content-type': type === '*/*' ? 'application/json' : type }),
+    },
+    ...(media && { body: media.example }),
+  };
+}
