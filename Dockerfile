@@ -1,0 +1,48 @@
+# syntax=docker/dockerfile:1
+# The image of the service. docs/operations/deployment.md leads through building and running it.
+
+FROM node:26-trixie-slim AS build
+WORKDIR /source
+COPY package.json package-lock.json .npmrc ./
+RUN --mount=type=cache,target=/root/.npm npm ci --ignore-scripts
+COPY . .
+RUN --mount=type=cache,target=/root/.npm npm run image -- /image
+
+# glibc, since the programs of the embedded PostgreSQL are linked against it, and a shell, since its initdb calls one:
+# neither Alpine nor an image without a system will do.
+FROM debian:trixie-slim
+# Node 26 is linked against libatomic and libstdc++. tini is process 1 and takes in what functions leave behind; with bubblewrap each
+# function's process gets namespaces of its own where the container may make them.
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends libatomic1 libstdc++6 tini bubblewrap \
+  && rm -rf /var/lib/apt/lists/* \
+  && groupadd --gid 10001 trellis \
+  && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin trellis \
+  && install --directory --owner trellis --group trellis --mode 0700 /data
+COPY --from=build /image/ /
+
+ARG VERSION=0.1.0
+ARG REVISION=
+LABEL org.opencontainers.image.title="Trellis" \
+  org.opencontainers.image.description="Self-hosted integration service: OAuth connections, a faithful proxy and a cache of synced records" \
+  org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.version="${VERSION}" \
+  org.opencontainers.image.revision="${REVISION}"
+
+# Only /data and /tmp are written to; everything else may be read-only. TRELLIS_FUNCTIONS_DIR may name a mounted folder.
+ENV NODE_ENV=production \
+  HOST=0.0.0.0 \
+  PORT=3003 \
+  DATA_DIR=/data \
+  LOG_FORMAT=json \
+  PATH=/opt/trellis/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 3003
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+  CMD ["node", "/opt/trellis/bin/healthy.js"]
+# Requests in flight get TRELLIS_DRAIN_SECONDS at a stop: give `docker stop` 20 seconds with the default.
+ENTRYPOINT ["tini", "--", "trellis"]
+CMD ["start"]

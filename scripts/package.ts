@@ -1,0 +1,97 @@
+/**
+ * Makes the package of the service: `node scripts/package.ts [DIRECTORY]`, `dist` unless another is named; what it holds is
+ * replaced. The service's parts lie in it as they do in a clone, compiled, since Node strips no types below node_modules;
+ * shipped functions stay TypeScript and are bundled at start, as in a clone. `npm pack` of the directory makes the file that
+ * npm installs; docs/operations/deployment.md leads through it.
+ */
+import { execFile } from 'node:child_process';
+import { globSync } from 'node:fs';
+import { chmod, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { isWebBuilt, webDirectory } from '../server/web-build.ts';
+import { type Lockfile, type Manifest, packageManifest, packageShrinkwrap } from './package-manifest.ts';
+
+const root = join(import.meta.dirname, '..');
+const run = promisify(execFile);
+
+/** What goes along as it is, by folder. */
+const copied: Record<string, string[]> = {
+  '.': ['README.md', 'CHANGELOG.md', 'SECURITY.md', 'LICENSE', 'docs/**/*.{md,json,yaml}'],
+  migrations: ['*.sql'],
+  providers: ['*.yaml', 'parsed.jsonl', 'logos/*'],
+  shipped: ['**/*.ts'],
+  // What the code reads beside itself.
+  server: ['**/*.{json,html,css,svg}'],
+  sandbox: ['**/*.{json,html,css,svg}'],
+  sdk: ['**/*.{json,html,css,svg}'],
+};
+
+/**
+ * Fills `directory` anew. Throws what a compiler said, and where the directory holds anything but a former package, which is
+ * left alone.
+ */
+export async function makePackage(directory: string): Promise<void> {
+  const found = await readdir(directory).catch((): string[] => []);
+  if (found.length > 0 && !found.includes('npm-shrinkwrap.json'))
+    throw new Error(`${directory} holds something else than a package of Trellis`);
+  await rm(directory, { recursive: true, force: true });
+  await Promise.all([compileCode(directory), buildWeb(join(directory, 'web/dist'))]);
+  for (const [folder, patterns] of Object.entries(copied)) {
+    const from = join(root, folder);
+    for (const file of globSync(patterns, { cwd: from, exclude: ['**/*.test.ts'] }))
+      await copy(join(from, file), join(directory, folder, file));
+  }
+  const launcher = join(directory, 'bin/trellis');
+  await copy(join(root, 'deploy/launcher.sh'), launcher);
+  await chmod(launcher, 0o755);
+  await copy(join(root, 'deploy/healthy.js'), join(directory, 'bin/healthy.js'));
+  await writeManifests(directory);
+}
+
+async function compileCode(directory: string): Promise<void> {
+  const compiler = join(root, 'node_modules/typescript/bin/tsc');
+  const compile = (...args: string[]) =>
+    run(process.execPath, [compiler, ...args, '--outDir', directory], { cwd: root }).catch(
+      (error: { stdout?: string; message: string }) => {
+        throw new Error(error.stdout || error.message, { cause: error });
+      },
+    );
+  await compile('-p', 'tsconfig.build.json');
+  // What the authors of functions import has types too.
+  const types = ['--declaration', '--emitDeclarationOnly'];
+  await compile('-p', 'tsconfig.types.json', ...types);
+}
+
+/** The clone's own build where it is as new as its sources. */
+async function buildWeb(directory: string): Promise<void> {
+  if (isWebBuilt()) {
+    await mkdir(dirname(directory), { recursive: true });
+    await cp(webDirectory, directory, { recursive: true });
+    return;
+  }
+  const vite = join(root, 'node_modules/vite/bin/vite.js');
+  const args = ['build', join(root, 'web'), '--outDir', directory, '--emptyOutDir', '--logLevel', 'error'];
+  await run(process.execPath, [vite, ...args], { cwd: root });
+}
+
+async function writeManifests(directory: string): Promise<void> {
+  const read = async (name: string) => JSON.parse(await readFile(join(root, name), 'utf8')) as unknown;
+  const manifest = packageManifest((await read('package.json')) as Manifest);
+  const shrinkwrap = packageShrinkwrap((await read('package-lock.json')) as Lockfile, manifest);
+  const write = (name: string, content: unknown) =>
+    writeFile(join(directory, name), `${JSON.stringify(content, null, 2)}\n`);
+  await write('package.json', manifest);
+  await write('npm-shrinkwrap.json', shrinkwrap);
+}
+
+async function copy(from: string, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true });
+  await cp(from, to);
+}
+
+if (import.meta.main) {
+  const directory = resolve(process.argv[2] ?? join(root, 'dist'));
+  await makePackage(directory);
+  console.log(directory);
+}

@@ -1,0 +1,192 @@
+// What containers, Kubernetes and systemd are told, against what the service does.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { parse } from 'yaml';
+import { loadConfig } from '../../server/config.ts';
+import { type Manifest, render, type Values } from './chart.ts';
+
+const root = join(import.meta.dirname, '../..');
+const read = (file: string) => readFileSync(join(root, file), 'utf8');
+const required = { baseUrl: 'https://trellis.example.com', existingSecret: 'trellis' };
+/** The 5 s in which the parts stop once requests have ended. */
+const stopSeconds = 5;
+/** Of the documentation, with a made-up address: a setting that is none is no fault, so each name is looked up. */
+const settings = new Set(
+  [...read('docs/operations.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
+).add('NODE_ENV');
+const seconds = (ms: number) => ms / 1000;
+const defaults = loadConfig({}, false);
+
+const chartOf = (more: Values = {}) => render({ ...required, ...more });
+const named = (manifests: Manifest[], kind: string, name: string) => {
+  const found = manifests.find((one) => one.kind === kind && one.metadata.name === name);
+  assert.ok(found, `${kind} ${name}`);
+  return found;
+};
+const containerOf = ({ spec }: Manifest) => spec.template.spec.containers[0];
+const envOf = (deployment: Manifest): Record<string, string> =>
+  Object.fromEntries(
+    containerOf(deployment).env.map(({ name, value }: { name: string; value: string }) => [name, value]),
+  );
+
+test('the chart makes nodes of both roles, and nodes of all work where there are no workers', () => {
+  const both = chartOf();
+  assert.equal(envOf(named(both, 'Deployment', 'prod-trellis-api')).TRELLIS_ROLE, 'api');
+  assert.equal(envOf(named(both, 'Deployment', 'prod-trellis-worker')).TRELLIS_ROLE, 'worker');
+  const one = chartOf({ worker: { enabled: false } });
+  assert.deepEqual(
+    one
+      .filter(({ kind }) => kind === 'Deployment')
+      .map((each) => [each.metadata.name, envOf(each).TRELLIS_ROLE]),
+    [['prod-trellis-api', 'all']],
+  );
+});
+
+test('every setting that the chart, the image and the unit give is one of the service', () => {
+  const ofChart = chartOf()
+    .filter(({ kind }) => kind === 'Deployment')
+    .flatMap((each) => Object.keys(envOf(each)));
+  const stage = read('Dockerfile').slice(read('Dockerfile').lastIndexOf('\nFROM '));
+  const ofImage = [...stage.matchAll(/^(?:ENV| {2}) ?([A-Z_]+)=/gm)].map(([, name]) => name!);
+  const ofUnit = [.../^Environment=(.+)$/m.exec(read('deploy/trellis.service'))![1]!.matchAll(/([A-Z_]+)=/g)];
+  const ofCompose = [...read('deploy/trellis.env.example').matchAll(/^([A-Z_]+)=/gm)];
+  const given = [...ofChart, ...ofImage, ...[...ofUnit, ...ofCompose].map(([, name]) => name!)];
+  assert.ok(ofImage.includes('DATA_DIR') && ofUnit.length === 3 && ofCompose.length > 2);
+  assert.deepEqual(
+    given.filter((name) => name !== 'PATH' && !settings.has(name)),
+    [],
+  );
+});
+
+test('a pod gets the time that its drain takes, whatever is set', () => {
+  for (const drain of [{}, { drain: { delaySeconds: 20, seconds: 60 } }]) {
+    for (const deployment of chartOf(drain).filter(({ kind }) => kind === 'Deployment')) {
+      const config = loadConfig({ ...envOf(deployment), TRELLIS_ROLE: 'all' }, false);
+      const needed = seconds(config.drainDelayMs + config.drainMs) + stopSeconds;
+      assert.ok(deployment.spec.template.spec.terminationGracePeriodSeconds > needed);
+    }
+  }
+});
+
+test('pods have no rights and write to their volumes alone', () => {
+  for (const { spec } of chartOf().filter(({ kind }) => kind === 'Deployment')) {
+    const pod = spec.template.spec;
+    assert.equal(pod.automountServiceAccountToken, false);
+    assert.equal(pod.securityContext.runAsNonRoot, true);
+    const [container] = pod.containers;
+    assert.deepEqual(container.securityContext, {
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    });
+    assert.deepEqual(
+      container.volumeMounts.map(({ mountPath }: { mountPath: string }) => mountPath),
+      ['/data', '/tmp'],
+    );
+    assert.match(read('Dockerfile'), new RegExp(`^USER ${pod.securityContext.runAsUser}:`, 'm'));
+  }
+});
+
+test('the Service reaches nodes that answer requests, and none of the workers', () => {
+  const manifests = chartOf();
+  const { selector } = named(manifests, 'Service', 'prod-trellis').spec;
+  const reached = manifests
+    .filter(({ kind }) => kind === 'Deployment')
+    .filter(({ spec }) =>
+      Object.entries(selector).every(([name, value]) => spec.template.metadata.labels[name] === value),
+    );
+  assert.deepEqual(
+    reached.map(({ metadata }) => metadata.name),
+    ['prod-trellis-api'],
+  );
+});
+
+test('what is switched on is there', () => {
+  const host = 'trellis.example.com';
+  const all = chartOf({
+    api: { autoscaling: { enabled: true } },
+    ingress: { enabled: true, host, tlsSecret: 'tls' },
+    podMonitor: { enabled: true },
+    networkPolicy: { enabled: true },
+  });
+  const kinds = ['HorizontalPodAutoscaler', 'Ingress', 'PodMonitor', 'NetworkPolicy'];
+  for (const kind of kinds)
+    assert.ok(all.some((one) => one.kind === kind) && !chartOf().some((one) => one.kind === kind));
+  // An autoscaler and a number of replicas would take turns.
+  assert.equal('replicas' in named(all, 'Deployment', 'prod-trellis-api').spec, false);
+  assert.equal(named(all, 'Ingress', 'prod-trellis').spec.tls[0].hosts[0], host);
+});
+
+test('values that make no sense are refused: no address, no secret, secrets in plain sight, words that are none', () => {
+  const wrong: Values[] = [
+    { baseUrl: '' },
+    { baseUrl: 'trellis.example.com' },
+    { existingSecret: '' },
+    { settings: { DATABASE_URL: 'postgres://db.example.com/trellis' } },
+    { replicas: 3 },
+    { ingress: { enabled: true } },
+    { drain: { seconds: 1000 } },
+  ];
+  for (const values of wrong) assert.throws(() => chartOf(values), Error, JSON.stringify(values));
+});
+
+type Compose = {
+  services: Record<
+    string,
+    {
+      environment?: Record<string, string>;
+      healthcheck?: object;
+      stop_grace_period?: string;
+      read_only?: boolean;
+      volumes?: string[];
+      tmpfs?: string[];
+      depends_on?: Record<string, { condition: string }>;
+    }
+  >;
+  volumes: Record<string, null>;
+};
+
+test('compose: three services that wait for each other, PgBouncer in transaction mode, no secret in the file', () => {
+  const { services, volumes } = parse(read('compose.yaml')) as Compose;
+  const { trellis, pgbouncer, postgres } = services;
+  assert.deepEqual(Object.keys(services), ['trellis', 'pgbouncer', 'postgres']);
+  assert.equal(trellis?.depends_on?.pgbouncer?.condition, 'service_healthy');
+  assert.equal(pgbouncer?.depends_on?.postgres?.condition, 'service_healthy');
+  assert.ok(pgbouncer?.healthcheck && postgres?.healthcheck);
+  assert.match(read('Dockerfile'), /^HEALTHCHECK /m);
+  assert.equal(pgbouncer.environment?.POOL_MODE, 'transaction');
+  assert.equal(trellis?.read_only, true);
+  assert.deepEqual(Object.keys(volumes).sort(), ['postgres-data', 'trellis-data']);
+  const needed = seconds(defaults.drainDelayMs + defaults.drainMs) + stopSeconds;
+  assert.ok(Number.parseInt(trellis?.stop_grace_period ?? '', 10) > needed);
+  for (const { environment = {} } of Object.values(services))
+    assert.deepEqual(
+      Object.keys(environment).filter((name) => /PASSWORD|KEY|DATABASE_URL|TOKEN/.test(name)),
+      [],
+    );
+});
+
+test('files with secrets are neither in version control nor in the image', () => {
+  for (const file of ['deploy/trellis.env', 'deploy/postgres.env', '.trellis/master.key'])
+    assert.equal(execFileSync('git', ['check-ignore', file], { cwd: root, encoding: 'utf8' }).trim(), file);
+  const ignored = read('.dockerignore').split('\n');
+  for (const pattern of ['.git', '**/.trellis', '**/*.env', '**/*.key', '**/node_modules'])
+    assert.ok(ignored.includes(pattern), pattern);
+});
+
+test('the unit waits long enough, and leaves what V8 and the namespaces of functions need', () => {
+  const said = Object.fromEntries(
+    [...read('deploy/trellis.service').matchAll(/^(\w+)=(.*)$/gm)].map(([, name, value]) => [name!, value!]),
+  );
+  const needed = seconds(defaults.drainDelayMs + defaults.drainMs) + stopSeconds;
+  assert.ok(Number(said.TimeoutStopSec) > needed);
+  assert.equal(said.MemoryDenyWriteExecute, undefined);
+  for (const namespace of ['user', 'pid', 'net', 'ipc', 'mnt', 'uts'])
+    assert.ok(said.RestrictNamespaces?.split(' ').includes(namespace), namespace);
+  assert.equal(said.NoNewPrivileges, 'yes');
+  assert.equal(said.ProtectSystem, 'strict');
+});

@@ -1,0 +1,215 @@
+// The package as its users have it: installed by npm into an empty project, run by somebody who may write nothing of it.
+
+import assert from 'node:assert/strict';
+import { type ExecFileException, execFile } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { createRequire, isBuiltin } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
+import { makePackage } from '../../scripts/package.ts';
+import { scanDirectory } from '../../scripts/scan-secrets.ts';
+import { surroundings } from '../support/command.ts';
+import { openSecretWatch } from '../support/secret-watch.ts';
+import { type RunningService, startRunningService } from '../support/service.ts';
+import { type Answer, type Caller, connect } from '../support/trellis.ts';
+import { confined, confinementFault, users } from './confine.ts';
+
+const root = join(import.meta.dirname, '../..');
+const run = promisify(execFile);
+
+let home: string;
+let packed: string[];
+/** The project that the package is a dependency of. */
+let project: string;
+/** `trellis`, without rights, in a directory of its own. */
+let trellis: string[];
+
+before(async () => {
+  assert.equal(confinementFault(), undefined);
+  home = await mkdtemp(join(tmpdir(), 'trellis-package-'));
+  const made = join(home, 'made');
+  await makePackage(made);
+  const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', home, made]);
+  const [{ filename, size, unpackedSize, files }] = JSON.parse(stdout) as [
+    { filename: string; size: number; unpackedSize: number; files: { path: string }[] },
+  ];
+  packed = files.map(({ path }) => path);
+  console.log(`# ${filename}: ${size} bytes, ${unpackedSize} unpacked, ${files.length} files`);
+  project = join(home, 'project');
+  await mkdir(project);
+  await writeFile(join(project, 'package.json'), JSON.stringify({ name: 'project', version: '1.0.0' }));
+  const cache = (await run('npm', ['config', 'get', 'cache'])).stdout.trim();
+  const asInstaller = confined({ user: users.installer, directory: project, writable: [cache] });
+  const install = ['install', '--prefer-offline', '--no-audit', '--no-fund', join(home, filename)];
+  await runIn([...asInstaller, 'npm', ...install], { npm_config_cache: cache, HOME: project });
+  const du = (await run('du', ['-sk', join(project, 'node_modules')])).stdout;
+  console.log(`# installed: ${Math.round(Number.parseInt(du, 10) / 1024)} MB`);
+  const work = join(home, 'work');
+  await mkdir(work);
+  trellis = [
+    ...confined({ user: users.service, directory: work, readOnly: [project, made] }),
+    join(project, 'node_modules/.bin/trellis'),
+  ];
+});
+after(() => rm(home, { recursive: true, force: true }));
+
+type End = { code: number; stdout: string; stderr: string };
+
+function runIn([file, ...words]: string[], env: Record<string, string> = {}): Promise<End> {
+  return new Promise((resolve, reject) => {
+    const options = { env: { ...surroundings, ...env }, maxBuffer: 64 * 1024 * 1024 };
+    execFile(file!, words, options, (error: ExecFileException | null, stdout, stderr) => {
+      const code = error === null ? 0 : error.code;
+      if (typeof code === 'number') resolve({ code, stdout, stderr });
+      else reject(error as Error);
+    });
+  });
+}
+
+test('it holds no test and no secret, and TypeScript only where it is bundled or describes the SDK', () => {
+  const wrong = packed.filter((path) => /\.(test|fixture)\.|(^|\/)(test|node_modules)\//.test(path));
+  const sources = packed.filter((path) => /\.tsx?$/.test(path) && !path.startsWith('shipped/'));
+  assert.deepEqual(wrong, []);
+  assert.deepEqual(
+    sources.filter((path) => !/^sdk\/functions\/[a-z-]+\.d\.ts$/.test(path)),
+    [],
+  );
+  assert.deepEqual(scanDirectory(join(home, 'made')), []);
+});
+
+test('whatever it imports is among its dependencies', async () => {
+  const made = join(home, 'made');
+  const manifest = JSON.parse(await readFile(join(made, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+    optionalDependencies: Record<string, string>;
+  };
+  const known = new Set(['trellis', ...Object.keys(manifest.dependencies)]);
+  const missing = new Set<string>();
+  for (const path of packed.filter((one) => /^(server|sdk|sandbox)\/.*\.js$/.test(one))) {
+    const text = await readFile(join(made, path), 'utf8');
+    for (const [, from] of text.matchAll(
+      /(?:^import|^\} from|^export .* from|\bimport\()\s*(?:[^'"\n]*from )?'([^'.][^']*)'/gm,
+    )) {
+      const name = /^(@[^/]+\/)?[^/]+/.exec(from!)![0];
+      if (!isBuiltin(from!) && !known.has(name)) missing.add(`${path}: ${name}`);
+    }
+  }
+  assert.deepEqual([...missing], []);
+  const exact = Object.values({ ...manifest.dependencies, ...manifest.optionalDependencies });
+  assert.deepEqual(
+    exact.filter((version) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)),
+    [],
+  );
+});
+
+test('it starts with its own Node, whatever is on PATH, and says what is missing without one', async () => {
+  const shadow = join(home, 'shadow');
+  await mkdir(shadow);
+  await writeFile(join(shadow, 'node'), '#!/bin/sh\necho v20.0.0\n', { mode: 0o755 });
+  const env = { PATH: `${shadow}:/usr/bin:/bin` };
+  const { code, stdout } = await runIn([...trellis, '--help'], env);
+  assert.equal(code, 0);
+  assert.match(stdout, /^Usage: trellis <command>/);
+  const bare = join(home, 'bare');
+  await cp(join(home, 'made/bin'), join(bare, 'bin'), { recursive: true });
+  const refused = await runIn([join(bare, 'bin/trellis'), '--help'], env);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /Node 26 is missing/);
+});
+
+test('the main job is done from a read-only directory by a user without rights', async () => {
+  const { code, stdout, stderr } = await runIn([process.execPath, join(root, 'scripts/tour.ts'), ...trellis]);
+  assert.equal(code, 0, `${stdout}\n${stderr}`);
+  assert.match(stdout, /All as promised/);
+});
+
+test('what was installed cannot be written by the service', async () => {
+  const [file, ...words] = trellis.slice(0, -1);
+  const { code, stderr } = await runIn([file!, ...words, 'touch', join(project, 'node_modules/trellis/x')]);
+  assert.equal(code, 1);
+  assert.match(stderr, /Read-only file system/);
+});
+
+let service: RunningService;
+test('pages, interface and functions that ship are there', async () => {
+  service = await startRunningService({ program: trellis });
+  const { baseUrl, call } = service;
+  for (const path of ['/', '/connect/', '/docs/', '/openapi.json'])
+    assert.equal((await fetch(baseUrl + path)).status, 200, path);
+  const document = await (await fetch(`${baseUrl}/`)).text();
+  const script = /src="(\/assets\/dashboard-[^"]+\.js)"/.exec(document)?.[1];
+  assert.ok(script, 'the dashboard has been built');
+  assert.equal((await fetch(baseUrl + script)).status, 200);
+  await call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'google-sheet' },
+  });
+  const { data } = (await call('GET', '/functions/shipped?provider=google-sheet')) as {
+    data: { name: string }[];
+  };
+  assert.ok(data.some(({ name }) => name === 'worksheets'));
+  await call('PUT', '/integrations/google-sheet/functions/worksheets/shipped', { body: { type: 'sync' } });
+});
+
+test('the commands for developers work: init, deploy with types, run, dryrun, test', async () => {
+  const { baseUrl, secretKey, call } = service;
+  const env = { TRELLIS_URL: baseUrl, TRELLIS_SECRET_KEY: secretKey };
+  const work = join(home, 'work');
+  const say = async (...args: string[]) => {
+    const { code, stdout, stderr } = await runIn([...trellis, ...args], env);
+    assert.equal(code, 0, `trellis ${args.join(' ')}: ${stdout}${stderr}`);
+    return stdout + stderr;
+  };
+  await say('init');
+  // As `npm install typescript` beside the functions does.
+  await mkdir(join(work, 'node_modules'));
+  await symlink(join(root, 'node_modules/typescript'), join(work, 'node_modules/typescript'));
+  assert.doesNotMatch(await say('deploy'), /types were not checked/);
+  const { spreadsheetId } = (await service.sandbox('POST', 'spreadsheets', {
+    ...{ account: 'ada@example.com', title: 'Cities', sheet: 'cities' },
+    csv: 'code,city\n7,Oslo\n8,Rome',
+  })) as { spreadsheetId: string };
+  const { connectionId } = await connect(asCaller(service));
+  const on = ['--connection', connectionId];
+  const input = ['--input', JSON.stringify({ spreadsheetId, values: ['9', 'Bonn'] })];
+  assert.match(await say('run', 'google-sheet/append-row', ...on, ...input), /cities!A4:B4/);
+  await call('POST', '/connections/metadata', {
+    body: { connection_id: connectionId, provider_config_key: 'google-sheet', metadata: { spreadsheetId } },
+  });
+  assert.match(await say('dryrun', 'google-sheet/rows', ...on), /Oslo|3 records|added/);
+  await say('test', 'google-sheet/rows', '--record', ...on);
+  assert.match(await say('test'), /google-sheet\/syncs\/rows/);
+  const wrong = join(work, 'functions/google-sheet/actions/append-row.ts');
+  const text = await readFile(wrong, 'utf8');
+  await writeFile(wrong, text.replace('return { range: data', 'return { rang: data'));
+  const refused = await runIn([...trellis, 'deploy'], env);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /append-row\.ts:\d+:\d+.*TS2\d+/s);
+});
+
+/** A service as `connect` drives it. */
+function asCaller({ baseUrl, call, sandbox }: RunningService): Caller {
+  return {
+    baseUrl,
+    call: async (...asked) => ({ status: 200, body: await call(...asked) }) as Answer,
+    control: async (...asked) => (await sandbox(...asked)) as Record<string, unknown>,
+    watch: openSecretWatch(),
+  };
+}
+
+test('a project finds the types and values of the SDK by the name of the package', async () => {
+  const from = createRequire(join(project, 'x.js'));
+  const { exports } = from('trellis/package.json') as { exports: { '.': { types: string } } };
+  const types = await readFile(join(project, 'node_modules/trellis', exports['.'].types), 'utf8');
+  assert.match(types, /createSync/);
+  const { stdout } = await runIn([
+    ...[process.execPath, '--input-type=module', '-e'],
+    `import { createSync } from ${JSON.stringify(from.resolve('trellis'))}; console.log(typeof createSync)`,
+  ]);
+  assert.equal(stdout.trim(), 'function');
+});
+
+test('it stops as asked', async () => {
+  assert.equal(await service.stop(), 0);
+});
