@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { hashPassword } from 'better-auth/crypto';
-import { type Sandbox, startSandbox } from '../sandbox/main.ts';
+import type { Sandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
 import { createApp, providersDirectory } from './app.ts';
 import { type Config, ConfigError, type MasterKey, type Role } from './config.ts';
@@ -156,6 +156,8 @@ async function startSandboxOf(config: Config, log: Logger): Promise<Sandbox | un
   const { sandbox, dataDir, baseUrl } = config;
   if (sandbox === undefined) return undefined;
   try {
+    // Off in production, where none of it is loaded.
+    const { startSandbox } = await import('../sandbox/main.ts');
     return await startSandbox({
       port: sandbox.port,
       dataDir: join(dataDir, 'sandbox'),
@@ -277,7 +279,8 @@ async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<
 
 async function listen(app: App, { host, port }: Config): Promise<void> {
   try {
-    await app.listen({ host, port });
+    // Those that come in a burst wait for their turn: one that finds no room is sent again by its system after a second.
+    await app.listen({ host, port, backlog: 4_096 });
   } catch (error) {
     throw asPortFault(error, { name: 'PORT', at: `${host}:${port}` });
   }

@@ -15,7 +15,9 @@ function looks(overload: Overload, look: typeof calm, times: number): number {
 test('a burst, a collection of garbage or a stopped process refuses nobody', () => {
   const overload = new Overload(settings);
   for (let at = 0; at < 100; at++) {
-    assert.equal(looks(overload, { delayMs: 5_000, waiting: 0 }, 4), 0);
+    assert.equal(looks(overload, { delayMs: 60_000, waiting: 0 }, 1), 0);
+    overload.note(calm);
+    assert.equal(looks(overload, late, 3), 0);
     overload.note(calm);
   }
   assert.equal(overload.refusalOf('/records'), undefined);
@@ -23,16 +25,25 @@ test('a burst, a collection of garbage or a stopped process refuses nobody', () 
 
 test('a queue that stands refuses more and more, and what is refused falls slowly once it is gone', () => {
   const overload = new Overload(settings);
-  assert.ok(Math.abs(looks(overload, late, 7) - 0.3) < 1e-9);
+  // Four looks of a quarter of a second: it stands. Each adds an eighth.
+  assert.equal(looks(overload, late, 4), 0.125);
+  assert.equal(looks(overload, late, 2), 0.375);
   // While the queue shrinks the share stays, so that the load does not swing.
-  assert.ok(Math.abs(looks(overload, { delayMs: 70, waiting: 0 }, 100) - 0.3) < 1e-9);
-  assert.ok(looks(overload, calm, 10) > 0.05);
+  assert.equal(looks(overload, { delayMs: 70, waiting: 0 }, 100), 0.375);
+  assert.ok(looks(overload, calm, 10) > 0.15);
   assert.equal(looks(overload, calm, 10), 0);
+});
+
+test('a node that comes late by seconds refuses at its second look', () => {
+  const overload = new Overload(settings);
+  assert.equal(looks(overload, { delayMs: 5_000, waiting: 0 }, 1), 0);
+  assert.equal(looks(overload, { delayMs: 5_000, waiting: 0 }, 1), 0.5);
 });
 
 test('who waits for the database is a queue, too', () => {
   const overload = new Overload(settings);
-  assert.ok(looks(overload, { delayMs: 0, waiting: 51 }, 6) > 0);
+  assert.equal(looks(overload, { delayMs: 0, waiting: 51 }, 9), 0);
+  assert.ok(looks(overload, { delayMs: 0, waiting: 51 }, 1) > 0);
 });
 
 test('ordinary calls are refused first, webhooks and callbacks last, and what watches over the node never', () => {
@@ -41,8 +52,8 @@ test('ordinary calls are refused first, webhooks and callbacks last, and what wa
   const ordinary = ['/records?model=a', '/proxy/v4/x', '/connections', '/oauth/callback-not', '/healthy'];
   const last = ['/webhook/dev/google', '/oauth/callback?code=1'];
   const never = ['/health', '/ready', '/ready?a', '/metrics'];
-  looks(overload, late, 14);
-  assert.ok(overload.share > 0.9);
+  looks(overload, late, 11);
+  assert.equal(overload.share, 1);
   assert.deepEqual(ordinary.filter(isRefused), ordinary);
   assert.deepEqual([...last, ...never].filter(isRefused), []);
   looks(overload, late, 20);

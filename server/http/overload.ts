@@ -5,7 +5,7 @@
  * (`rate-limit.ts`), of connections (`open-connections.ts`) and of large bodies (`body-memory.ts`).
  *
  * Too much is a queue that stands: ten times a second it is looked how late the event loop comes and how many wait for a
- * connection to the database, and only where five looks in a row find more than allowed are calls refused, a few at first.
+ * connection to the database, and only where looks in a row find more than allowed for a second are calls refused, a few at first.
  * So a collection of garbage, a burst or a stopped process refuses nobody (the idea of CoDel, RFC 8289 §3.2). The share grows
  * while the queue stands, stays while it shrinks, and falls slowly once it is gone, so that the load does not swing.
  */
@@ -13,9 +13,11 @@ import { AppError } from '../errors.ts';
 import { metrics } from '../metrics.ts';
 
 const lookEveryMs = 100;
-/** So many looks in a row are a queue. */
-const standing = 5;
-const growBy = 0.1;
+/** Looks that find too much for so long are a queue; one of them alone is a pause. */
+const standingMs = 1_000;
+const standingLooks = 2;
+/** A second of too much refuses half of the calls, a second without gives a fifth of them back. */
+const growPerMs = 0.5 / 1_000;
 const fallBy = 0.02;
 
 export type Look = {
@@ -39,6 +41,7 @@ export class Overload {
   #ordinary = 0;
   #last = 0;
   #inRow = 0;
+  #tooMuchMs = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(settings: Settings) {
@@ -68,14 +71,17 @@ export class Overload {
   note({ delayMs, waiting }: Look): void {
     const { mostDelayMs, mostWaiting } = this.#settings;
     const pressure = Math.max(delayMs / mostDelayMs, waiting / mostWaiting);
+    const passedMs = lookEveryMs + Math.max(0, delayMs);
     this.#inRow = pressure > 1 ? this.#inRow + 1 : 0;
-    if (this.#inRow >= standing) this.#grow();
+    this.#tooMuchMs = pressure > 1 ? this.#tooMuchMs + passedMs : 0;
+    if (this.#inRow >= standingLooks && this.#tooMuchMs >= standingMs)
+      this.#grow(Math.min(0.5, passedMs * growPerMs));
     else if (pressure < 0.5) this.#fall();
   }
 
-  #grow(): void {
-    if (this.#ordinary < 1) this.#ordinary = Math.min(1, this.#ordinary + growBy);
-    else this.#last = Math.min(1, this.#last + growBy);
+  #grow(by: number): void {
+    if (this.#ordinary < 1) this.#ordinary = Math.min(1, this.#ordinary + by);
+    else this.#last = Math.min(1, this.#last + by);
   }
 
   #fall(): void {

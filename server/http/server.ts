@@ -27,6 +27,7 @@ import { limitBodyMemory, refuseCoded } from './body-memory.ts';
 import { answerAnyOrigin } from './cors.ts';
 import { sendError, ValidationFault, writeErrors } from './error-writer.ts';
 import { inTurn } from './in-turn.ts';
+import { parseJsonOnly } from './json-body.ts';
 import { allowedMethods } from './methods.ts';
 import { limitConnections } from './open-connections.ts';
 import { describeRoutes } from './openapi.ts';
@@ -246,16 +247,6 @@ function readAbsolute(request: IncomingMessage): void {
   if (host === undefined || path === undefined) return;
   request.url = path.startsWith('/') ? path : `/${path}`;
   request.headers.host = host;
-}
-
-/** JSON and nothing else; an empty body under that type is an empty object. */
-function parseJsonOnly(app: FastifyInstance): void {
-  const parse = app.getDefaultJsonParser('error', 'error');
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body.length === 0) done(null, {});
-    else parse(request, body, done);
-  });
 }
 
 /** One line a request, by route and never by query, so that no code, token or cursor is logged. */

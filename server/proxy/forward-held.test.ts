@@ -1,4 +1,5 @@
 /** What a call holds on to is let go as soon as nobody needs it, and whoever must know of its answer is told in time. */
+// In a process of its own: it measures memory.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';

@@ -1,3 +1,4 @@
+// In a process of its own: it measures memory.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';

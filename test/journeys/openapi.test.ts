@@ -49,7 +49,9 @@ function toldBy({ operation: { requestBody, responses } }: Placed): Told[] {
 
 test('the document is valid OpenAPI 3.1', async () => {
   const validator = new Validator();
-  const { valid, errors } = await validator.validate(structuredClone(document) as unknown as Record<string, unknown>);
+  const { valid, errors } = await validator.validate(
+    structuredClone(document) as unknown as Record<string, unknown>,
+  );
   assert.ok(valid, JSON.stringify(errors, undefined, 1)?.slice(0, 4000));
   assert.equal(validator.version, '3.1');
 });

@@ -8,6 +8,8 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { surroundings } from '../support/command.ts';
+import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
+import { functionProcessesOf } from '../support/processes.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 
 const run = promisify(execFile);
@@ -50,6 +52,23 @@ test('the keys are readable by their owner alone', async () => {
   for (const file of ['dev.key', 'master.key']) {
     assert.equal((await stat(join(dataDir, file))).mode & 0o777, 0o600, file);
   }
+});
+
+test('there is no process of customer code before one is needed', {
+  skip: process.platform !== 'linux' && 'Linux alone tells which processes there are',
+}, async () => {
+  assert.deepEqual(await functionProcessesOf(service.pid), []);
+  await service.call('POST', '/integrations', {
+    body: {
+      unique_key: 'functions',
+      provider: 'unauthenticated',
+      integration_config: { base_url: 'https://a.invalid' },
+    },
+  });
+  const code = flowConfig({ name: 'double', code: actionCode(), integration: 'functions' });
+  await service.call('POST', '/sync/deploy', { body: deployBody([code]) });
+  // Whoever deploys is told what the code says of itself, which takes a process.
+  assert.notDeepEqual(await functionProcessesOf(service.pid), []);
 });
 
 test('the three curl lines work as they stand, again and again', async () => {

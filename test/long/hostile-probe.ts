@@ -13,7 +13,7 @@ export type Probed = {
   calls: { done: number; turnedAway: number; failed: number };
 };
 
-const staying = new Agent({ keepAlive: true, maxSockets: 4 });
+const staying = new Agent({ keepAlive: true, maxSockets: 64 });
 const fresh = new Agent({ keepAlive: false });
 let times: number[] = [];
 let failed = 0;

@@ -4,6 +4,7 @@ import { attack, type Seen } from './hostile-traffic.ts';
 
 test('whatever is thrown at it, /health answers within 100 ms for 99 of 100 who ask, and calls go on', async (t) => {
   const idle = 10_000;
+  const mostMs = 100;
   const all: Seen[] = [];
   const strength = { slow: 1_000, idle, bodyMb: 100, atOnce: 50, holdMs: 10_000 };
   const { restMb, afterMb } = await attack(strength, (seen) => {
@@ -21,7 +22,7 @@ test('whatever is thrown at it, /health answers within 100 ms for 99 of 100 who 
   );
   for (const { attack: name, probed, rssMb } of all) {
     assert.equal(probed.health.failed, 0, name);
-    assert.ok(probed.health.p99 < 100, `${name}: ${probed.health.p99}`);
+    assert.ok(probed.health.p99 < mostMs, `${name}: ${probed.health.p99}`);
     assert.equal(probed.calls.failed, 0, name);
     assert.ok(probed.calls.done > 0, name);
     assert.ok(rssMb < restMb + 400, `${name}: ${rssMb}`);

@@ -3,14 +3,13 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startEmbedded } from '../../server/db/embedded.ts';
-import { migrationsDirectory } from '../../server/db/migration-files.ts';
 import { type Balancer, openBalancer } from '../chaos/balancer.ts';
 import { urlOf } from '../support/database.ts';
 import { freePort } from '../support/ports.ts';
@@ -94,7 +93,7 @@ function sourceOf(ref: string, directory: string): string {
   });
   const dependenciesOf = (text: string) =>
     (JSON.parse(text) as { dependencies: Record<string, string> }).dependencies;
-  const ours = dependenciesOf(git('show', 'HEAD:package.json'));
+  const ours = dependenciesOf(readFileSync(join(root, 'package.json'), 'utf8'));
   const theirs = Object.entries(dependenciesOf(git('show', `${ref}:package.json`)));
   if (theirs.every(([name, version]) => ours[name] === version)) {
     symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'));
@@ -104,7 +103,6 @@ function sourceOf(ref: string, directory: string): string {
       stdio: 'ignore',
     });
   }
-  assert.ok(existsSync(join(tree, 'server/cli/main.ts')) && existsSync(migrationsDirectory));
   return tree;
 }
 
@@ -142,6 +140,7 @@ type Page = {
 async function beginLoad({ url }: Balancer, { key, providerUrl }: { key: string; providerUrl: string }) {
   const done: Upgraded = { calls: {}, again: 0, failed: [] };
   let isOver = false;
+  let isWritten = false;
 
   /** Undefined where it failed. What is answered with 503 and Retry-After was not done: it is made again. */
   async function call<T>(kind: string, method: string, path: string, body?: unknown): Promise<T | undefined> {
@@ -194,7 +193,24 @@ async function beginLoad({ url }: Balancer, { key, providerUrl }: { key: string;
   let cursor: string | undefined;
   let seen = 0;
 
-  const running = Promise.all([
+  /** On until there is nothing behind the last one. */
+  async function follow(): Promise<void> {
+    for (let after = '0', isLast = false; !isLast; ) {
+      isLast = isWritten;
+      type Feed = { events: { type: string; data: { connection_id: string } }[]; next_after: string };
+      const page = await call<Feed>(
+        'follow',
+        'GET',
+        `/events?after=${after}&limit=100&types=connection.deleted`,
+      );
+      followed.push(...(page?.events.map(({ data }) => data.connection_id) ?? []));
+      if (page !== undefined && page.events.length > 0) isLast = false;
+      after = page?.next_after ?? after;
+      await pause(50);
+    }
+  }
+
+  const writing = Promise.all([
     repeat(async () => {
       const n = posted.length + 1;
       if ((await call('proxy', 'POST', '/proxy/numbers', { n })) !== undefined) posted.push(n);
@@ -226,28 +242,15 @@ async function beginLoad({ url }: Balancer, { key, providerUrl }: { key: string;
       await call('disconnect', 'DELETE', `/connections/${id}?provider_config_key=crm`);
       await pause(50);
     }),
-    (async () => {
-      // Follows on until it has seen the last one.
-      for (let after = '0', isLast = false; !isLast; ) {
-        isLast = isOver;
-        type Feed = { events: { type: string; data: { connection_id: string } }[]; next_after: string };
-        const page = await call<Feed>(
-          'follow',
-          'GET',
-          `/events?after=${after}&limit=100&types=connection.deleted`,
-        );
-        followed.push(...(page?.events.map(({ data }) => data.connection_id) ?? []));
-        if (page !== undefined && page.events.length > 0) isLast = false;
-        after = page?.next_after ?? after;
-        await pause(50);
-      }
-    })(),
   ]);
+  const following = follow();
 
   return {
     async end({ numbers, events }: Taken): Promise<Upgraded> {
       isOver = true;
-      await running;
+      await writing;
+      isWritten = true;
+      await following;
       assert.deepEqual(
         numbers.toSorted((a, b) => a - b),
         posted,

@@ -60,6 +60,8 @@ export async function startRunningService(
       LOG_FORMAT: 'json',
       // What a test leaves under way is not waited for.
       TRELLIS_DRAIN_SECONDS: '1',
+      // A machine that is busy with other tests turns no call away.
+      TRELLIS_OVERLOAD_DELAY_MS: 'off',
       // A benchmark or a tour is not slowed down by what only tests look at.
       LOG_LEVEL: process.env.NODE_TEST_CONTEXT === undefined ? 'warn' : 'trace',
       ...options.env,

@@ -109,7 +109,7 @@ export async function bringNearer(q: Queryable, now: Date): Promise<void> {
   );
   await q.query(
     `update run
-     set not_before = greatest($1::timestamptz, now())
+     set not_before = least($1::timestamptz, now())
      where state = 'waiting' and not_before > greatest($1::timestamptz, now()) + ${longestPutOff}`,
     [now],
   );
