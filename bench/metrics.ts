@@ -1,8 +1,9 @@
 /** What it costs a call of the proxy to be counted, to be a cause, and to be asked whether it is traced. */
-import { within } from '../server/cause.ts';
-import { callsInFlight } from '../server/metrics.ts';
+
+import { callsInFlight } from '../server/metrics/metrics.ts';
 import { CallTrace } from '../server/proxy/call-log.ts';
-import { isTracing } from '../server/tracing.ts';
+import { within } from '../server/tracing/cause.ts';
+import { isTracing } from '../server/tracing/tracing.ts';
 import type { Benchmark } from './support.ts';
 
 const calls = { quick: 300_000, full: 3_000_000 } as const;

@@ -1,7 +1,7 @@
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ConfigError, type MasterKey, readMasterKeys } from './config.ts';
+import { ConfigError, type MasterKey, readMasterKeys } from './config/config.ts';
 import { writeWhole } from './whole-file.ts';
 
 /**

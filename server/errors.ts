@@ -38,7 +38,8 @@ export const errorCatalogue = {
   too_many_requests: { status: 429, message: 'Too many requests. Wait as long as Retry-After says.' },
   overloaded: {
     status: 503,
-    message: 'More is asked of this node than it can do, and this was not begun. Try again after Retry-After.',
+    message:
+      'More is asked of this node than it can do, and this was not begun. Try again after Retry-After.',
   },
   internal: { status: 500, message: 'Something went wrong here. The log names this request id.' },
   unavailable: { status: 503, message: 'The service cannot answer at the moment. Try again shortly.' },

@@ -1,7 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
-import { causeFields } from './cause.ts';
-import type { LogLevel } from './config.ts';
+import type { LogLevel } from './config/config.ts';
+import { causeFields } from './tracing/cause.ts';
 
 export type { Logger };
 

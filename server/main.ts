@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { hashPassword } from 'better-auth/crypto';
 import type { Sandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
-import { createApp, providersDirectory } from './app.ts';
-import { type Config, ConfigError, type MasterKey, type Role } from './config.ts';
+import { createApp, providersDirectory } from './app/app.ts';
+import { type Config, ConfigError, type MasterKey, type Role } from './config/config.ts';
 import {
   createMasterKeyFile,
   ensureDataDir,
@@ -32,7 +32,7 @@ import type { Logger } from './log.ts';
 import { joinNodes, type Presence } from './nodes/nodes.ts';
 import { createOutbound } from './outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
-import { startTracing } from './tracing.ts';
+import { startTracing } from './tracing/tracing.ts';
 import { prepareOwner } from './users/set-up.ts';
 import { openVault, type Vault } from './vault.ts';
 import { version } from './version.ts';

@@ -7,7 +7,7 @@ import {
   type KeyObject,
   randomBytes,
 } from 'node:crypto';
-import type { MasterKey } from './config.ts';
+import type { MasterKey } from './config/config.ts';
 
 /**
  * Keys, and what they seal.

@@ -1,7 +1,7 @@
-import { outside } from '../cause.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
+import { outside } from '../tracing/cause.ts';
 import { Batch } from './batch.ts';
 import { OperationIds } from './operation-id.ts';
 import type { Operation } from './operations.ts';

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { type AuditVerdict, verifyAudit } from '../activity/audit-verify.ts';
-import { loadConfigWithoutKeys } from '../config.ts';
+import { loadConfigWithoutKeys } from '../config/config.ts';
 import { createProgress } from './progress.ts';
 import { withDatabase } from './reach-database.ts';
 

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
 import { makeBackup, type Step } from '../backup/make.ts';
 import { keepNewest, keyFileOf, withShelf } from '../backup/shelf.ts';
-import { type Config, ConfigError, loadConfigWithoutKeys } from '../config.ts';
+import { type Config, ConfigError, loadConfigWithoutKeys } from '../config/config.ts';
 import { type EmbeddedConnection, findEmbedded, startEmbedded } from '../db/embedded.ts';
 import { hasEmbedded } from '../db/embedded-place.ts';
 import { openDb } from '../db/pool.ts';

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
-import { loadConfig } from '../config.ts';
+import { loadConfig } from '../config/config.ts';
 import type { Finding, State } from '../doctor/check.ts';
 import { examine } from '../doctor/examine.ts';
 import { oneLine } from './one-line.ts';

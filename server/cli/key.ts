@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { type Config, loadConfigWithoutKeys } from '../config.ts';
+import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
 import { devKeyPath, readDevKey, writeDevKey } from '../data-dir.ts';
 import { newKey, readExpiry } from '../environments/key-input.ts';
 import { createKey, type Key, listKeys, noteKey, revokeKey } from '../environments/keys.ts';

@@ -2,7 +2,7 @@ import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
 import { faultOf } from '../activity/logged.ts';
 import { type Activity, createActivity, noActivity } from '../activity/writer.ts';
-import { type Config, ConfigError, loadConfigWithoutKeys } from '../config.ts';
+import { type Config, ConfigError, loadConfigWithoutKeys } from '../config/config.ts';
 import { masterKeyPath, readMasterKeyFile } from '../data-dir.ts';
 import {
   isSameKey,

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { commandLines, isDeveloperCommand, runDeveloperCommand } from '../../sdk/cli/commands.ts';
-import { ConfigError } from '../config.ts';
+import { ConfigError } from '../config/config.ts';
 import { AppError } from '../errors.ts';
 import { restartWithSmallMemory } from './memory.ts';
 

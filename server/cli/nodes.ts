@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { loadConfigWithoutKeys } from '../config.ts';
+import { loadConfigWithoutKeys } from '../config/config.ts';
 import type { Db } from '../db/pool.ts';
 import { listNodes, type Node } from '../nodes/nodes.ts';
 import { oneLine } from './one-line.ts';

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Config, ConfigError } from '../config.ts';
+import { type Config, ConfigError } from '../config/config.ts';
 import { findEmbedded, startEmbedded } from '../db/embedded.ts';
 import { type Db, type DbTarget, openDb } from '../db/pool.ts';
 

@@ -2,7 +2,7 @@ import { dirname, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { restoreBackup, tryBackup } from '../backup/restore.ts';
 import { keyFileOf } from '../backup/shelf.ts';
-import { loadConfigWithoutKeys } from '../config.ts';
+import { loadConfigWithoutKeys } from '../config/config.ts';
 import { ensureDataDir } from '../data-dir.ts';
 import { tellStep } from './backup.ts';
 import { readKeyFile } from './key-file.ts';

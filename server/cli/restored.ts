@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { raisePositions, raisePositionsOnce } from '../backup/positions.ts';
-import { loadConfigWithoutKeys } from '../config.ts';
+import { loadConfigWithoutKeys } from '../config/config.ts';
 import { withDatabase } from './reach-database.ts';
 
 /** `trellis restored`: for who has restored a database by other means, or failed over and may have lost commits. */

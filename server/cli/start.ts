@@ -1,6 +1,6 @@
 import { relative } from 'node:path';
 import { parseArgs } from 'node:util';
-import { loadConfigWith } from '../config.ts';
+import { loadConfigWith } from '../config/config.ts';
 import { devKeyPath } from '../data-dir.ts';
 import { createLog } from '../log.ts';
 import { type Service, startService } from '../main.ts';

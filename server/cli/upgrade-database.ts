@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { upgradeDatabase } from '../backup/upgrade.ts';
-import { loadConfigWithoutKeys } from '../config.ts';
+import { loadConfigWithoutKeys } from '../config/config.ts';
 import { createProgress } from './progress.ts';
 
 const usage = 'The command is: upgrade-database --old-binaries DIRECTORY.';

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
-import { type Config, loadConfigWithoutKeys } from '../config.ts';
+import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { emailAddress } from '../email-address.ts';
 import { isRole, roles } from '../http/roles.ts';

@@ -15,7 +15,7 @@ import { openSecretWatch, type SecretWatch } from '../../test/support/secret-wat
 import { watchedVault } from '../../test/support/secret-watch-server.ts';
 import { noActivity } from '../activity/writer.ts';
 import { brandNames } from '../brand.ts';
-import { readMasterKeys } from '../config.ts';
+import { readMasterKeys } from '../config/config.ts';
 import { createConnectionReader } from '../connections/reader.ts';
 import { createKeyReader } from '../environments/key-reader.ts';
 import { createKey } from '../environments/keys.ts';

@@ -8,7 +8,7 @@ import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import { watchedVault } from '../../test/support/secret-watch-server.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
-import { readMasterKeys } from '../config.ts';
+import { readMasterKeys } from '../config/config.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import type { Caller } from '../http/caller.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';

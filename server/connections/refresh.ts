@@ -7,7 +7,7 @@ import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
-import { metrics } from '../metrics.ts';
+import { metrics } from '../metrics/metrics.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import type { Vault } from '../vault.ts';
 import { openKept } from './candidates.ts';

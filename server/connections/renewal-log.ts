@@ -1,8 +1,8 @@
 import { logged, type Tell } from '../activity/logged.ts';
 import type { Activity } from '../activity/writer.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
-import { metrics } from '../metrics.ts';
-import { errorCodeOf, spanned } from '../tracing.ts';
+import { metrics } from '../metrics/metrics.ts';
+import { errorCodeOf, spanned } from '../tracing/tracing.ts';
 import { evidenceOf } from './health.ts';
 import type { LiveConnection } from './reader.ts';
 

@@ -1,6 +1,6 @@
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { openTestDatabase } from '../../test/support/database.ts';
-import type { MasterKey } from '../config.ts';
+import type { MasterKey } from '../config/config.ts';
 import { openVault } from '../vault.ts';
 import { insertDataKey } from './store.ts';
 

@@ -1,5 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
-import type { MasterKey } from '../config.ts';
+import type { MasterKey } from '../config/config.ts';
 import type { Queryable, Tx } from '../db/pool.ts';
 import { proofOf } from '../vault.ts';
 

@@ -1,4 +1,4 @@
-import type { MasterKey } from '../config.ts';
+import type { MasterKey } from '../config/config.ts';
 import { first, type Queryable } from '../db/pool.ts';
 import { type DataKey, proofOf, type Vault } from '../vault.ts';
 

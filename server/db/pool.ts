@@ -7,9 +7,9 @@ import {
   PostgresQueryCompiler,
 } from 'kysely';
 import pg from 'pg';
-import { outside } from '../cause.ts';
 import { AppError } from '../errors.ts';
-import { metrics } from '../metrics.ts';
+import { metrics } from '../metrics/metrics.ts';
+import { outside } from '../tracing/cause.ts';
 import { type CopyRows, copyInto, copyRows } from './copy.ts';
 import { type Flight, fly } from './flight.ts';
 import type { DB } from './tables.ts';

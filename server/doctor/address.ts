@@ -1,6 +1,6 @@
 /** BASE_URL: whether providers take it, whether it leads here; and whom else the service has to reach. */
 import { BlockList, connect, createServer } from 'node:net';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { createOutbound } from '../outbound.ts';
 import { adviceAtGoogle, whyNotAtGoogle } from '../providers/google-address.ts';
 import { type Check, fail, messageOf, ok, skipped, type Verdict, warn } from './check.ts';

@@ -3,7 +3,7 @@
  *
  * Does not own: what is looked at in each area (the files beside), how it is shown (`cli/doctor.ts`).
  */
-import { type Config, ConfigError, type MasterKey } from '../config.ts';
+import { type Config, ConfigError, type MasterKey } from '../config/config.ts';
 import { readMasterKeyFile } from '../data-dir.ts';
 import type { Db } from '../db/pool.ts';
 import { addressChecks } from './address.ts';

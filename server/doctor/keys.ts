@@ -1,5 +1,5 @@
 /** Master keys: whether those of the settings open what the database holds. */
-import type { MasterKey } from '../config.ts';
+import type { MasterKey } from '../config/config.ts';
 import { findKeyFault, listMasterKeys } from '../data-keys/master-keys.ts';
 import { type Db, first } from '../db/pool.ts';
 import { type Check, fail, ok, type Verdict, warn } from './check.ts';

@@ -1,7 +1,7 @@
 /** The machine that this command runs on: its Node, how much it may open, its memory, what keeps functions apart. */
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { confinementOf } from '../functions/isolation/confinement.ts';
 import { type Check, fail, ok, skipped, warn } from './check.ts';
 

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { Beliefs } from '../beliefs.ts';
-import { isSecretKey } from '../config.ts';
+import { isSecretKey } from '../config/config.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { AuthenticateCall } from '../http/authorize.ts';

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { ConfigError } from '../config.ts';
+import { ConfigError } from '../config/config.ts';
 import { type Queryable, tables } from '../db/pool.ts';
 import { settingName } from './key-input.ts';
 import { hashOf, keyColumns, noteKey, readKeyRow } from './keys.ts';

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { AppError } from '../errors.ts';
-import { metrics } from '../metrics.ts';
+import { metrics } from '../metrics/metrics.ts';
 
 /**
  * A body that was compressed is refused unread: what it becomes is known only once it is there. Bodies of proxied calls are no

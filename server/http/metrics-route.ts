@@ -1,9 +1,9 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifySchema } from 'fastify';
+import { isLoopback } from '../config/setting-values.ts';
 import { AppError } from '../errors.ts';
-import type { MetricsText } from '../metrics-text.ts';
-import { isLoopback } from '../setting-values.ts';
+import type { MetricsText } from '../metrics/text.ts';
 import { answerOwnOrigin } from './cors.ts';
 import { isForwarded } from './loopback-only.ts';
 import type { App } from './server.ts';

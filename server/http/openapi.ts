@@ -3,7 +3,7 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import type { Brand } from '../brand.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { areaOf, areas } from './areas.ts';
 import type { Access } from './caller.ts';
 import { components } from './openapi-components.ts';

@@ -10,7 +10,7 @@
  * while the queue stands, stays while it shrinks, and falls slowly once it is gone, so that the load does not swing.
  */
 import { AppError } from '../errors.ts';
-import { metrics } from '../metrics.ts';
+import { metrics } from '../metrics/metrics.ts';
 
 const lookEveryMs = 100;
 /** Looks that find too much for so long are a queue; one of them alone is a pause. */

@@ -6,7 +6,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { AppError } from '../errors.ts';
-import { metrics } from '../metrics.ts';
+import { metrics } from '../metrics/metrics.ts';
 import { isPublicAddress } from '../outbound-addresses.ts';
 import { createNetworkReader } from './address.ts';
 import { type Allowance, Buckets } from './bucket.ts';

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { brandNames } from '../brand.ts';
-import { currentCause, outside } from '../cause.ts';
 import { createLog } from '../log.ts';
+import { currentCause, outside } from '../tracing/cause.ts';
 import { createBareHttp } from './server.ts';
 
 test('each line of the log that a request causes names it, once, wherever it is written', async () => {

@@ -2,10 +2,10 @@
  * Each request of the routes as a cause: what it sets off names it in the log, is part of its span, and is timed with it.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { type Cause, within } from '../cause.ts';
-import { metrics } from '../metrics.ts';
-import { startSpan } from '../tracing.ts';
-import { remoteSpanOf } from '../tracing-span.ts';
+import { metrics } from '../metrics/metrics.ts';
+import { type Cause, within } from '../tracing/cause.ts';
+import { remoteSpanOf } from '../tracing/span.ts';
+import { startSpan } from '../tracing/tracing.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -18,7 +18,7 @@ import {
 } from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { z } from 'zod';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { type Authenticate, authorizeRoutes } from './authorize.ts';

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase } from '../../test/support/database.ts';
-import { currentCause } from '../cause.ts';
-import { metrics } from '../metrics.ts';
+import { metrics } from '../metrics/metrics.ts';
+import { currentCause } from '../tracing/cause.ts';
 import { isSchemaMissing, startJobs } from './jobs.ts';
 
 let bench: Awaited<ReturnType<typeof openTestDatabase>>;

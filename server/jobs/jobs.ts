@@ -1,8 +1,8 @@
 import { PgBoss } from 'pg-boss';
-import { within } from '../cause.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
-import { metrics } from '../metrics.ts';
-import { spanned } from '../tracing.ts';
+import { metrics } from '../metrics/metrics.ts';
+import { within } from '../tracing/cause.ts';
+import { spanned } from '../tracing/tracing.ts';
 
 /**
  * Work that runs in the background, on whichever node is free.

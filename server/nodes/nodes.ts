@@ -5,7 +5,7 @@
  * Nothing that must be right depends on it: it is there to be looked at, and for warnings.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Role } from '../config.ts';
+import type { Role } from '../config/config.ts';
 import { listMigrations } from '../db/migration-files.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { providersDirectory } from '../app.ts';
+import { providersDirectory } from '../app/app.ts';
 import { loadCatalog } from './catalog.ts';
 import { quotaWith } from './quota-setting.ts';
 

@@ -1,5 +1,5 @@
-import { startSpan } from '../tracing.ts';
-import type { Span } from '../tracing-span.ts';
+import type { Span } from '../tracing/span.ts';
+import { startSpan } from '../tracing/tracing.ts';
 import type { Attempt } from './attempt.ts';
 
 /** The requests that one call sends to its provider, each a span below the call's: where it goes, never by which path. */

@@ -4,7 +4,7 @@ import type { Operation } from '../activity/operations.ts';
 import { redactedTarget } from '../activity/redact.ts';
 import { AppError } from '../errors.ts';
 import type { ProxyCaller } from '../http/caller.ts';
-import { cellsOf, metrics, statusClass } from '../metrics.ts';
+import { cellsOf, metrics, statusClass } from '../metrics/metrics.ts';
 import type { Outcome } from './exchange.ts';
 
 /** Whose call it is. */

@@ -1,7 +1,7 @@
 /** What `forward` is given: one call, by what its parts need to know, and who is told of it. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Cause } from '../cause.ts';
 import type { Outbound } from '../outbound.ts';
+import type { Cause } from '../tracing/cause.ts';
 import type { Attempt } from './attempt.ts';
 import type { AttemptSpans } from './attempt-spans.ts';
 import type { Timeouts } from './call.ts';

@@ -7,12 +7,12 @@
  * (`error-dialect.ts`). Nothing is buffered but a small body's copy for another attempt (`outgoing-body.ts`).
  */
 import type { ServerResponse } from 'node:http';
-import { within } from '../cause.ts';
 import { AppError } from '../errors.ts';
 import { hasBody } from '../http/bodies.ts';
 import { firstValue, without } from '../http/raw-headers.ts';
 import type { OutboundCall } from '../outbound.ts';
-import { errorCodeOf } from '../tracing.ts';
+import { within } from '../tracing/cause.ts';
+import { errorCodeOf } from '../tracing/tracing.ts';
 import { announcedBytes, headersOf, lengthAlone, reasonOf } from './answer-head.ts';
 import type { Attempt } from './attempt.ts';
 import { Clocks } from './clocks.ts';

@@ -1,12 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Credentials, isRenewable } from '../auth-modes/mode.ts';
-import type { Cause } from '../cause.ts';
 import { judgeAnswer } from '../connections/api-faults.ts';
 import type { CredentialSource } from '../connections/credentials.ts';
 import type { Observer } from '../connections/observe.ts';
 import type { TicketRights } from '../http/caller.ts';
 import { firstValue } from '../http/raw-headers.ts';
 import type { Outbound } from '../outbound.ts';
+import type { Cause } from '../tracing/cause.ts';
 import type { AnswerRules } from './answer-headers.ts';
 import { askNow, credentialsOf, type Knowing } from './asked.ts';
 import { type Ask, type Attempt, attemptAfterRedirect, attemptWith } from './attempt.ts';

@@ -1,7 +1,7 @@
 import { holdConnection } from '../connections/store.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { countRecords } from '../metrics.ts';
+import { countRecords } from '../metrics/metrics.ts';
 import { type DatasetName, findDataset, lockDataset } from './dataset.ts';
 import type { NewerChanges } from './newer-changes.ts';
 import { findStored } from './stored.ts';

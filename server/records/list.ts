@@ -1,5 +1,5 @@
 import { type Db, first, type Tx } from '../db/pool.ts';
-import { countRecords } from '../metrics.ts';
+import { countRecords } from '../metrics/metrics.ts';
 import type { DataKey } from '../vault.ts';
 import { type Position, readFollowedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';

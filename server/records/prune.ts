@@ -1,6 +1,6 @@
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { countRecords } from '../metrics.ts';
+import { countRecords } from '../metrics/metrics.ts';
 import { readCursor } from './cursor.ts';
 import { type Dataset, type DatasetName, findDataset, lockDataset } from './dataset.ts';
 import { rowBytes } from './payloads.ts';

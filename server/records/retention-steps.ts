@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first, type Tx } from '../db/pool.ts';
-import { countRecords } from '../metrics.ts';
+import { countRecords } from '../metrics/metrics.ts';
 import { slowestPosition } from './consumers.ts';
 import { type Dataset, lockDataset } from './dataset.ts';
 import { findLastBefore } from './list.ts';

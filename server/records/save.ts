@@ -1,7 +1,7 @@
 import { holdConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { countRecords } from '../metrics.ts';
+import { countRecords } from '../metrics/metrics.ts';
 import type { DataKey } from '../vault.ts';
 import type { JsonObject } from './canonical.ts';
 import { type Change, isAddition, type Restore, writeChanges } from './changes.ts';

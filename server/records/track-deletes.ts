@@ -1,7 +1,7 @@
 import { holdConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { countRecords } from '../metrics.ts';
+import { countRecords } from '../metrics/metrics.ts';
 import { type Dataset, type DatasetName, ensureDataset, findDataset, lockDataset } from './dataset.ts';
 import { queueDatasetEvent } from './dataset-event.ts';
 import { arrayText } from './payloads.ts';

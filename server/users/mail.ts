@@ -4,7 +4,7 @@
  * Owns: what the mails say, the way to the server. Does not own: the links (`set-up.ts`), whose they are. The server is the
  * operator's own, as the database is, so that the guard of calls to providers does not stand before it.
  */
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import type { Logger } from '../log.ts';
 
 export type Mail = { to: string; subject: string; text: string };

@@ -6,7 +6,7 @@
  */
 import type { OAuthProvider } from 'better-auth/oauth2';
 import * as oauth from 'oauth4webapi';
-import type { OidcConfig } from '../config-sign-in.ts';
+import type { OidcConfig } from '../config/sign-in.ts';
 import type { Logger } from '../log.ts';
 import { asPersonName } from './person-name.ts';
 

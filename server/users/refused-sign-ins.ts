@@ -1,7 +1,7 @@
 import { writeAudit } from '../activity/audit.ts';
 import { type Db, first } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
-import { metrics } from '../metrics.ts';
+import { metrics } from '../metrics/metrics.ts';
 
 /** Somebody can try for ever, so that what is told of it must not grow with how often they do. */
 const toldEveryMs = 60_000;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { userActor, writeAudit } from '../activity/audit.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import type { Person } from '../http/person-door.ts';

@@ -1,4 +1,4 @@
-import type { SignInConfig } from '../config-sign-in.ts';
+import type { SignInConfig } from '../config/sign-in.ts';
 import type { Db } from '../db/pool.ts';
 import { createFirstOwner, createSetUp } from './invitations.ts';
 import { hasOwner } from './members.ts';

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { AppError } from '../errors.ts';
 import { answerOwnOrigin } from '../http/cors.ts';
 import type { App } from '../http/server.ts';

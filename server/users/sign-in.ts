@@ -7,7 +7,7 @@
 import { betterAuth } from 'better-auth';
 import { APIError } from 'better-auth/api';
 import { twoFactor } from 'better-auth/plugins';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import type { Db } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
 import { useCode } from './codes.ts';

@@ -10,7 +10,7 @@ import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import { watchedVault } from '../../test/support/secret-watch-server.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import { brandNames } from '../brand.ts';
-import { readMasterKeys } from '../config.ts';
+import { readMasterKeys } from '../config/config.ts';
 import { createCredentialSource } from '../connections/credentials.ts';
 import { createConnectionReader } from '../connections/reader.ts';
 import { insertConnection, swapCredentials } from '../connections/save.ts';

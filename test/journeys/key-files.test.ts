@@ -6,7 +6,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { readMasterKeys } from '../../server/config.ts';
+import { readMasterKeys } from '../../server/config/config.ts';
 import { registerMasterKey } from '../../server/data-keys/store.ts';
 import { ensureEnvironment } from '../../server/environments/store.ts';
 import { signInSecret } from '../../server/users/sign-in-key.ts';

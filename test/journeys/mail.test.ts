@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hashPassword } from 'better-auth/crypto';
-import { ConfigError, loadConfig } from '../../server/config.ts';
+import { ConfigError, loadConfig } from '../../server/config/config.ts';
 import { createFirstOwner } from '../../server/users/invitations.ts';
 import { type MailServer, openMailServer } from '../support/mail-server.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from '../support/person.ts';

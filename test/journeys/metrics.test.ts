@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { metrics } from '../../server/metrics.ts';
+import { metrics } from '../../server/metrics/metrics.ts';
 import { actionCode, deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { type Figure, figuresOf, sumOf } from '../support/metrics.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';

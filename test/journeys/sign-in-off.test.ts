@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
-import { ConfigError, loadConfig } from '../../server/config.ts';
+import { ConfigError, loadConfig } from '../../server/config/config.ts';
 import { openPerson, type TestPerson } from '../support/person.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 

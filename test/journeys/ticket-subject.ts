@@ -5,7 +5,7 @@ import { createServer, request as httpRequest, type IncomingMessage, type Server
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { providersDirectory } from '../../server/app.ts';
+import { providersDirectory } from '../../server/app/app.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { openTrellis } from '../support/trellis.ts';
 

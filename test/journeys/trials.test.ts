@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { providersDirectory } from '../../server/app.ts';
+import { providersDirectory } from '../../server/app/app.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 

@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { providersDirectory } from '../../server/app.ts';
+import { providersDirectory } from '../../server/app/app.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { openTestDatabase, urlOf } from '../support/database.ts';
 import { freePort } from '../support/ports.ts';

@@ -2,7 +2,7 @@ import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { BrowserContext, Page } from 'playwright-core';
-import { providersDirectory } from '../../server/app.ts';
+import { providersDirectory } from '../../server/app/app.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { openDashboard, type TestDashboard } from './dashboard.ts';
 

@@ -5,7 +5,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { readMasterKeys } from '../../server/config.ts';
+import { readMasterKeys } from '../../server/config/config.ts';
 import { findEmbedded } from '../../server/db/embedded.ts';
 import { openDb } from '../../server/db/pool.ts';
 import { openVault, type Vault } from '../../server/vault.ts';

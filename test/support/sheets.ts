@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
-import { providersDirectory } from '../../server/app.ts';
+import { providersDirectory } from '../../server/app/app.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { type Answer, connect, type TestTrellis } from './trellis.ts';
 

@@ -8,12 +8,12 @@ import { createServer, request as httpRequest, type IncomingMessage } from 'node
 import type { Socket } from 'node:net';
 import { type Duplex, duplexPair, Readable } from 'node:stream';
 import type { Brand } from '../../brand.ts';
-import { type Cause, currentCause } from '../../cause.ts';
 import { AppError, type ErrorCode, errorCatalogue } from '../../errors.ts';
 import type { AuthenticateCall } from '../../http/authorize.ts';
 import type { KeyCaller } from '../../http/caller.ts';
 import { readRetryAfter } from '../../http/retry-after.ts';
 import type { Front } from '../../http/server.ts';
+import { type Cause, currentCause } from '../../tracing/cause.ts';
 
 /** Whose calls these are. */
 export type ProxyUser = {

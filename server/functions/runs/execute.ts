@@ -1,9 +1,10 @@
 /** One claimed run: whether its connection lets it start, what its code is given, and what it came to. */
-import { currentCause, within } from '../../cause.ts';
+
 import type { LiveConnection } from '../../connections/reader.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { missingScopes } from '../../providers/scopes.ts';
+import { currentCause, within } from '../../tracing/cause.ts';
 import { type ContextDeps, createContext, requireRow } from '../context/context.ts';
 import type { RunCounts } from '../context/run-counts.ts';
 import { Secrets } from '../context/secrets.ts';

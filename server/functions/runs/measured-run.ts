@@ -1,6 +1,6 @@
-import { currentCause, within } from '../../cause.ts';
-import { metrics } from '../../metrics.ts';
-import { startSpan } from '../../tracing.ts';
+import { metrics } from '../../metrics/metrics.ts';
+import { currentCause, within } from '../../tracing/cause.ts';
+import { startSpan } from '../../tracing/tracing.ts';
 import type { Claim } from './claims.ts';
 
 /** What is told of a run: no ID of its connection, which a customer chose. */

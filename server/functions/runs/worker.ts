@@ -7,7 +7,7 @@
  */
 import type { Activity } from '../../activity/writer.ts';
 import type { Logger } from '../../log.ts';
-import { metrics } from '../../metrics.ts';
+import { metrics } from '../../metrics/metrics.ts';
 import type { RunCounts } from '../context/run-counts.ts';
 import {
   type Claim,

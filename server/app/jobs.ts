@@ -1,25 +1,25 @@
 /** What is done in the background, each minute and by one node: the jobs of all rooms. */
-import { keepDays } from './activity/partitions.ts';
-import type { Functions } from './app-functions.ts';
-import type { Parts } from './app-parts.ts';
-import { sweepJob } from './connect/sweep.ts';
-import { expiryJob } from './connections/expiry.ts';
-import { tokenSlotsJob } from './connections/grants.ts';
-import { keepaliveJob } from './connections/keepalive.ts';
-import { probeJob } from './connections/probe.ts';
-import { revocationJob } from './connections/revocations.ts';
-import { deliverySweepJob } from './deliveries/sweep.ts';
-import { eventRetentionJob } from './events/retention.ts';
-import { bundleSweepJob } from './functions/deploys/sweep.ts';
-import { runSweepJob } from './functions/runs/run-sweep.ts';
-import type { Job } from './jobs/jobs.ts';
-import { sweepErrands } from './nodes/errand-desk.ts';
-import { quotaSweepJob } from './proxy/quota/ledger.ts';
-import { recordJobs } from './records/jobs.ts';
-import { signInSweepJob } from './users/sweep.ts';
-import { retryJob } from './webhooks/retries.ts';
-import { seenSweepJob } from './webhooks/seen.ts';
-import { watchJob } from './webhooks/watches.ts';
+import { keepDays } from '../activity/partitions.ts';
+import { sweepJob } from '../connect/sweep.ts';
+import { expiryJob } from '../connections/expiry.ts';
+import { tokenSlotsJob } from '../connections/grants.ts';
+import { keepaliveJob } from '../connections/keepalive.ts';
+import { probeJob } from '../connections/probe.ts';
+import { revocationJob } from '../connections/revocations.ts';
+import { deliverySweepJob } from '../deliveries/sweep.ts';
+import { eventRetentionJob } from '../events/retention.ts';
+import { bundleSweepJob } from '../functions/deploys/sweep.ts';
+import { runSweepJob } from '../functions/runs/run-sweep.ts';
+import type { Job } from '../jobs/jobs.ts';
+import { sweepErrands } from '../nodes/errand-desk.ts';
+import { quotaSweepJob } from '../proxy/quota/ledger.ts';
+import { recordJobs } from '../records/jobs.ts';
+import { signInSweepJob } from '../users/sweep.ts';
+import { retryJob } from '../webhooks/retries.ts';
+import { seenSweepJob } from '../webhooks/seen.ts';
+import { watchJob } from '../webhooks/watches.ts';
+import type { Functions } from './functions.ts';
+import type { Parts } from './parts.ts';
 
 type MinuteJob = Job<Record<string, never>>;
 

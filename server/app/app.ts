@@ -1,18 +1,18 @@
-import { createFunctions, runWhile } from './app-functions.ts';
-import { listJobs } from './app-jobs.ts';
-import { tellMetrics } from './app-metrics.ts';
-import { createParts, deliverWhile, endParts, type Parts, type PartsDeps } from './app-parts.ts';
-import { addRoutes, createCallers, createServer } from './app-routes.ts';
-import { findKeyFault } from './data-keys/master-keys.ts';
-import { readMigrationState } from './db/migrate.ts';
-import { isStopping } from './http/drain.ts';
-import { healthRoutes, type ReadyCheck } from './http/health.ts';
-import { type App, createBareHttp } from './http/server.ts';
-import type { Web } from './http/static.ts';
-import type { Job } from './jobs/jobs.ts';
-import { builtWeb } from './web-build.ts';
+import { findKeyFault } from '../data-keys/master-keys.ts';
+import { readMigrationState } from '../db/migrate.ts';
+import { isStopping } from '../http/drain.ts';
+import { healthRoutes, type ReadyCheck } from '../http/health.ts';
+import { type App, createBareHttp } from '../http/server.ts';
+import type { Web } from '../http/static.ts';
+import type { Job } from '../jobs/jobs.ts';
+import { builtWeb } from '../web-build.ts';
+import { tellMetrics } from './figures.ts';
+import { createFunctions, runWhile } from './functions.ts';
+import { listJobs } from './jobs.ts';
+import { createParts, deliverWhile, endParts, type Parts, type PartsDeps } from './parts.ts';
+import { addRoutes, createCallers, createServer } from './routes.ts';
 
-export { providersDirectory } from './app-routes.ts';
+export { providersDirectory } from './routes.ts';
 
 export type AppDeps = PartsDeps & {
   /** Sets off the removal of a deleted connection's records. Never awaited. */

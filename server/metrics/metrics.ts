@@ -5,7 +5,7 @@
  * Labels have few values: names of providers, routes, codes and states that are written in this repository. Never what a
  * caller or a customer chose, such as an ID, a host or a path.
  */
-import { Cell, Counter, Gauge, Histogram } from './metrics-instruments.ts';
+import { Cell, Counter, Gauge, Histogram } from './instruments.ts';
 
 /** In seconds: what takes milliseconds to seconds, such as a request. */
 const ofRequests = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30] as const;

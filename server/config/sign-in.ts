@@ -1,5 +1,5 @@
 /** The settings by which people sign in to the dashboard, and by which they get mails. */
-import { emailAddress } from './email-address.ts';
+import { emailAddress } from '../email-address.ts';
 import { isLoopback, oneOf, readUrl } from './setting-values.ts';
 
 export type SignInConfig = {

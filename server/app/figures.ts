@@ -1,13 +1,14 @@
 /** What a node tells at /metrics beyond what its rooms count: how it is at the moment somebody asks. */
-import type { Functions } from './app-functions.ts';
-import type { Parts } from './app-parts.ts';
-import { metricsRoute } from './http/metrics-route.ts';
-import type { App } from './http/server.ts';
-import { callsInFlight, metrics } from './metrics.ts';
-import { createDatabaseReader } from './metrics-database.ts';
-import type { Reading } from './metrics-instruments.ts';
-import { createMetricsText } from './metrics-text.ts';
-import { version } from './version.ts';
+
+import { metricsRoute } from '../http/metrics-route.ts';
+import type { App } from '../http/server.ts';
+import type { Reading } from '../metrics/instruments.ts';
+import { callsInFlight, metrics } from '../metrics/metrics.ts';
+import { createMetricsText } from '../metrics/text.ts';
+import { version } from '../version.ts';
+import { createDatabaseReader } from './database-figures.ts';
+import type { Functions } from './functions.ts';
+import type { Parts } from './parts.ts';
 
 /** Adds the route; nothing is read before somebody asks. */
 export function tellMetrics(

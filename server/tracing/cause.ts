@@ -5,7 +5,7 @@
  * shared socket or a kept process calls back does not follow: whoever listens there says whose work it is, by `within`.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Span } from './tracing-span.ts';
+import type { Span } from './span.ts';
 
 export type Cause = {
   readonly reqId?: string;

@@ -22,8 +22,8 @@ import {
   type SpanExporter,
   TraceIdRatioBasedSampler,
 } from '@opentelemetry/sdk-trace-base';
-import type { TracingConfig } from './config-monitoring.ts';
-import type { Attributes, NewSpan, RemoteSpan, Span, Tracer } from './tracing-span.ts';
+import type { TracingConfig } from '../config/monitoring.ts';
+import type { Attributes, NewSpan, RemoteSpan, Span, Tracer } from './span.ts';
 
 export type Export = {
   tracer: Tracer;

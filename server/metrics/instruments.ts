@@ -2,7 +2,7 @@
  * What figures are counted with: cheap enough for every call of the proxy, since whoever counts often keeps the cell it
  * counts in, and nothing is looked up then.
  *
- * Does not own: which figures there are (`metrics.ts`), how they are written (`metrics-text.ts`).
+ * Does not own: which figures there are (`metrics.ts`), how they are written (`text.ts`).
  */
 
 /** A figure at the moment it is read, by the values of its labels. */

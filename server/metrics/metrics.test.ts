@@ -5,11 +5,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { parse } from 'yaml';
+import type { Instrument } from './instruments.ts';
 import { countRecords, metrics, statusClass } from './metrics.ts';
-import type { Instrument } from './metrics-instruments.ts';
-import { createMetricsText } from './metrics-text.ts';
+import { createMetricsText } from './text.ts';
 
-const docs = join(import.meta.dirname, '../docs/operations');
+const docs = join(import.meta.dirname, '../../docs/operations');
 const read = (file: string) => readFileSync(join(docs, file), 'utf8');
 const all: Instrument[] = Object.values<Instrument>(metrics);
 const tell = createMetricsText(async () => []);

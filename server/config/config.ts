@@ -1,12 +1,12 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { BlockList, isIP } from 'node:net';
 import { resolve } from 'node:path';
-import { type Brand, brandNames } from './brand.ts';
-import { type LimitsConfig, readLimits } from './config-limits.ts';
-import { type MonitoringConfig, readMonitoring } from './config-monitoring.ts';
-import { type NodeConfig, readNode } from './config-node.ts';
-import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './config-sign-in.ts';
+import { type Brand, brandNames } from '../brand.ts';
+import { type LimitsConfig, readLimits } from './limits.ts';
+import { type MonitoringConfig, readMonitoring } from './monitoring.ts';
+import { type NodeConfig, readNode } from './node.ts';
 import { isLoopback, oneOf, readOrigins, readPort, readRanges, readUrl } from './setting-values.ts';
+import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './sign-in.ts';
 
 /**
  * The one place that reads the environment. Every fault is found before anything starts, and all of them are
@@ -47,7 +47,7 @@ export type Config = NodeConfig &
     isProduction: boolean;
   };
 
-export type { Role } from './config-node.ts';
+export type { Role } from './node.ts';
 export type MasterKey = { id: string; key: KeyObject };
 /** `sampleRate`: how many of the proxied calls that succeeded are logged, 0 to 1. */
 export type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };

@@ -2,25 +2,25 @@
  * What every node has of the rooms, whatever its role: reading connections and giving their credentials, the proxy's
  * means, the activity log.
  *
- * Does not own: who is calling and which routes there are (`app-routes.ts`), functions (`app-functions.ts`), what is done in
- * the background (`app-jobs.ts`).
+ * Does not own: who is calling and which routes there are (`routes.ts`), functions (`functions.ts`), what is done in
+ * the background (`jobs.ts`).
  */
-import { createActivity, noActivity } from './activity/writer.ts';
-import type { Fetch } from './auth-modes/token-response.ts';
-import type { Config } from './config.ts';
-import { createCredentialSource } from './connections/credentials.ts';
-import { createObserver } from './connections/observe.ts';
-import { createConnectionReader } from './connections/reader.ts';
-import { createStates } from './connections/states.ts';
-import type { Db } from './db/pool.ts';
-import { createDeliverer } from './deliveries/worker.ts';
-import type { App } from './http/server.ts';
-import type { Integration, TestClient } from './integrations/store.ts';
-import type { Logger } from './log.ts';
-import type { Outbound } from './outbound.ts';
-import type { Catalog } from './providers/catalog.ts';
-import { createQuota } from './proxy/quota/quota.ts';
-import type { Vault } from './vault.ts';
+import { createActivity, noActivity } from '../activity/writer.ts';
+import type { Fetch } from '../auth-modes/token-response.ts';
+import type { Config } from '../config/config.ts';
+import { createCredentialSource } from '../connections/credentials.ts';
+import { createObserver } from '../connections/observe.ts';
+import { createConnectionReader } from '../connections/reader.ts';
+import { createStates } from '../connections/states.ts';
+import type { Db } from '../db/pool.ts';
+import { createDeliverer } from '../deliveries/worker.ts';
+import type { App } from '../http/server.ts';
+import type { Integration, TestClient } from '../integrations/store.ts';
+import type { Logger } from '../log.ts';
+import type { Outbound } from '../outbound.ts';
+import type { Catalog } from '../providers/catalog.ts';
+import { createQuota } from '../proxy/quota/quota.ts';
+import type { Vault } from '../vault.ts';
 
 export type PartsDeps = {
   config: Config;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { openTestDatabase } from '../test/support/database.ts';
-import { type Db, openDb } from './db/pool.ts';
-import { createDatabaseReader } from './metrics-database.ts';
-import type { Reading } from './metrics-instruments.ts';
+import { openTestDatabase } from '../../test/support/database.ts';
+import { type Db, openDb } from '../db/pool.ts';
+import type { Reading } from '../metrics/instruments.ts';
+import { createDatabaseReader } from './database-figures.ts';
 
 let bench: Awaited<ReturnType<typeof openTestDatabase>>;
 before(async () => {

@@ -1,6 +1,7 @@
 /** Figures in the form that Prometheus reads, those of the process and of Node among them. */
+
+import type { Distribution, Instrument, Reading, Sample } from './instruments.ts';
 import { metrics } from './metrics.ts';
-import type { Distribution, Instrument, Reading, Sample } from './metrics-instruments.ts';
 
 export type MetricsText = { contentType: string; text: string };
 

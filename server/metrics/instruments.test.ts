@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Counter, Histogram } from './metrics-instruments.ts';
+import { Counter, Histogram } from './instruments.ts';
 
 test('a counter counts by the values of its labels', () => {
   const counter = new Counter({ name: 'a_total', help: '', labels: ['x', 'y'] });

@@ -2,13 +2,14 @@
  * Traces: spans of what the service does, sent to the operator's collector where one is set.
  *
  * Owns: whether anything is traced, and how a span becomes that of the work within it. Does not own: what sends spans away
- * (`tracing-export.ts`, which is not even loaded while tracing is off), what a span is (`tracing-span.ts`). Rooms name their
+ * (`export.ts`, which is not even loaded while tracing is off), what a span is (`span.ts`). Rooms name their
  * own spans. No span holds a query, a value of a path, a header or a body.
  */
+
+import type { TracingConfig } from '../config/monitoring.ts';
+import { AppError } from '../errors.ts';
 import { currentCause, within } from './cause.ts';
-import type { TracingConfig } from './config-monitoring.ts';
-import { AppError } from './errors.ts';
-import type { NewSpan, Span, Tracer } from './tracing-span.ts';
+import type { NewSpan, Span, Tracer } from './span.ts';
 
 let tracer: Tracer | undefined;
 
@@ -21,7 +22,7 @@ export async function startTracing(
   told: { version: string; onError: (error: unknown) => void },
 ): Promise<() => Promise<void>> {
   if (config === undefined) return async () => {};
-  const { createExport } = await import('./tracing-export.ts');
+  const { createExport } = await import('./export.ts');
   const made = createExport(config, told);
   ({ tracer } = made);
   return async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readMonitoring } from './config-monitoring.ts';
+import { readMonitoring } from './monitoring.ts';
 
 function read(env: Record<string, string>) {
   const faults: string[] = [];

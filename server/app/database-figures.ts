@@ -5,9 +5,9 @@
  * Each statement has a time limit and looks at a bounded number of rows or at an index alone, and nobody waits for a database
  * that is away: its figures are left out then.
  */
-import { type Db, first, type Tx } from './db/pool.ts';
-import { metrics } from './metrics.ts';
-import type { Reading } from './metrics-instruments.ts';
+import { type Db, first, type Tx } from '../db/pool.ts';
+import type { Reading } from '../metrics/instruments.ts';
+import { metrics } from '../metrics/metrics.ts';
 
 const believedMs = 10_000;
 const connectionsBelievedMs = 300_000;

@@ -1,25 +1,26 @@
 /** Functions of customers: what runs them, what calls them, and what follows a connection because of them. */
-import type { Parts } from './app-parts.ts';
-import { noHooks } from './connections/hooks.ts';
-import { AppError } from './errors.ts';
-import { createActions } from './functions/actions/actions.ts';
-import { createInnerProxy } from './functions/context/inner-proxy.ts';
-import { createShipped } from './functions/deploys/shipped.ts';
-import { sdkParts } from './functions/isolation/harness-text.ts';
-import { createRuntime } from './functions/isolation/runtime.ts';
-import { createCandidates } from './functions/runs/candidates.ts';
-import { describeElsewhere, judgeElsewhere, runElsewhere } from './functions/runs/elsewhere.ts';
-import { errandKinds } from './functions/runs/errand-kinds.ts';
-import { createOnEvents, judgeHere } from './functions/runs/on-event.ts';
-import { startNewSyncs, startSyncsOf } from './functions/runs/schedule.ts';
-import { createRunner } from './functions/runs/worker.ts';
-import { createFunctionsFolder } from './functions-folder.ts';
-import type { App } from './http/server.ts';
-import { createErrandDesk } from './nodes/errand-desk.ts';
-import { createErrands } from './nodes/errands.ts';
-import { createProxy } from './proxy/proxy.ts';
-import { bundleShipped } from './shipped-functions.ts';
-import { endsChannels } from './webhooks/channel-ends.ts';
+
+import { noHooks } from '../connections/hooks.ts';
+import { AppError } from '../errors.ts';
+import { createActions } from '../functions/actions/actions.ts';
+import { createInnerProxy } from '../functions/context/inner-proxy.ts';
+import { createShipped } from '../functions/deploys/shipped.ts';
+import { sdkParts } from '../functions/isolation/harness-text.ts';
+import { createRuntime } from '../functions/isolation/runtime.ts';
+import { createCandidates } from '../functions/runs/candidates.ts';
+import { describeElsewhere, judgeElsewhere, runElsewhere } from '../functions/runs/elsewhere.ts';
+import { errandKinds } from '../functions/runs/errand-kinds.ts';
+import { createOnEvents, judgeHere } from '../functions/runs/on-event.ts';
+import { startNewSyncs, startSyncsOf } from '../functions/runs/schedule.ts';
+import { createRunner } from '../functions/runs/worker.ts';
+import { createFunctionsFolder } from '../functions-folder.ts';
+import type { App } from '../http/server.ts';
+import { createErrandDesk } from '../nodes/errand-desk.ts';
+import { createErrands } from '../nodes/errands.ts';
+import { createProxy } from '../proxy/proxy.ts';
+import { bundleShipped } from '../shipped-functions.ts';
+import { endsChannels } from '../webhooks/channel-ends.ts';
+import type { Parts } from './parts.ts';
 
 /** Runs of functions at once: from the queue, and beside it of those that somebody waits for. */
 const mostQueued = 8;
