@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { test } from 'node:test';
+import { nodeNames, wreak } from './chaos.ts';
+import { clockJumpOf, diskFull, type Fault, freezeOf, readOnly } from './faults.ts';
+
+const [one, , three] = nodeNames;
+const load = { calmMs: 10_000, mostMs: 600_000, datasets: 3, accounts: 4, pauseMs: 100 };
+
+/** The same promises hold, whatever goes wrong. */
+async function withstand(t: { diagnostic(line: string): void }, trial: Parameters<typeof wreak>[0]) {
+  const { faults, ...told } = await wreak({ ...trial, tell: (line) => t.diagnostic(line) });
+  t.diagnostic(JSON.stringify(told, undefined, 1));
+  assert.deepEqual(faults, []);
+  return told;
+}
+
+const attacks: [string, Fault[]][] = [
+  ['nodes that stand still for longer than their leases change nothing late', [freezeOf(one)]],
+  ['a database that only reads for a while costs nothing that was acknowledged', [readOnly]],
+  ['a database without room for a while costs nothing that was acknowledged', [diskFull]],
+];
+for (const [n, [promise, faults]] of attacks.entries())
+  test(promise, async (t) => {
+    const { refused } = await withstand(t, { ...load, faults, seed: 10 + n });
+    assert.equal(refused, 0);
+  });
+
+test('a node whose clock is a day ahead for a while costs nothing that was acknowledged', async (t) => {
+  const jump = `--import=${path.join(import.meta.dirname, 'clock-jump.ts')}`;
+  // What it sends is dated by its clock, and refused; it arrives later.
+  await withstand(t, {
+    ...load,
+    faults: [clockJumpOf(three)],
+    seed: 20,
+    environmentOf: (node) => (node === three ? { NODE_OPTIONS: jump } : {}),
+  });
+});

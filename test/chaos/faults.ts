@@ -1,0 +1,84 @@
+/** What goes wrong in a trial. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Db } from '../../server/db/pool.ts';
+import type { Installation } from './installation.ts';
+
+/** One thing that goes wrong; it is over when this resolves, with what there is to tell of it. */
+export type Fault = { name: string; strike(installation: Installation, db: Db): Promise<unknown> };
+
+export const killOf = (node: string): Fault => ({
+  name: 'node killed',
+  strike: async (installation) => ({ node, starts: await installation.killNode(node) }),
+});
+
+/** Longer than the lease of a refresh (35 s), of a run (20 s) and of a delivery (30 s). */
+export const freezeOf = (node: string): Fault => ({
+  name: 'node frozen',
+  strike: (installation) => installation.freezeNode(node, 45_000),
+});
+
+export const postgresRestart: Fault = {
+  name: 'PostgreSQL restarted',
+  strike: (installation) => installation.restartPostgres(),
+};
+
+export const pgbouncerRestart: Fault = {
+  name: 'PgBouncer restarted',
+  strike: (installation) => installation.restartPgbouncer(),
+};
+
+/** As after a failover to a server that is no primary yet. */
+export const readOnly: Fault = {
+  name: 'database read-only',
+  async strike(_installation, db) {
+    await db.query('alter system set default_transaction_read_only = on');
+    await db.query('select pg_reload_conf()');
+    await sleep(8_000);
+    await db.query('alter system reset default_transaction_read_only');
+    await db.query('select pg_reload_conf()');
+  },
+};
+
+const fullTables = ['record', 'payload', 'event', 'run', 'connection', 'delivery'];
+
+/** As PostgreSQL says it where a table cannot be extended (53100). */
+export const diskFull: Fault = {
+  name: 'disk full',
+  async strike(_installation, db) {
+    await db.query(
+      `create or replace function disk_full() returns trigger language plpgsql as $$
+       begin
+         raise exception using errcode = '53100', message = 'could not extend file: No space left on device';
+       end $$`,
+    );
+    for (const table of fullTables)
+      await retried(
+        db,
+        `create trigger disk_full before insert or update on ${table} for each row execute function disk_full()`,
+      );
+    await sleep(8_000);
+    for (const table of fullTables) await retried(db, `drop trigger disk_full on ${table}`);
+  },
+};
+
+/** A change of a table may lose against what is written just then (40P01). */
+async function retried(db: Db, statement: string): Promise<void> {
+  for (;;) {
+    try {
+      await db.query(statement);
+      return;
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== '40P01') throw error;
+    }
+  }
+}
+
+/** Its clock, and no other, is a day ahead for a while: see `clock-jump.ts`. */
+export const clockJumpOf = (node: string): Fault => ({
+  name: 'clock a day ahead',
+  async strike(installation) {
+    installation.signalNode(node, 'SIGUSR2');
+    await sleep(20_000);
+    installation.signalNode(node, 'SIGUSR2');
+  },
+});

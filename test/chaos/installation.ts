@@ -1,0 +1,181 @@
+/**
+ * Three nodes behind a balancer, on a PostgreSQL behind PgBouncer where one is installed, with the provider and the
+ * application's receiver in a process beside them: all of it processes that can be killed, frozen and restarted.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { chownSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { findAccount } from '../../server/db/embedded-account.ts';
+import { prepareBinaries } from '../../server/db/embedded-binaries.ts';
+import { findPgbouncer, type PgBouncer, startPgbouncer } from '../support/pgbouncer.ts';
+import { freePort } from '../support/ports.ts';
+import { startPostgres } from '../support/postgres.ts';
+import { type RunningService, startRunningService } from '../support/service.ts';
+import { openBalancer } from './balancer.ts';
+import type { Order, Ready, Report } from './provider.ts';
+
+export type Installation = {
+  /** The balancer's address, and a key of `dev` that all nodes know. */
+  url: string;
+  key: string;
+  /** Of the database, past PgBouncer. */
+  databaseUrl: string;
+  hasPgbouncer: boolean;
+  provider: Ready;
+  nodes: readonly string[];
+  /** Kills it as `kill -9` does and starts it again; resolves when it is ready, with the number of starts it took. */
+  killNode(name: string): Promise<number>;
+  /** Lets it stand still for so long. */
+  freezeNode(name: string, ms: number): Promise<void>;
+  signalNode(name: string, signal: NodeJS.Signals): void;
+  restartPostgres(): Promise<void>;
+  restartPgbouncer(): Promise<void>;
+  tellProvider(order: Exclude<Order, { order: 'tell' }>): void;
+  report(): Promise<Report>;
+  close(): Promise<void>;
+};
+
+/** `environmentOf` are settings that one node has besides. */
+export async function openInstallation({
+  nodes,
+  environmentOf = () => ({}),
+}: {
+  nodes: readonly string[];
+  environmentOf?: (node: string) => Record<string, string>;
+}): Promise<Installation> {
+  const dir = await mkdtemp('/tmp/trellis-chaos-');
+  const closing: (() => Promise<unknown>)[] = [() => rm(dir, { recursive: true, force: true })];
+  const close = async () => {
+    for (const step of closing.splice(0).reverse()) await step();
+  };
+  try {
+    const databaseDir = path.join(dir, 'database');
+    await mkdir(databaseDir);
+    const account = findAccount(path.join(databaseDir, 'data'));
+    for (const made of [dir, databaseDir])
+      if (account.identity.uid !== undefined) chownSync(made, account.uid, account.gid);
+    const { postgres: program, libraryPath } = prepareBinaries({ dir: databaseDir, account });
+    const postgres = await startPostgres({
+      ...{ binDir: path.dirname(program), libraryPath, dir: databaseDir, account },
+      ...{ user: 'trellis', password: randomBytes(16).toString('hex') },
+      // What the nodes share with the tests' own load must not be the disk.
+      settings: { shared_buffers: '64MB', max_connections: '100' },
+    });
+    closing.push(postgres.stop);
+    const pgbouncer = findPgbouncer();
+    let bouncer: PgBouncer | undefined;
+    if (pgbouncer !== undefined) {
+      bouncer = await startPgbouncer({ pgbouncer, dir: databaseDir, account, server: postgres.url });
+      closing.push(bouncer.stop);
+    }
+    const provider = await startProvider({ dataDir: path.join(dir, 'sandbox'), nodes });
+    closing.push(provider.stop);
+    const ports = new Map<string, number>();
+    const balancer = await openBalancer(() => [...ports.values()]);
+    closing.push(balancer.close);
+    const key = `chaos_${randomBytes(20).toString('hex')}`;
+    const shared = {
+      DATABASE_URL: bouncer?.url ?? postgres.url,
+      TRELLIS_ENCRYPTION_KEYS: `chaos:${randomBytes(32).toString('base64')}`,
+      TRELLIS_SECRET_KEY: key,
+      TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
+      BASE_URL: balancer.url,
+      // What a busy machine cannot do in time is late here, and not refused.
+      TRELLIS_OVERLOAD_DELAY_MS: 'off',
+      LOG_LEVEL: 'warn',
+    };
+    const running = new Map<string, RunningService>();
+    const start = async (node: string) => {
+      const dataDir = path.join(dir, node);
+      // Its own sandbox stays unused: it is there for the client that it shares with the provider's.
+      await cp(path.join(dir, 'sandbox'), path.join(dataDir, 'sandbox'), { recursive: true });
+      // Another one each time: somebody else may have taken the old one meanwhile.
+      const port = await freePort();
+      const service = await startRunningService({
+        dataDir,
+        env: {
+          ...shared,
+          PORT: String(port),
+          SANDBOX_PORT: String(await freePort()),
+          SANDBOX_URL: provider.ready.doors[node]!,
+          ...environmentOf(node),
+        },
+      });
+      running.set(node, service);
+      ports.set(node, port);
+    };
+    /** The database may be away just now: whoever starts services starts them again. The number of starts. */
+    const startUntilReady = async (node: string) => {
+      for (let starts = 1; ; starts += 1) {
+        try {
+          await start(node);
+          return starts;
+        } catch (error) {
+          if (starts === 20) throw error;
+          await sleep(500);
+        }
+      }
+    };
+    closing.push(() => Promise.all([...running.values()].map((node) => node.stop({ keepData: true }))));
+    const [first = '', ...others] = nodes;
+    await startUntilReady(first);
+    await Promise.all(others.map(startUntilReady));
+    return {
+      ...{ url: balancer.url, key, nodes, provider: provider.ready },
+      ...{ databaseUrl: postgres.url, hasPgbouncer: bouncer !== undefined },
+      async killNode(node) {
+        provider.tell({ order: 'disturbed', node });
+        process.kill(running.get(node)!.pid, 'SIGKILL');
+        return startUntilReady(node);
+      },
+      async freezeNode(node, ms) {
+        const { pid } = running.get(node)!;
+        process.kill(pid, 'SIGSTOP');
+        provider.tell({ order: 'disturbed', node });
+        await sleep(ms);
+        // What it held until now it may still bring.
+        provider.tell({ order: 'disturbed', node });
+        process.kill(pid, 'SIGCONT');
+      },
+      signalNode: (node, signal) => process.kill(running.get(node)!.pid, signal),
+      restartPostgres: () => postgres.restart('immediate'),
+      restartPgbouncer: async () => bouncer?.restart(),
+      tellProvider: provider.tell,
+      report: provider.report,
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function startProvider(settings: { dataDir: string; nodes: readonly string[] }) {
+  const file = path.join(import.meta.dirname, 'provider.ts');
+  const child: ChildProcess = fork(file, [JSON.stringify(settings)], {
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined },
+    execArgv: [],
+  });
+  const [ready] = (await once(child, 'message')) as [Ready];
+  const tell = (order: Order) => {
+    child.send(order);
+  };
+  return {
+    ready,
+    tell,
+    async report() {
+      tell({ order: 'tell' });
+      const [report] = (await once(child, 'message')) as [Report];
+      return report;
+    },
+    async stop() {
+      const exited = once(child, 'exit');
+      child.disconnect();
+      await exited;
+    },
+  };
+}

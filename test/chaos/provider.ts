@@ -1,0 +1,135 @@
+/**
+ * What stands around the nodes: the sandbox, behind a door for each node at which refreshes are noted, and the
+ * application's receiver of events. A process of its own, which nobody kills: `node <this> <settings as JSON>`.
+ */
+import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Webhook } from 'standardwebhooks';
+import { startSandbox } from '../../sandbox/main.ts';
+import { type Book, openBook, type Told } from './token-book.ts';
+
+export type Settings = { dataDir: string; nodes: readonly string[] };
+export type Ready = {
+  sandboxUrl: string;
+  client: { clientId: string; clientSecret: string };
+  doors: Record<string, string>;
+  receiverUrl: string;
+};
+/** What the receiver got: events by id, each with the number of its deliveries; `bad` had no good signature, or one of another time, and were refused. */
+export type Received = { events: Record<string, number>; bad: number };
+export type Order =
+  | { order: 'disturbed'; node: string }
+  | { order: 'signing key'; key: string }
+  | { order: 'tell' };
+export type Report = { tokens: Told; received: Received };
+
+// `node --test` without a pattern takes every file under test/ for a test.
+if (process.argv[2] !== undefined && process.send) {
+  const { dataDir, nodes } = JSON.parse(process.argv[2]) as Settings;
+  const sandbox = await startSandbox({ port: 0, dataDir });
+  const book = openBook();
+  const doors: Record<string, string> = {};
+  for (const node of nodes) doors[node] = await openDoor(sandbox.url, { node, book });
+  const receiver = await openReceiver();
+  process.on('message', (message: Order) => {
+    if (message.order === 'disturbed') book.disturbed(message.node);
+    if (message.order === 'signing key') receiver.verifyWith(message.key);
+    if (message.order === 'tell')
+      process.send?.({ tokens: book.told(), received: receiver.received } satisfies Report);
+  });
+  process.on('disconnect', () => process.exit());
+  process.send({
+    sandboxUrl: sandbox.url,
+    client: sandbox.client,
+    doors,
+    receiverUrl: receiver.url,
+  } satisfies Ready);
+}
+
+/** A way to the sandbox; its address. */
+async function openDoor(sandboxUrl: string, { node, book }: { node: string; book: Book }): Promise<string> {
+  const { hostname, port, host } = new URL(sandboxUrl);
+  const server = createServer({ keepAlive: true }, async (incoming, answer) => {
+    const body = await bytesOf(incoming);
+    const form = incoming.url === '/token' ? new URLSearchParams(body.toString()) : undefined;
+    const token = form?.get('grant_type') === 'refresh_token' ? form.get('refresh_token') : undefined;
+    const note = token ? book.asked({ node, token }) : undefined;
+    const outgoing = send(
+      { hostname, port, method: incoming.method, path: incoming.url, headers: { ...incoming.headers, host } },
+      async (response) => {
+        const bytes = await bytesOf(response).catch(() => undefined);
+        const isWhole = bytes !== undefined && response.complete;
+        const given = response.statusCode === 200 && isWhole ? tokensIn(bytes) : undefined;
+        const isAccepted = given?.access_token !== undefined;
+        const over = () =>
+          note?.answered({
+            successor: given?.refresh_token ?? token ?? undefined,
+            isAccepted,
+            isDelivered: answer.writableFinished,
+          });
+        if (answer.closed) over();
+        else answer.once('close', over);
+        if (!isWhole || answer.destroyed) return void answer.destroy();
+        answer.writeHead(response.statusCode!, withoutFraming(response.headers)).end(bytes);
+      },
+    );
+    outgoing.on('error', () => {
+      note?.answered({ successor: undefined, isAccepted: false, isDelivered: false });
+      answer.destroy();
+    });
+    outgoing.end(body);
+  });
+  // Node closes idle connections of its own accord; a request that comes at that moment would look like a fault.
+  server.keepAliveTimeout = 0;
+  return `http://localhost:${await listening(server)}`;
+}
+
+type Given = { access_token?: string; refresh_token?: string };
+
+function tokensIn(bytes: Buffer): Given | undefined {
+  try {
+    return JSON.parse(bytes.toString()) as Given;
+  } catch {
+    return undefined;
+  }
+}
+
+function withoutFraming(headers: IncomingMessage['headers']) {
+  const { 'transfer-encoding': _, connection: __, 'keep-alive': ___, ...kept } = headers;
+  return kept;
+}
+
+async function openReceiver() {
+  const received: Received = { events: {}, bad: 0 };
+  let webhook: Webhook | undefined;
+  const take = async (incoming: IncomingMessage, answer: ServerResponse) => {
+    const body = (await bytesOf(incoming)).toString();
+    try {
+      const event = webhook!.verify(body, incoming.headers as Record<string, string>) as { id: string };
+      received.events[event.id] = (received.events[event.id] ?? 0) + 1;
+    } catch {
+      received.bad += 1;
+      answer.statusCode = 400;
+    }
+    answer.end();
+  };
+  const server = createServer((incoming, answer) => {
+    take(incoming, answer).catch(() => answer.destroy());
+  });
+  return {
+    received,
+    url: `http://127.0.0.1:${await listening(server)}/events`,
+    verifyWith(key: string) {
+      webhook = new Webhook(key);
+    },
+  };
+}
+
+async function bytesOf(message: IncomingMessage): Promise<Buffer> {
+  return Buffer.concat(await Array.fromAsync(message as AsyncIterable<Buffer>));
+}
+
+async function listening(server: ReturnType<typeof createServer>): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
