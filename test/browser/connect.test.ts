@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
-import type { Browser, Page } from 'playwright-core';
-import { skipBrowser } from '../support/browser.ts';
+import type { Page } from 'playwright-core';
+import { skipBrowser, type TestBrowser } from '../support/browser.ts';
 import { openDashboard, type TestDashboard } from '../support/dashboard.ts';
 import type { TestTrellis } from '../support/trellis.ts';
 
@@ -12,7 +12,7 @@ import type { TestTrellis } from '../support/trellis.ts';
 describe('connecting in a browser', { skip: skipBrowser }, () => {
   let dashboard: TestDashboard;
   let trellis: TestTrellis;
-  let browser: Browser;
+  let browser: TestBrowser;
   let application: Server;
   let applicationUrl: string;
 

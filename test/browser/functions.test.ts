@@ -37,6 +37,23 @@ exports.default = {
   models: { Row: z.object({ id: z.string() }) },
   async exec() { const none = undefined; return none.rows; },
 };`;
+const shaky = `const { z } = require('zod');
+exports.default = {
+  type: 'sync', description: 'Meets an outage.', frequency: 'every day', autoStart: false,
+  models: { Row: z.object({ id: z.string() }) },
+  async exec(nango) {
+    await nango.get({ endpoint: '/v4/spreadsheets/none', retries: 0 }).catch((error) => {
+      if (error.response?.status !== 404) throw error;
+    });
+  },
+};`;
+const needy = `const { z } = require('zod');
+exports.default = {
+  type: 'sync', description: 'Wants more than was granted.', frequency: 'every hour', autoStart: false,
+  scopes: ['https://www.googleapis.com/auth/calendar'],
+  models: { Row: z.object({ id: z.string() }) },
+  async exec() {},
+};`;
 const greet = `const { z } = require('zod');
 exports.default = {
   type: 'action', description: 'Greets somebody as often as one likes.',
@@ -75,6 +92,11 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
   const act = async (name: string, item: string) => {
     await page.getByRole('button', { name: new RegExp(`^Acts on ${name} of`) }).click();
     await page.getByRole('menuitem', { name: item }).click();
+  };
+  const ask = async (what: 'start' | 'trigger', name: string) => {
+    const body = { provider_config_key: 'google-sheet', connection_id: connectionId, syncs: [name] };
+    const answer = await dashboard.trellis.call('POST', `/sync/${what}`, { body });
+    assert.equal(answer.status, 200, answer.text);
   };
   const syncOf = async (name: string) => {
     const { body } = await dashboard.trellis.call('GET', `/functions/syncs?function=${name}`);
@@ -241,6 +263,38 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.waitForURL(/\/records\/of\/google-sheet\/.*\/Row$/);
   });
 
+  test('a run that met an outage waits for its second attempt, and tells what the first came to', async () => {
+    await deploy([sync('shaky', shaky)]);
+    await dashboard.trellis.control('POST', 'faults', { case: 'api_503', times: 1 });
+    await ask('trigger', 'shaky');
+    await open('/functions?tab=runs&function=shaky');
+    await page.getByRole('link', { name: 'shaky' }).click();
+    await page.getByText('Waits for attempt 2').waitFor();
+    await dashboard.trellis.db.query(
+      "update run set not_before = now() where state = 'waiting' and attempt = 1",
+      [],
+    );
+    const timeline = page.getByRole('region', { name: 'Timeline' });
+    await timeline.getByText('Attempt 1 ended').waitFor();
+    await timeline.getByText('Attempt 2 began').waitFor();
+    await timeline.getByText('Succeeded').waitFor();
+    await page.getByText('2 of 3', { exact: true }).waitFor();
+  });
+
+  test('a sync that may not start says what it waits for', async () => {
+    await deploy([sync('needy', needy)]);
+    await ask('start', 'needy');
+    await ask('trigger', 'needy');
+    await open('/functions/of/google-sheet/sync/needy?tab=syncs');
+    await page.getByText('1 in all: 1 held').waitFor();
+    await page
+      .getByText(/auth\/calendar/)
+      .filter({ visible: true })
+      .first()
+      .waitFor();
+    assert.equal((await syncOf('needy'))?.state, 'held');
+  });
+
   test('an action is called by a form or with JSON, and its answer or its error shown', async () => {
     await open('/functions/of/google-sheet/action/greet?tab=try');
     await page.getByLabel('times').fill('many');
@@ -347,6 +401,6 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByText('1 schedule of connections, with their checkpoints').waitFor();
     await picture(page, 'function-remove');
     await page.getByRole('button', { name: 'Remove for good' }).click();
-    await page.getByText('1 to 4 of 4').waitFor();
+    await page.getByText('1 to 6 of 6').waitFor();
   });
 });

@@ -2,18 +2,18 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { brotliCompressSync } from 'node:zlib';
-import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
-import { openBrowser, prepare, skipBrowser } from '../support/browser.ts';
+import type { BrowserContext, Locator, Page } from 'playwright-core';
+import { openBrowser, prepare, skipBrowser, type TestBrowser } from '../support/browser.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 
 describe('the first two minutes', { skip: skipBrowser }, () => {
   let service: RunningService;
-  let browser: Browser;
+  let browser: TestBrowser;
   let context: BrowserContext;
   let page: Page;
   const complaints: string[] = [];
   let clicks = 0;
-  const startedAt = performance.now();
+  let startedAt: number;
   const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
   const click = async (target: Locator) => {
     clicks += 1;
@@ -29,6 +29,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
     });
 
   before(async () => {
+    startedAt = performance.now();
     service = await startRunningService();
     browser = await openBrowser();
     context = await browser.newContext();

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page, Route } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { assertFits, holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { password, type TestPerson, tokenIn } from '../support/person.ts';
 import { connect } from '../support/trellis.ts';
 
@@ -41,12 +41,6 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
   after(() => dashboard?.close());
 
   const open = (path: string, on = page) => on.goto(`${dashboard.trellis.baseUrl}/app${path}`);
-  async function assertFits(name: string) {
-    const overflow = await page.evaluate(
-      'document.documentElement.scrollWidth - document.documentElement.clientWidth',
-    );
-    assert.ok(Number(overflow) <= 0, `${name}: ${overflow} pixels too wide`);
-  }
 
   const refuse = (route: Route) =>
     route.fulfill({
@@ -67,17 +61,17 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { level: 1 }).waitFor();
     await page.getByRole('status', { name: 'Loading' }).first().waitFor();
     if (pictured === 'loading') await picture(page, `${name}-loading`);
-    else await assertFits(`${name} as it loads`);
+    else await assertFits(page, `${name} as it loads`);
     release();
     const alert = page.getByRole('alert').filter({ hasText: 'The service has refused.' });
     await alert.getByText('forbidden · req-4711').waitFor();
     if (pictured === 'error') await picture(page, `${name}-error`);
-    else await assertFits(`${name} refused`);
+    else await assertFits(page, `${name} refused`);
     await page.unroute(isAsked);
     await alert.getByRole('button', { name: 'Try again' }).click();
     await page.getByText(full).first().waitFor();
     assert.equal(await alert.count(), 0, name);
-    await assertFits(name);
+    await assertFits(page, name);
   }
 
   async function assertTabInSight(name: string) {
@@ -161,7 +155,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
       await open(at);
       await page.getByText(says, { exact: true }).waitFor();
       if (name === 'settings-keys-empty') await picture(page, name);
-      else await assertFits(name);
+      else await assertFits(page, name);
     }
   });
 

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { after, before } from 'node:test';
 import {
   type Browser,
   type BrowserContext,
@@ -61,6 +62,15 @@ export async function openBrowser(): Promise<TestBrowser> {
       await browser.close();
     },
   };
+}
+
+/** For files that share a process: one Chromium for all of them. */
+export function keepBrowser(): void {
+  let browser: TestBrowser | undefined;
+  before(async () => {
+    if (skipBrowser === false) browser = await openBrowser();
+  });
+  after(() => browser?.close());
 }
 
 function launch(): Promise<Browser> {

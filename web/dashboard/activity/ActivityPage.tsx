@@ -5,7 +5,7 @@ import { Suspense } from 'react';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { useNow } from '../../ui/time.ts';
-import type { ActivitySearch } from '../router.tsx';
+import type { ActivitySearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { FilterBar, filtersOf } from './FilterBar.tsx';
 import { OperationDrawer } from './OperationDrawer.tsx';

@@ -6,7 +6,7 @@ import { FilterField } from '../../ui/FilterField.tsx';
 import { localTime } from '../../ui/local-time.ts';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import type { ActivitySearch } from '../router.tsx';
+import type { ActivitySearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import type { Filters } from './queries.ts';
 import { isoOfLocal, type RangeName, ranges } from './time-range.ts';

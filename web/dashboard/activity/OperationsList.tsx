@@ -8,7 +8,7 @@ import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import type { ActivitySearch } from '../router.tsx';
+import type { ActivitySearch } from '../search.ts';
 import { OperationsTable } from './OperationsTable.tsx';
 import { type Filters, operationsQuery } from './queries.ts';
 import { newestFirst, type TailState, useTail } from './useTail.ts';

@@ -1,7 +1,7 @@
 import { Badge, Box, Group, Table, Text } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import type { ActivitySearch } from '../router.tsx';
+import type { ActivitySearch } from '../search.ts';
 import type { Operation } from './queries.ts';
 
 /** Operations, newest first; a row leads to the whole of it and keeps the filters. */

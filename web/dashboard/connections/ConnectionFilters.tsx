@@ -2,7 +2,7 @@ import { Group, Select } from '@mantine/core';
 import { IconSearch } from '@tabler/icons-react';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
-import type { ConnectionsSearch } from '../router.tsx';
+import type { ConnectionsSearch } from '../search.ts';
 
 /** What narrows the list and orders it; all of it stands in the address. */
 export function ConnectionFilters({

@@ -3,8 +3,8 @@ import { notifications } from '@mantine/notifications';
 import { IconChevronLeft, IconRefresh } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { Fact, Facts } from '../../ui/Facts.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
@@ -77,7 +77,7 @@ export function ConnectionPage() {
               <SheetsCard environment={environment} at={at} metadata={loaded.metadata} />
             )}
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
-              <Facts connection={loaded} environment={environment} />
+              <About connection={loaded} environment={environment} />
               <ScopesCard scopes={loaded.scopes} missing={loaded.health.missing_scopes} />
               <TokenCard token={loaded.token} />
               <TagsCard environment={environment} at={at} tags={loaded.tags} mayWrite={mayWrite} />
@@ -124,13 +124,13 @@ function RefreshButton({ environment, at }: { environment: string; at: At }) {
   );
 }
 
-function Facts({ connection, environment }: { connection: WholeConnection; environment: string }) {
+function About({ connection, environment }: { connection: WholeConnection; environment: string }) {
   return (
     <Card>
       <Title order={2} mb="xs">
         About
       </Title>
-      <Stack gap="xs" component="dl" m={0}>
+      <Facts>
         <Fact name="Connection ID">
           <Copyable value={connection.connection_id} what="the connection ID" />
         </Fact>
@@ -155,7 +155,7 @@ function Facts({ connection, environment }: { connection: WholeConnection; envir
         <Fact name="Last used">
           <RelativeTime at={connection.last_used_at} />
         </Fact>
-      </Stack>
+      </Facts>
     </Card>
   );
 }
@@ -164,19 +164,6 @@ function endUserText({ end_user: endUser }: WholeConnection): string {
   if (endUser === null) return 'none';
   const { id, display_name: name, email } = endUser as Record<string, string | null | undefined>;
   return [id, name, email].filter(Boolean).join(' · ');
-}
-
-function Fact({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <Group gap="md" wrap="nowrap" mih={30}>
-      <Text component="dt" size="sm" c="dimmed" w={110} flex="none">
-        {name}
-      </Text>
-      <Text component="dd" size="sm" m={0} miw={0} className="wrap">
-        {children}
-      </Text>
-    </Group>
-  );
 }
 
 function RecentActivity({ environment, at }: { environment: string; at: At }) {

@@ -1,13 +1,14 @@
-import { Button, Group, Pagination, Stack, Text } from '@mantine/core';
+import { Button, Stack } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { IconPlugConnected, IconPlus } from '@tabler/icons-react';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { NumberedPages } from '../../ui/NumberedPages.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import type { ConnectionsSearch } from '../router.tsx';
+import type { ConnectionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { ConnectDialog } from './ConnectDialog.tsx';
@@ -69,20 +70,13 @@ export function ConnectionsPage() {
           ) : (
             <Stack>
               <ConnectionsTable connections={found} environment={environment} />
-              <Group justify="space-between" gap="sm">
-                <Text size="sm" c="dimmed" role="status">
-                  {shownOf({ page, shown: found.length, total })}
-                </Text>
-                {total > pageSize && (
-                  <Pagination
-                    total={Math.ceil(total / pageSize)}
-                    value={page + 1}
-                    onChange={(next) => change({ page: next > 1 ? next - 1 : undefined })}
-                    getControlProps={(control) => ({ 'aria-label': `${control} page` })}
-                    getItemProps={(number) => ({ 'aria-label': `page ${number}` })}
-                  />
-                )}
-              </Group>
+              <NumberedPages
+                page={page}
+                size={pageSize}
+                shown={found.length}
+                total={total}
+                onPage={(next) => change({ page: next || undefined })}
+              />
             </Stack>
           )
         }
@@ -90,13 +84,6 @@ export function ConnectionsPage() {
       <ConnectDialog environment={environment} isOpen={isOpen} onClose={close} />
     </Page>
   );
-}
-
-/** "51 to 100 of 10,000". */
-function shownOf({ page, shown, total }: { page: number; shown: number; total: number }): string {
-  if (shown === 0) return `None here: there are ${total.toLocaleString()} in all`;
-  const first = page * pageSize + 1;
-  return `${first.toLocaleString()} to ${(first + shown - 1).toLocaleString()} of ${total.toLocaleString()}`;
 }
 
 function Empty(given: {

@@ -1,8 +1,8 @@
 import { ActionIcon, Anchor, Badge, Button, Card, Group, Menu, Stack, Text } from '@mantine/core';
 import { IconDots, IconPencil, IconPower, IconRepeat, IconSend, IconTrash } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { Fact, Facts } from '../../ui/Facts.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import type { Endpoint } from './queries.ts';
@@ -51,7 +51,7 @@ export function EndpointCard({ endpoint, acts }: { endpoint: Endpoint; acts: End
             )}
           </Text>
         )}
-        <Stack gap={4} component="dl" m={0}>
+        <Facts>
           <Fact name="Events">
             {kind !== undefined
               ? 'as the switches of the settings say'
@@ -81,7 +81,7 @@ export function EndpointCard({ endpoint, acts }: { endpoint: Endpoint; acts: End
               </>
             )}
           </Fact>
-        </Stack>
+        </Facts>
         <Group gap="sm">
           <Anchor
             size="sm"
@@ -104,19 +104,6 @@ export function EndpointCard({ endpoint, acts }: { endpoint: Endpoint; acts: End
         </Group>
       </Stack>
     </Card>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <Group gap="sm" wrap="nowrap" align="flex-start">
-      <Text component="dt" size="sm" c="dimmed" w={92} flex="none">
-        {name}
-      </Text>
-      <Text component="dd" size="sm" m={0} miw={0} className="wrap">
-        {children}
-      </Text>
-    </Group>
   );
 }
 

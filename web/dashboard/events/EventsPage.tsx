@@ -2,7 +2,7 @@ import { Tabs } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { Page } from '../../ui/Page.tsx';
 import { TabRow } from '../../ui/TabRow.tsx';
-import type { EventsSearch } from '../router.tsx';
+import type { EventsSearch } from '../search.ts';
 import { AddressesTab } from './AddressesTab.tsx';
 import { DeliveriesTab } from './DeliveriesTab.tsx';
 import { EndpointsTab } from './EndpointsTab.tsx';

@@ -8,7 +8,7 @@ import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import type { EventsSearch } from '../router.tsx';
+import type { EventsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { latestQuery, typesQuery } from './queries.ts';
 

@@ -1,6 +1,6 @@
 import { Anchor, Badge, Card, Code, Group, SimpleGrid, Stack, Text, Title } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
+import { Fact, Facts } from '../../ui/Facts.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { WholeFunction } from './queries.ts';
@@ -32,7 +32,7 @@ export function DeclaredTab({
               {found.description}
             </Text>
           )}
-          <Stack gap="xs" component="dl" m={0}>
+          <Facts>
             <Fact name="Runs">{whenOf(found)}</Fact>
             {isSync && <Fact name="Starts">{found.auto_start ? 'by itself' : 'once it is started'}</Fact>}
             {isSync && (
@@ -63,7 +63,7 @@ export function DeclaredTab({
               {found.version_label !== '0.0.1' && ` (${found.version_label})`}
             </Fact>
             <Fact name="From">{found.source === 'folder' ? "the service's own folder" : 'a deploy'}</Fact>
-          </Stack>
+          </Facts>
         </Card>
         <Card>
           <Title order={2} mb="xs">
@@ -146,18 +146,5 @@ function Schema({ title, what, schema }: { title: string; what: string; schema: 
         <JsonBlock value={schema} what={what} />
       </details>
     </Card>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <Group gap="md" wrap="nowrap" align="flex-start">
-      <Text component="dt" size="sm" c="dimmed" w={92} flex="none">
-        {name}
-      </Text>
-      <Text component="dd" size="sm" m={0} miw={0} className="wrap">
-        {children}
-      </Text>
-    </Group>
   );
 }

@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
-import type { FunctionSearch } from '../router.tsx';
+import type { FunctionSearch } from '../search.ts';
 import type { FunctionAt } from './queries.ts';
 
 /** Leads to the page of a function; `looks` are those of the button or anchor that it is drawn as. */

@@ -5,7 +5,7 @@ import { BackLink } from '../../ui/BackLink.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { TabRow } from '../../ui/TabRow.tsx';
-import type { FunctionSearch } from '../router.tsx';
+import type { FunctionSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { CodeTab } from './CodeTab.tsx';

@@ -1,15 +1,4 @@
-import {
-  Button,
-  Card,
-  Center,
-  Group,
-  Pagination,
-  Select,
-  Stack,
-  Text,
-  ThemeIcon,
-  Title,
-} from '@mantine/core';
+import { Button, Card, Center, Group, Select, Stack, ThemeIcon, Title } from '@mantine/core';
 import { IconFunction, IconPower, IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
@@ -17,9 +6,10 @@ import { Fault } from '../../api/client.ts';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { NumberedPages } from '../../ui/NumberedPages.tsx';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import type { FunctionsSearch } from '../router.tsx';
+import type { FunctionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { DeployHelp } from './DeployHelp.tsx';
 import { FunctionsTable } from './FunctionsTable.tsx';
@@ -82,21 +72,13 @@ export function FunctionsTab() {
           ) : (
             <Stack>
               <FunctionsTable functions={data} environment={environment} />
-              <Group justify="space-between" gap="sm">
-                <Text size="sm" c="dimmed" role="status">
-                  {(page * pageSize + 1).toLocaleString()} to{' '}
-                  {(page * pageSize + data.length).toLocaleString()} of {total.toLocaleString()}
-                </Text>
-                {total > pageSize && (
-                  <Pagination
-                    total={Math.ceil(total / pageSize)}
-                    value={page + 1}
-                    onChange={(next) => change({ page: next > 1 ? next - 1 : undefined })}
-                    getControlProps={(control) => ({ 'aria-label': `${control} page` })}
-                    getItemProps={(number) => ({ 'aria-label': `page ${number}` })}
-                  />
-                )}
-              </Group>
+              <NumberedPages
+                page={page}
+                size={pageSize}
+                shown={data.length}
+                total={total}
+                onPage={(next) => change({ page: next || undefined })}
+              />
             </Stack>
           )
         }

@@ -1,7 +1,7 @@
-import { Anchor, Card, Group, Stack, Text, Title } from '@mantine/core';
+import { Anchor, Card, Title } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { Fact, Facts } from '../../ui/Facts.tsx';
 import { FunctionLink } from './FunctionLink.tsx';
 import type { FunctionType, Run } from './queries.ts';
 import { triggerWords } from './words.ts';
@@ -14,7 +14,7 @@ export function RunFacts({ environment, run, type }: { environment: string; run:
       <Title order={2} mb="xs">
         About
       </Title>
-      <Stack gap="xs" component="dl" m={0}>
+      <Facts>
         <Fact name="Function">
           <Anchor
             inherit
@@ -51,20 +51,7 @@ export function RunFacts({ environment, run, type }: { environment: string; run:
         <Fact name="Run ID">
           <Copyable value={run.id} what="the run ID" />
         </Fact>
-      </Stack>
+      </Facts>
     </Card>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <Group gap="md" wrap="nowrap" mih={26}>
-      <Text component="dt" size="sm" c="dimmed" w={92} flex="none">
-        {name}
-      </Text>
-      <Text component="dd" size="sm" m={0} miw={0} className="wrap">
-        {children}
-      </Text>
-    </Group>
   );
 }

@@ -8,7 +8,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import type { RunsSearch } from '../router.tsx';
+import type { RunsSearch } from '../search.ts';
 import { type FunctionAt, type FunctionType, runsQuery } from './queries.ts';
 import { RunsTable } from './RunsTable.tsx';
 import { runKinds, runStates } from './words.ts';

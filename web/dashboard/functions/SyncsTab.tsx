@@ -5,7 +5,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import type { FunctionSearch } from '../router.tsx';
+import type { FunctionSearch } from '../search.ts';
 import { type FunctionAt, type SyncCounts, syncsQuery } from './queries.ts';
 import { SyncsTable } from './SyncsTable.tsx';
 import { syncStates } from './words.ts';

@@ -2,7 +2,7 @@ import { Button, Group, MultiSelect, TextInput } from '@mantine/core';
 import { IconSearch, IconX } from '@tabler/icons-react';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { localTime } from '../../ui/local-time.ts';
-import type { DatasetSearch } from '../router.tsx';
+import type { DatasetSearch } from '../search.ts';
 
 const actions = [
   { value: 'added', label: 'Added' },

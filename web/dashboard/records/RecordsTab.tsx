@@ -5,7 +5,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import type { DatasetSearch } from '../router.tsx';
+import type { DatasetSearch } from '../search.ts';
 import { type BrowsedRecord, type DatasetAt, recordsQuery } from './queries.ts';
 import { RecordDrawer } from './RecordDrawer.tsx';
 import { RecordFilters } from './RecordFilters.tsx';

@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { memo, useMemo } from 'react';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { spellSize } from '../../ui/size.ts';
-import type { DatasetSearch } from '../router.tsx';
+import type { DatasetSearch } from '../search.ts';
 import type { Action, BrowsedRecord } from './queries.ts';
 
 /** Records in the order of their latest changes; a row opens the whole of one. */

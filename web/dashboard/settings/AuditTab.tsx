@@ -7,7 +7,7 @@ import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import type { SettingsSearch } from '../router.tsx';
+import type { SettingsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useIsOwner, useMay } from '../sign-in/queries.ts';
 import { keysQuery } from './keys/queries.ts';

@@ -3,7 +3,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import type { ComponentType } from 'react';
 import { Page } from '../../ui/Page.tsx';
 import { TabRow } from '../../ui/TabRow.tsx';
-import type { SettingsTab } from '../router.tsx';
+import type { SettingsTab } from '../search.ts';
 import { useIsOwner, useMay } from '../sign-in/queries.ts';
 import { AuditTab } from './AuditTab.tsx';
 import { AccountTab } from './account/AccountTab.tsx';
