@@ -115,8 +115,8 @@ function codeIn(text: string): string | undefined {
 }
 
 /**
- * From the end of a fault until the last call failed before the next one began: how long its effects were felt. 0 where
- * nothing failed after it.
+ * From the end of a fault until the last call of those that nobody was there for: how long it was felt before the next one
+ * began. 0 where there was none after it.
  */
 export function recoveryMs({ made, faults }: Pick<Calls, 'made' | 'faults'>, fault: Fault): number {
   const next = faults[faults.indexOf(fault) + 1]?.beganAt ?? Number.POSITIVE_INFINITY;
@@ -126,8 +126,8 @@ export function recoveryMs({ made, faults }: Pick<Calls, 'made' | 'faults'>, fau
   return Math.round(Math.max(0, ...failed));
 }
 
-/** A node that is asked for more than it can do says so (`overloaded`), which is the load's fault. */
-const isOfFault = (problem: string | undefined) => problem !== undefined && !problem.endsWith(' overloaded');
+/** Not that a grant was lost (424), nor that somebody had no patience for the lease of a refresh whose node was killed. */
+const isOfFault = (problem: string | undefined) => /^(no answer|broken off|hung|50\d)/.test(problem ?? '');
 
 export type Rates = {
   of: string;

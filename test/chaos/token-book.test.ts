@@ -27,6 +27,20 @@ test('a token after its successor is a double refresh whatever became of the nod
   book.asked({ node: 'a', token: '1' }).answered(good('2'));
   book.asked({ node: 'a', token: '2' }).answered(good('3'));
   book.disturbed('a');
+  book.asked({ node: 'c', token: '3' }).answered(good('4'));
+  book.asked({ node: 'b', token: '1' });
+  assert.deepEqual(book.told().double, ['a token after its successor: a, then b']);
+});
+
+test('the token before one whose answer was lost is tried once more, and is none', () => {
+  const book = openBook();
+  book.asked({ node: 'a', token: '1' }).answered(good('2'));
+  book.asked({ node: 'a', token: '2' }).answered({ ...good('3'), isDelivered: false });
+  book.disturbed('a');
+  book.asked({ node: 'b', token: '2' }).answered({ ...good('2'), isAccepted: false });
+  book.asked({ node: 'b', token: '1' }).answered({ ...good('1'), isAccepted: false });
+  assert.deepEqual(book.told().double, []);
+  book.asked({ node: 'c', token: '3' });
   book.asked({ node: 'b', token: '1' });
   assert.deepEqual(book.told().double, ['a token after its successor: a, then b']);
 });

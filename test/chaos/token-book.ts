@@ -6,9 +6,9 @@
  *
  * - the first request with it is under way still, and its node neither was killed nor stood still since it began;
  * - its answer went out, and the node that got it neither was killed nor stood still since;
- * - its successor was accepted in the meantime, whatever became of any node.
+ * - its successor was accepted in the meantime, and what that brought was kept: whatever became of any node.
  *
- * A request that was broken, or answered without tokens, may be made again: nobody was given anything.
+ * Where it was not kept the grant is lost, and to try the token before is a last look whether it is. A request that was broken, or answered without tokens, may be made again: nobody was given anything.
  */
 export type Ask = { node: string; token: string };
 export type Answered = { successor: string | undefined; isAccepted: boolean; isDelivered: boolean };
@@ -38,6 +38,14 @@ export function openBook(): Book {
   const told: Told = { asked: 0, accepted: 0, refused: 0, lost: 0, repeated: 0, double: [] };
   const lifeOf = (node: string) => lives.get(node) ?? 0;
 
+  /** It was accepted, and what came of it is in use or with a node that could keep it. */
+  const isUsedUp = (token: string) =>
+    entries.get(token)?.some(({ outcome, node, life }) => {
+      if (!outcome?.isAccepted) return false;
+      const isInUse = outcome.successor !== undefined && entries.has(outcome.successor);
+      return isInUse || (outcome.isDelivered && lifeOf(node) === life);
+    });
+
   function judge({ node, token }: Ask): void {
     for (const before of entries.get(token) ?? []) {
       const isAsBefore = lifeOf(before.node) === before.life;
@@ -49,11 +57,8 @@ export function openBook(): Book {
       const { successor, isAccepted, isDelivered } = before.outcome;
       if (!isAccepted) continue;
       told.repeated += 1;
-      const isSuccessorUsed =
-        successor !== undefined &&
-        successor !== token &&
-        entries.get(successor)?.some(({ outcome }) => outcome?.isAccepted);
-      if (isSuccessorUsed) told.double.push(`a token after its successor: ${whose}`);
+      if (successor !== undefined && successor !== token && isUsedUp(successor))
+        told.double.push(`a token after its successor: ${whose}`);
       else if (isDelivered && isAsBefore && successor !== token)
         told.double.push(`a token whose answer had come: ${whose}`);
     }
