@@ -39,7 +39,9 @@ export async function createApp({
   const { config, log } = parts;
   const callers = config.role === 'worker' ? undefined : await createCallers(parts);
   const app =
-    callers === undefined ? await createBareHttp({ config, log }) : await createServer(parts, callers);
+    callers === undefined
+      ? await createBareHttp({ config, log, limits: { mostConnections: config.limits.mostConnections } })
+      : await createServer(parts, callers);
   endParts(app, parts, async () => callers?.keys.settled());
   const functions = createFunctions(app, parts);
   healthRoutes(app, { checks: readyChecks(parts), isStopping: () => isStopping(app) });

@@ -36,5 +36,5 @@ export function tellMetrics(
   }
 
   const read = createMetricsText(async () => [...(await readDatabase()), ...readNode()]);
-  metricsRoute(app, { token: config.metricsToken, read });
+  metricsRoute(app, { token: config.metricsToken, baseUrl: config.baseUrl, read });
 }

@@ -46,6 +46,11 @@ export function limitBodyMemory(app: FastifyInstance, mostBytes: number): void {
       done(new AppError('overloaded', 'Too many large bodies come at once.', { retryAfterS: 1 }));
       return;
     }
+    // Who has gone meanwhile is answered by nobody, and `close` does not come again.
+    if (reply.raw.closed || reply.raw.destroyed) {
+      done();
+      return;
+    }
     held += length;
     reply.raw.once('close', () => {
       held -= length;

@@ -7,14 +7,18 @@ import { createBareHttp } from './server.ts';
 
 const text = 'trellis_database_up 1\n';
 
-async function serve(token: string | undefined) {
+async function serve(token: string | undefined, baseUrl = 'http://localhost:3003') {
   const config = {
     brand: brandNames('trellis'),
     trustedProxies: ['127.0.0.0/8'],
     baseUrl: 'http://localhost:1',
   };
   const app = await createBareHttp({ config, log: createLog({ level: 'silent', format: 'json' }) });
-  metricsRoute(app, { token, read: async () => ({ contentType: 'text/plain; version=0.0.4', text }) });
+  metricsRoute(app, {
+    token,
+    baseUrl,
+    read: async () => ({ contentType: 'text/plain; version=0.0.4', text }),
+  });
   return async (headers: Record<string, string>, remoteAddress = '127.0.0.1') => {
     const answer = await app.inject({
       ...{ method: 'GET', url: '/metrics', remoteAddress },
@@ -25,6 +29,13 @@ async function serve(token: string | undefined) {
     return { status: answer.statusCode, code: error?.code, headers: answer.headers, body: answer.body };
   };
 }
+
+test('without a token nobody reads the metrics of a service that is reached from elsewhere', async () => {
+  const ask = await serve(undefined, 'https://trellis.example.com');
+  // As a proxy sends it that sets no header.
+  const { status, code } = await ask({}, '127.0.0.1');
+  assert.deepEqual([status, code], [403, 'forbidden']);
+});
 
 test('without a token programs of this machine read the metrics, and nobody else', async () => {
   const ask = await serve(undefined);

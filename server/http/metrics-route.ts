@@ -10,11 +10,12 @@ import type { App } from './server.ts';
 
 /**
  * `/metrics`, in the form of Prometheus: what the whole installation does, which is no caller's business. With a token it is
- * told to whoever brings it; without one to programs of this machine alone, as `requireLocal` tells them.
+ * told to whoever brings it; without one to programs of this machine alone, as `requireLocal` tells them, and to nobody where
+ * `baseUrl` is public.
  */
 export function metricsRoute(
   app: App,
-  { token, read }: { token: string | undefined; read: () => Promise<MetricsText> },
+  { token, baseUrl, read }: { token: string | undefined; baseUrl: string; read: () => Promise<MetricsText> },
 ): void {
   const access = { by: 'anyone', isLimited: false } as const;
   const schema: FastifySchema = {
@@ -33,7 +34,9 @@ export function metricsRoute(
       },
     },
   };
-  const require = token === undefined ? requireLocal : requireToken(token);
+  // What a proxy on this machine passes on may look like a call from here: only an address of this machine rules one out.
+  const isHere = isLoopback(URL.parse(baseUrl)?.hostname ?? '');
+  const require = token !== undefined ? requireToken(token) : isHere ? requireLocal : refuseAll;
   app.get('/metrics', { config: { access }, schema }, async (request, reply) => {
     answerOwnOrigin(reply);
     require(request.raw);
@@ -59,6 +62,13 @@ function requireToken(token: string): (request: IncomingMessage) => void {
       throw new AppError('unknown_account', 'This is not the token of TRELLIS_METRICS_TOKEN.');
     }
   };
+}
+
+function refuseAll(): never {
+  throw new AppError(
+    'forbidden',
+    'Metrics are shown to whoever sends TRELLIS_METRICS_TOKEN, and it is not set.',
+  );
 }
 
 /**

@@ -93,12 +93,16 @@ export async function createHttp(settings: HttpSettings): Promise<App> {
 }
 
 /** A server that nobody but the machinery around it calls: it knows no caller and has no documents. */
-export async function createBareHttp({ config, log }: Pick<HttpSettings, 'config' | 'log'>): Promise<App> {
+export async function createBareHttp({
+  config,
+  log,
+  limits = {},
+}: Pick<HttpSettings, 'config' | 'log' | 'limits'>): Promise<App> {
   const unknown = async () => {
     throw new AppError('unknown_account');
   };
   return createOwn({
-    ...{ config, log },
+    ...{ config, log, limits },
     authenticate: { key: unknown, session: unknown },
     isRootAlias: () => false,
   });

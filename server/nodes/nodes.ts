@@ -89,8 +89,12 @@ export async function joinNodes(
     },
     async stop() {
       clearInterval(timer);
-      await running;
-      await db.query('delete from node where id = $1', [id]);
+      // It is forgotten by itself where the database does not answer.
+      const gone = (running ?? Promise.resolve()).then(() =>
+        db.query('delete from node where id = $1', [id]),
+      );
+      await Promise.race([gone, pause(tellMs, undefined, { ref: false })]);
+      gone.catch(() => {});
     },
   };
 }
