@@ -1,4 +1,5 @@
 // Push channels of Google Drive: asked for by themselves, renewed, stopped, and never more than a hint.
+// In a process of its own: it counts on messages that come later than its own statements.
 
 import assert from 'node:assert/strict';
 import type { IncomingHttpHeaders } from 'node:http';

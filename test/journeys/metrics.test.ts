@@ -1,4 +1,5 @@
 // What a service tells of itself at /metrics while it does what it is for.
+// In a process of its own: the figures are those of the whole process.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
