@@ -41,7 +41,8 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 3003
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+# It listens once the database is migrated, which takes long after some upgrades; a start that fails ends by itself.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=3600s --retries=3 \
   CMD ["node", "/opt/trellis/bin/healthy.js"]
 # Requests in flight get TRELLIS_DRAIN_SECONDS at a stop: give `docker stop` 20 seconds with the default.
 ENTRYPOINT ["tini", "--", "trellis"]

@@ -1,7 +1,7 @@
 import { chown, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Session } from '../db/embedded-session.ts';
-import { copyTree, type Owner, readTree, sizeOf } from './copy-tree.ts';
+import { copyTree, type Owner, readTree, sizeOf, type Tree } from './copy-tree.ts';
 
 /**
  * A copy of a cluster whose server goes on: files and the WAL that makes one moment of them.
@@ -13,11 +13,20 @@ import { copyTree, type Owner, readTree, sizeOf } from './copy-tree.ts';
 /** Contents of directories that a server makes anew, or that are of its own moment ("Backing Up the Data Directory"). */
 const remade =
   /^(pg_wal|pg_replslot|pg_dynshmem|pg_notify|pg_serial|pg_snapshots|pg_stat_tmp|pg_subtrans)\/|(^|\/)pgsql_tmp/;
-/** Of the running server, and of what an earlier backup left. */
+/** Of the running server, of what an earlier backup left, and the memory of a process that crashed. */
 const own =
-  /^(postmaster\.(pid|opts)|backup_(label|manifest)(\.old)?|tablespace_map(\.old)?)$|(^|\/)pg_internal\.init/;
+  /^(postmaster\.(pid|opts)|backup_(label|manifest)(\.old)?|tablespace_map(\.old)?|core(\..*)?)$|(^|\/)pg_internal\.init/;
 /** Directories in which a server does not make its own. */
 const needed = ['pg_wal/archive_status', 'pg_wal/summaries'];
+
+/** About how many bytes `copyRunning` copies, but for WAL. */
+export async function sizeOfCluster(clusterDir: string): Promise<number> {
+  return sizeOf(await readCluster(clusterDir), clusterDir);
+}
+
+function readCluster(clusterDir: string): Promise<Tree> {
+  return readTree(clusterDir, (path) => remade.test(path) || own.test(path));
+}
 
 type Stopped = { first: string; last: string; label: string; tablespaces: string };
 
@@ -39,7 +48,7 @@ export async function copyRunning(
   const [started] = await session.query<{ lsn: string }>(
     `select pg_backup_start('trellis backup', fast => true)::text as lsn`,
   );
-  const tree = await readTree(clusterDir, (path) => remade.test(path) || own.test(path));
+  const tree = await readCluster(clusterDir);
   const total = await sizeOf(tree, clusterDir);
   let bytes = 0;
   const onBytes = (more: number) => {

@@ -1,23 +1,39 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { cp, mkdir, mkdtemp, open, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import {
+  cp,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  realpath,
+  rm,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { findBytes } from '../../test/support/bytes.ts';
+import { runCommand } from '../../test/support/command.ts';
 import type { KeyFile } from '../cli/key-file.ts';
+import { exportKeys } from '../cli/keys-export.ts';
 import { insertDataKey } from '../data-keys/store.ts';
 import { type EmbeddedPostgres, startEmbedded } from '../db/embedded.ts';
+import { withSession } from '../db/embedded-session.ts';
 import { migrate } from '../db/migrate.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { openVault } from '../vault.ts';
 import { makeBackup } from './make.ts';
-import { clusterOf, manifestPath, readManifest, writeManifest } from './manifest.ts';
-import { restoreBackup, tryBackup, type Wanted } from './restore.ts';
+import { clusterOf, type FileEntry, manifestPath, readManifest, writeManifest } from './manifest.ts';
+import { restoreBackup, type Wanted } from './restore.ts';
 import { keepNewest, withShelf } from './shelf.ts';
 
-const vault = openVault([{ id: 'k1', key: createSecretKey(randomBytes(32)) }]);
+const masterKey = randomBytes(32);
+const vault = openVault([{ id: 'k1', key: createSecretKey(masterKey) }]);
 let dir: string;
 let shelf: string;
 let dataDir: string;
@@ -44,12 +60,19 @@ before(async () => {
   const some = await db.query<{ wrapped: Buffer }>('select wrapped from data_key limit 20');
   wrapped = some.map((row) => row.wrapped);
   await db.query('checkpoint');
-  const told = { log: () => {}, onProgress: () => {} };
-  const made = await withShelf(shelf, (at) =>
-    makeBackup({ dataDir, server: server.connection, shelf: at, ...told }),
-  );
-  backup = made.path;
+  await makeKinds();
+  await leaveOrphans();
+  await withSession(server.connection, async (session) => {
+    await session.query('create temporary table passing as select 1');
+    backup = (await withShelf(shelf, make)).path;
+  });
 });
+const told = {
+  log: () => {},
+  /** A test that goes wrong fills no disk. */
+  onProgress: ({ bytes }: { bytes: number }) => assert.ok(bytes < 1024 ** 3),
+};
+const make = (at: string) => makeBackup({ dataDir, server: server.connection, shelf: at, ...told });
 after(async () => {
   await db.end();
   await server.stop();
@@ -66,10 +89,38 @@ async function countSamples(): Promise<number> {
   );
   return found?.samples ?? 0;
 }
+/** Relations beside those of ours, with whatever files a relation may have. */
+async function makeKinds(): Promise<void> {
+  await db.query('create database second');
+  await db.query(
+    `create schema other;
+     create unlogged table other.quick (id int primary key);
+     insert into other.quick values (1);
+     create table other.long (id int primary key, text text);
+     alter table other.long alter column text set storage external;
+     insert into other.long values (1, repeat('x', 20000));
+     create materialized view other.seen as select count(*) as count from other.long`,
+  );
+}
+/** What crashes leave: files of relations and databases that came to nothing, and the memory of a process. */
+async function leaveOrphans(): Promise<void> {
+  const cluster = join(dataDir, 'postgres/data');
+  const [keys] = await db.query<{ path: string }>(`select pg_relation_filepath('data_key') as path`);
+  const content = await readFile(join(cluster, keys!.path));
+  await mkdir(join(cluster, 'base/888888'));
+  const of = dirname(keys!.path);
+  const names = ['999999', '999999.1', '999999_vm', '999999_init', 't7_999999', 'notes'];
+  for (const path of [
+    ...names.map((name) => `${of}/${name}`),
+    'global/999999',
+    'base/888888/2619',
+    'core.42',
+  ])
+    await writeFile(join(cluster, path), content);
+}
 async function wanted(from: string, into: string): Promise<Wanted> {
   const dataKeys = await db.query<KeyFile['dataKeys'][number]>('select id, wrapped from data_key');
   const keyFile: KeyFile = { madeAt: new Date(), dataKeys, apiKeys: [], unread: 0 };
-  const told = { log: () => {}, onProgress: () => {} };
   return {
     backup: from,
     dataDir: join(dir, into),
@@ -84,16 +135,71 @@ async function wanted(from: string, into: string): Promise<Wanted> {
 const left = async (into: string) =>
   (await readdir(join(dir, into, 'postgres'))).filter((name) => name === 'data' || name.startsWith('draft-'));
 
-test('no wrapped key is left in a backup: not in rows, in samples of them, nor in WAL', async () => {
+test('no wrapped key is left in a backup: not in rows, in samples of them, in WAL, nor in files of no relation', async () => {
   assert.notDeepEqual(await findBytes(join(dataDir, 'postgres/data'), wrapped), []);
   assert.deepEqual(await findBytes(backup, wrapped), []);
 });
 
-test('a trial leaves nothing, and a restore takes the place of no database', async () => {
-  await mkdir(join(dir, 'back'), { mode: 0o700 });
+test('every relation of a backup is there to be read, of whatever kind', async () => {
+  await restoreBackup(await wanted(backup, 'read'));
+  const restored = await startEmbedded({ dataDir: join(dir, 'read') });
+  const read = openDb(restored.connection, { maxConnections: 1 });
+  try {
+    // Unlogged rows are gone after each recovery.
+    assert.deepEqual(
+      await read.query(
+        `select length(long.text) as long, seen.count as seen, (select count(*) from other.quick) as quick
+         from other.long as long cross join other.seen as seen
+         where long.id = 1`,
+      ),
+      [{ long: 20_000, seen: 1, quick: 0 }],
+    );
+    const names = await read.query<{ name: string }>(
+      `select oid::regclass::text as name from pg_class where relkind in ('r', 'm') and relpersistence <> 't'`,
+    );
+    for (const { name } of names) await read.query(`select count(*) from ${name}`);
+    await read.query('create database third template second');
+  } finally {
+    await read.end();
+    await restored.stop();
+  }
+});
+
+test('a disk without the room for a backup is told before anything is written, and how much is missing', async () => {
+  const hole = join(dataDir, 'postgres/data/hole');
+  await writeFile(hole, '');
+  // As long as 8 TB, and takes no room.
+  await truncate(hole, 8 * 1024 ** 4);
+  const before = await readdir(shelf);
+  await assert.rejects(
+    withShelf(shelf, make),
+    /the backup takes about 83\d{5} MB, and .*shelf has \d+ MB free: \d+ MB are missing/,
+  );
+  await rm(hole);
+  assert.deepEqual(await readdir(shelf), before);
+});
+
+test('a trial leaves nothing, not even a directory', async () => {
+  const keys = join(dir, 'trial.keys');
+  await exportKeys(db, keys);
+  const env = {
+    DATA_DIR: join(dir, 'new/trial'),
+    TRELLIS_ENCRYPTION_KEYS: `k1:${masterKey.toString('base64')}`,
+  };
+  const args = ['restore', '--from', backup, '--keys', keys, '--dry-run'];
+  const { code, stdout, stderr } = await runCommand(args, env);
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /can be restored\n.*\nnothing was changed\n$/s);
+  assert.equal(existsSync(join(dir, 'new')), false);
+
+  // Where there are directories, they are as they were.
+  await mkdir(join(dir, 'new/trial/postgres'), { recursive: true });
+  assert.equal((await runCommand(args, env)).code, 0);
+  assert.deepEqual(await readdir(join(dir, 'new'), { recursive: true }), ['trial', 'trial/postgres']);
+});
+
+test('a restore takes the place of no database', async () => {
   const given = await wanted(backup, 'back');
-  assert.equal((await tryBackup(given)).keys.connections, 0);
-  assert.deepEqual(await left('back'), []);
   await restoreBackup(given);
   await assert.rejects(restoreBackup(given), /data holds a database: move it away/);
   assert.deepEqual(await left('back'), ['data']);
@@ -126,14 +232,16 @@ test('a backup that was damaged is refused, by the file, and nothing is left of 
   await refuses('manifest was changed: the backup is no good');
   await rm(manifestPath(copy));
   await refuses('is no backup');
-  assert.deepEqual(await left('damaged'), []);
+  assert.equal(existsSync(join(dir, 'damaged')), false);
 });
 
-test('a backup of another version or machine is refused', async () => {
+test('a backup of another version or machine, or larger than the disk, is refused', async () => {
   const manifest = await readManifest(backup);
+  const files: FileEntry[] = manifest.files.map((entry) => ({ ...entry, bytes: 1e12 }));
   for (const [name, change, word] of [
     ['older', { postgres: '17' }, /is of PostgreSQL 17, and this version brings 18/],
     ['elsewhere', { platform: 'plan9-mips' }, /was made on plan9-mips, and this is/],
+    ['large', { files }, /the restore takes about \d+ MB, and .* are missing/],
   ] as const) {
     await mkdir(join(dir, name));
     await writeManifest(join(dir, name), { ...manifest, ...change });
@@ -155,10 +263,24 @@ test('the newest backups are kept, leftovers go, and two are not made into one d
       withShelf(shelf, async () => {}),
       /another backup \(pid \d+\) is being made into/,
     );
-    assert.deepEqual(await keepNewest(at, 2), older.slice(0, 1));
+    assert.deepEqual(await keepNewest(at, { count: 2, made: basename(backup) }), older.slice(0, 1));
   });
   const others = ['2026-01-03T00-00-00-000Z', 'backup.lock', 'notes.txt'];
   assert.deepEqual((await readdir(shelf)).sort(), [...older.slice(1), basename(backup), ...others].sort());
+});
+
+test('the backup just made is kept, also where a clock that was ahead has named others later', async () => {
+  const ahead = join(dir, 'ahead');
+  const names = ['2026-01-01T00-00-00-000Z', '2999-01-01T00-00-00-000Z', '2999-01-02T00-00-00-000Z'];
+  for (const name of names) {
+    await mkdir(join(ahead, name), { recursive: true });
+    await writeManifest(join(ahead, name), await readManifest(backup));
+  }
+  const [made = '', later = '', latest = ''] = names;
+  assert.deepEqual(await keepNewest(ahead, { count: 2, made }), [later]);
+  assert.deepEqual(await keepNewest(ahead, { count: 1, made }), [latest]);
+  assert.deepEqual(await keepNewest(ahead, { count: 1, made }), []);
+  assert.deepEqual(await readdir(ahead), [made]);
 });
 
 async function flip(path: string): Promise<void> {

@@ -5,8 +5,9 @@ import { type Account, findAccount, openWayTo } from '../db/embedded-account.ts'
 import { prepareBinaries } from '../db/embedded-binaries.ts';
 import { syncCluster, syncDir, versionOf } from '../db/embedded-cluster.ts';
 import { withSession } from '../db/embedded-session.ts';
-import { copyRunning } from './base-backup.ts';
+import { copyRunning, sizeOfCluster } from './base-backup.ts';
 import { readTree, sizeOf, sumTree } from './copy-tree.ts';
+import { proveRoom } from './free-space.ts';
 import { clusterOf, writeManifest } from './manifest.ts';
 import { nameOf } from './shelf.ts';
 import { takeKeysOut } from './without-keys.ts';
@@ -14,8 +15,8 @@ import { takeKeysOut } from './without-keys.ts';
 /**
  * A backup of the embedded database, made while the service goes on.
  *
- * Owns: what a backup is (`manifest.ts`), where backups lie (`shelf.ts`), how one is made (`base-backup.ts`,
- * `without-keys.ts`), how it is brought back (`restore.ts`), what follows from having gone back in time
+ * Owns: what a backup is (`manifest.ts`), where backups lie (`shelf.ts`, `free-space.ts`), how one is made
+ * (`base-backup.ts`, `without-keys.ts`, `orphans.ts`), how it is brought back (`restore.ts`), what follows from having gone back in time
  * (`positions.ts`), and the way from one major version of PostgreSQL to another (`upgrade.ts`). Does not own: data keys,
  * which go to a file of their own (`cli/keys-export.ts`, `cli/keys-restore.ts`).
  */
@@ -24,7 +25,8 @@ export type Step = { doing: 'copied' | 'summed'; bytes: number; total: number };
 
 /**
  * Makes a backup in `shelf`: all that was committed before the call, and some of what was committed meanwhile. It is
- * there, on the disk and whole, when this resolves, and not at all where it rejects. It was recovered once and can be
+ * there, on the disk and whole, when this resolves, and not at all where it rejects, as it does before it writes anything
+ * where the disk has no room for it. It was recovered once and can be
  * started as it is; the data keys are not in it, not as rows and not as bytes.
  */
 export async function makeBackup(given: {
@@ -38,6 +40,7 @@ export async function makeBackup(given: {
   const { server, shelf, log, onProgress } = given;
   const source = await realpath(join(given.dataDir, 'postgres', 'data'));
   const account = findAccount(source);
+  await proveRoom(shelf, { bytes: await sizeOfCluster(source), what: 'the backup' });
   const draft = await makeDraft(shelf, account);
   try {
     openWayTo(draft, { account, log });

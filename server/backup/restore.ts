@@ -10,6 +10,7 @@ import { migrate } from '../db/migrate.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import type { Vault } from '../vault.ts';
 import { copyTree } from './copy-tree.ts';
+import { proveRoom } from './free-space.ts';
 import { clusterOf, type FileEntry, type Manifest, readManifest } from './manifest.ts';
 import { type Raised, raisePositions } from './positions.ts';
 
@@ -36,8 +37,8 @@ export type Back = { madeAt: Date; keys: Restored; raised: Raised };
 
 /**
  * Restores: data of the backup, keys of the file, positions raised; ready for a start. Throws where the backup is damaged,
- * of another major version or platform, where the directory holds a database, and where `restoreKeys` does; then the
- * directory is as it was.
+ * of another major version or platform, where the directory holds a database, where its disk has no room, and where
+ * `restoreKeys` does; then the directory is as it was, and not there where it was not.
  */
 export async function restoreBackup(wanted: Wanted): Promise<Back> {
   return inDraft(wanted, async (db, { draft, place, manifest }) => {
@@ -52,7 +53,7 @@ export async function restoreBackup(wanted: Wanted): Promise<Back> {
   });
 }
 
-/** Does all of it, tells what it would come to, and leaves nothing behind. */
+/** Does all of it, tells what it would come to, and leaves nothing behind: no directory that was not there. */
 export async function tryBackup(wanted: Wanted): Promise<Back> {
   return inDraft(wanted, async (db, { manifest }) => {
     const keys = await tryRestoreKeys(db, keysOf(wanted));
@@ -77,9 +78,11 @@ async function inDraft<T>(
   const place = await takePlace({ dataDir, log });
   try {
     proveFits(manifest, { backup, place });
+    const total = manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
+    await proveRoom(place.dir, { bytes: total, what: 'the restore' });
     const draft = makeDraftDir(place.dir, place.account);
     try {
-      await copyVerified(wanted, { draft, place, manifest });
+      await copyVerified(wanted, { draft, place, manifest, total });
       const { binaries, account } = place;
       const { result, finish } = await withPrivateServer(
         draft,
@@ -101,7 +104,8 @@ async function inDraft<T>(
       await rm(draft, { recursive: true, force: true });
     }
   } finally {
-    place.release();
+    // The first start makes again what a database in its place goes without.
+    place.vacate();
   }
 }
 
@@ -124,9 +128,8 @@ function proveFits(manifest: Manifest, { backup, place }: { backup: string; plac
 
 async function copyVerified(
   { backup, onProgress }: Wanted,
-  { draft, place, manifest }: Draft,
+  { draft, place, manifest, total }: Draft & { total: number },
 ): Promise<void> {
-  const total = manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
   let done = 0;
   const copied = await copyTree(
     { dirs: manifest.dirs, files: manifest.files.map(({ path }) => path) },

@@ -45,9 +45,16 @@ export async function listBackups(shelf: string): Promise<string[]> {
   return names.filter((name) => existsSync(manifestPath(join(shelf, name))));
 }
 
-/** Removes all but the newest `count`; their names. Where it is killed half-way, the next one goes on. */
-export async function keepNewest(shelf: string, count: number): Promise<string[]> {
-  const old = (await listBackups(shelf)).slice(0, -count);
+/**
+ * Removes all but `made` and the newest others, so that `count` are left; their names. The one just made stays whatever
+ * its name says: a clock that was ahead has given others later ones. Where it is killed half-way, the next one goes on.
+ */
+export async function keepNewest(
+  shelf: string,
+  { count, made }: { count: number; made: string },
+): Promise<string[]> {
+  const others = (await listBackups(shelf)).filter((name) => name !== made);
+  const old = others.slice(0, Math.max(others.length - (count - 1), 0));
   for (const name of old) {
     const draft = join(shelf, `draft-${name}`);
     await rename(join(shelf, name), draft);

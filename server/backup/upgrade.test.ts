@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { copyFile, mkdir, mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, realpath, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -13,6 +13,7 @@ import { ensureDay } from '../activity/partitions.ts';
 import { startEmbedded } from '../db/embedded.ts';
 import { prepareOtherBinaries } from '../db/embedded-binaries.ts';
 import { makeCluster, makeDraftDir, versionOf } from '../db/embedded-cluster.ts';
+import { withEmbedded } from '../db/embedded-lend.ts';
 import { takePlace } from '../db/embedded-place.ts';
 import { withPrivateServer } from '../db/embedded-private.ts';
 import { migrate } from '../db/migrate.ts';
@@ -45,7 +46,7 @@ const fill = `
   select id, n, clock_timestamp(), 'infinity', n, decode(md5(n::text), 'hex'), 'r' || n
   from dataset cross join generate_series(1, 40) as n;
   insert into payload (dataset_id, seq, body)
-  select dataset_id, seq, decode(repeat(md5(seq::text), 20), 'hex') from record;
+  select dataset_id, seq, decode(repeat(md5(seq::text), 80), 'hex') from record;
   insert into prune (dataset_id, pruned_at, seqs, count, bytes)
   select id, now(), '{[1,5),[7,9)}', 6, 60 from dataset limit 20;
   insert into operation (id, created_at, environment_id, type, status, duration_ms)
@@ -145,6 +146,12 @@ test('a database of an older PostgreSQL is brought over whole, also after a kill
   const server = await startEmbedded({ dataDir });
   const db = openDb(server.connection);
   try {
+    // A copy takes the room of its rows, and not that of their WAL too.
+    const { wal_mb: walMb } = await ask<{ wal_mb: number }>(
+      db,
+      `select ((pg_current_wal_lsn() - '0/0') / 1024 ^ 2)::int as wal_mb`,
+    );
+    assert.ok(walMb < 40, `${walMb} MB of WAL were written since initdb`);
     assert.equal((await migrate(db)).length, 1);
     assert.deepEqual(
       await ask(
@@ -183,4 +190,35 @@ test('a database of an older PostgreSQL is brought over whole, also after a kill
     await server.stop();
   }
   assert.match(await readFile(join(clusterDir, 'PG_VERSION'), 'utf8'), /^18\n/);
+});
+
+test('a command that is given beside an upgrade waits for its end, and what it writes stays', {
+  skip,
+}, async () => {
+  const clusterDir = join(dataDir, 'postgres/data');
+  const [kept] = (await readdir(join(dataDir, 'postgres'))).filter((name) => name.endsWith('.old'));
+  await rm(clusterDir, { recursive: true });
+  await rename(join(dataDir, 'postgres', kept!), clusterDir);
+  const write = `insert into environment (name, data_key) values ('late', gen_random_uuid())`;
+  const isThere = `select name from environment where name = 'late'`;
+  const log = () => {};
+  const use = (text: string) =>
+    withEmbedded({ dataDir, log }, async (server) => {
+      const db = openDb(server, { maxConnections: 1 });
+      try {
+        return await db.query(text);
+      } finally {
+        await db.end();
+      }
+    });
+  let late: Promise<object[]> | undefined;
+  await upgradeDatabase({
+    ...{ dataDir, oldBinaries: String(oldBinaries), log },
+    onProgress({ table }) {
+      // That of environments has been counted and summed by then.
+      if (table > 'environment') late ??= use(write);
+    },
+  });
+  await late;
+  assert.deepEqual(await use(isThere), [{ name: 'late' }]);
 });

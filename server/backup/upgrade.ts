@@ -5,12 +5,15 @@ import type { EmbeddedConnection } from '../db/embedded.ts';
 import { prepareOtherBinaries } from '../db/embedded-binaries.ts';
 import { makeDraft, makeDraftDir, syncCluster, versionOf } from '../db/embedded-cluster.ts';
 import { copyBetween } from '../db/embedded-copy.ts';
+import { withoutUsers } from '../db/embedded-lend.ts';
 import { exchangeCluster, takePlace } from '../db/embedded-place.ts';
 import { withPrivateServer } from '../db/embedded-private.ts';
 import { type Session, withSession } from '../db/embedded-session.ts';
 import { migrate } from '../db/migrate.ts';
 import { migrationsDirectory } from '../db/migration-files.ts';
 import { openDb } from '../db/pool.ts';
+import { sizeOfCluster } from './base-backup.ts';
+import { proveRoom } from './free-space.ts';
 import { copyCounters, listForeignSchemas, listTables, makePartitions, sumOf, type Table } from './tables.ts';
 
 /**
@@ -27,7 +30,8 @@ export type Progress = { table: string; done: number; total: number };
 
 /**
  * Upgrades; undefined where the versions are the same. All or nothing: until every table was counted and summed on both
- * sides the old cluster stands where it stood. Throws where a service runs, and where `oldBinaries` are of another version.
+ * sides the old cluster stands where it stood. Throws where a service runs, where `oldBinaries` are of another version, and
+ * where the disk has no room for a copy.
  */
 export async function upgradeDatabase(wanted: {
   dataDir: string;
@@ -53,11 +57,15 @@ export async function upgradeDatabase(wanted: {
       throw new Error(
         `${wanted.oldBinaries} holds PostgreSQL ${old.major}, and the database was made by ${from}: its programs are needed`,
       );
+    await proveRoom(dir, { bytes: await sizeOfCluster(clusterDir), what: 'the upgrade' });
     const draft = await makeDraft(dir, place);
     drafts.push(draft);
+    // Commands find a server on the cluster itself. What they wrote behind the copy would be lost with it.
     const copied = await withPrivateServer(clusterDir, { binaries: old, account, log }, (source) =>
-      withPrivateServer(draft, { binaries, account, log, settings: { fsync: 'off' } }, (target) =>
-        copyDatabase({ source: source.connection, target: target.connection, room: programs }, wanted),
+      withoutUsers(source, { log }, () =>
+        withPrivateServer(draft, { binaries, account, log, settings: targetSettings }, (target) =>
+          copyDatabase({ source: source.connection, target: target.connection, room: programs }, wanted),
+        ),
       ),
     );
     await syncCluster(draft, place);
@@ -68,6 +76,17 @@ export async function upgradeDatabase(wanted: {
     place.release();
   }
 }
+
+/** Until it is whole, the copy is worth nothing; then `syncCluster` writes it all. Its room on the disk is that of its rows. */
+const targetSettings = {
+  fsync: 'off',
+  full_page_writes: 'off',
+  // What a transaction writes to tables that it has emptied goes to no WAL (PostgreSQL manual, "Populating a Database").
+  wal_level: 'minimal',
+  wal_skip_threshold: '0',
+  max_wal_senders: '0',
+  max_wal_size: '256MB',
+};
 
 /** `room` is a draft, for files that go with it. */
 type Servers = { source: EmbeddedConnection; target: EmbeddedConnection; room: string };
@@ -113,8 +132,9 @@ async function copyAll({ from, to, fromClient, toClient }: Ends, { log, onProgre
   await to.query('set synchronous_commit = off');
   await makePartitions({ from, to });
   const tables = await listTables(from);
-  await to.query(`truncate ${tables.map(({ name }) => name).join(', ')}`);
   let rows = 0;
+  await to.query('begin');
+  await to.query(`truncate ${tables.map(({ name }) => name).join(', ')}`);
   for (const [done, table] of tables.entries()) {
     onProgress({ table: table.name, done, total: tables.length });
     const { name, columns } = table;
@@ -125,6 +145,7 @@ async function copyAll({ from, to, fromClient, toClient }: Ends, { log, onProgre
     rows += await proveSame(table, { from, to });
   }
   await copyCounters({ from, to });
+  await to.query('commit');
   await to.query('analyze');
   return { tables: tables.length, rows };
 }

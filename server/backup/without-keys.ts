@@ -6,14 +6,16 @@ import { withPrivateServer } from '../db/embedded-private.ts';
 import { withSession } from '../db/embedded-session.ts';
 import { removeTraces } from './base-backup.ts';
 import { readTree } from './copy-tree.ts';
+import { listKnown, removeOrphans } from './orphans.ts';
 
 /**
  * Takes the data keys out of a copied cluster, so that no backup of the data can open anything by itself, or bring a
  * deleted connection back.
  *
- * The rows are not the only place: the planner's statistics hold samples of each column, WAL holds every change, and WAL
- * files that are used again hold what stood there before. So the copy is recovered by a server of its own, emptied of
- * keys there, and left with the WAL of its end alone. That it starts is proof that it restores.
+ * The rows are not the only place: the planner's statistics hold samples of each column, WAL holds every change, WAL
+ * files that are used again hold what stood there before, and a crash leaves files that belong to no relation. So the copy
+ * is recovered by a server of its own, emptied of keys there, and left with the files of its relations and the WAL of its
+ * end alone. That it starts is proof that it restores.
  */
 export async function takeKeysOut(
   clusterDir: string,
@@ -26,7 +28,7 @@ export async function takeKeysOut(
     // Until it is whole, a copy is worth nothing; then `syncCluster` writes it all.
     fsync: 'off',
   };
-  const lastWal = await withPrivateServer(clusterDir, { binaries, account, settings }, (server) =>
+  const { lastWal, known } = await withPrivateServer(clusterDir, { binaries, account, settings }, (server) =>
     withSession(server.connection, async (session) => {
       const [found] = await session.query<{ table: string | null }>(
         `select to_regclass('data_key')::text as table`,
@@ -42,10 +44,11 @@ export async function takeKeysOut(
       const [at] = await session.query<{ file: string }>(
         'select pg_walfile_name(pg_current_wal_lsn()) as file',
       );
-      return at!.file;
+      return { lastWal: at!.file, known: await listKnown(session) };
     }),
   );
   const { files } = await readTree(join(clusterDir, 'pg_wal'));
   for (const name of files) if (name < lastWal) await rm(join(clusterDir, 'pg_wal', name));
   await removeTraces(clusterDir);
+  await removeOrphans(clusterDir, known);
 }

@@ -32,6 +32,10 @@ test('with a PostgreSQL of their own, people are told what backs it up and bring
   );
   assert.equal(restore.code, 1);
   assert.match(restore.stderr, /^ {2}pg_restore .*\n {2}trellis keys restore .*\n {2}trellis restored$/m);
+  // What a program is started with is seen by everybody on the machine.
+  for (const { stderr } of [backup, restore])
+    assert.doesNotMatch(stderr, /^ {2}.*(DATABASE_URL|postgres:\/\/)/m);
+  assert.match(backup.stderr, /^ {2}umask 077\n {2}pg_dump /m);
 });
 
 test('restored raises positions once, says so the second time, and again when asked to', async () => {

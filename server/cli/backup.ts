@@ -1,14 +1,14 @@
-import { resolve } from 'node:path';
+import { basename, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
 import { makeBackup, type Step } from '../backup/make.ts';
 import { keepNewest, keyFileOf, withShelf } from '../backup/shelf.ts';
-import { type Config, ConfigError, loadConfigWithoutKeys } from '../config/config.ts';
-import { type EmbeddedConnection, findEmbedded, startEmbedded } from '../db/embedded.ts';
-import { hasEmbedded } from '../db/embedded-place.ts';
+import { loadConfigWithoutKeys } from '../config/config.ts';
+import type { EmbeddedConnection } from '../db/embedded.ts';
 import { openDb } from '../db/pool.ts';
 import { exportKeys } from './keys-export.ts';
 import { createProgress } from './progress.ts';
+import { withEmbeddedServer } from './reach-database.ts';
 
 const usage = 'The command is: backup --to DIRECTORY [--keep COUNT] [--keys FILE].';
 
@@ -23,7 +23,7 @@ export async function backupCommand(args: string[]): Promise<number> {
   const config = loadConfigWithoutKeys();
   if (config.databaseUrl !== undefined) throw new Error(adviceForExternal);
   const log = (message: string) => console.error(message);
-  return withServer(config, (server) =>
+  return withEmbeddedServer(config, (server) =>
     withShelf(resolve(values.to!), async (shelf) => {
       const progress = createProgress(process.stderr);
       const given = { dataDir: config.dataDir, server, shelf, log };
@@ -34,7 +34,8 @@ export async function backupCommand(args: string[]): Promise<number> {
       console.log(`${made.path}: ${megabytes(made.bytes)}, recovered once, without data keys`);
       await noteAndExport(server, { made: made.path, keyFile: values.keys ?? keyFileOf(shelf) });
       if (keep === undefined) return 0;
-      for (const name of await keepNewest(shelf, keep)) console.log(`removed ${name}`);
+      for (const name of await keepNewest(shelf, { count: keep, made: basename(made.path) }))
+        console.log(`removed ${name}`);
       return 0;
     }),
   );
@@ -42,10 +43,12 @@ export async function backupCommand(args: string[]): Promise<number> {
 
 const adviceForExternal = `DATABASE_URL names a PostgreSQL of your own, which is backed up by its own programs:
 
-  pg_dump --format=custom --exclude-table-data='*.data_key' --file=data.dump "$DATABASE_URL"
+  umask 077
+  pg_dump --dbname=service=trellis --format=custom --exclude-table-data='*.data_key' --file=data.dump
   trellis keys export data.keys
 
-docs/operations/backup.md says what to do with both.`;
+docs/operations/backup.md says what to do with both, and which file names the service: as an argument DATABASE_URL would
+show its password to everybody on the machine.`;
 
 /** The file of keys last: it has the key of every connection that is in the data. */
 async function noteAndExport(
@@ -62,18 +65,6 @@ async function noteAndExport(
   } finally {
     await db.end();
   }
-}
-
-async function withServer<T>(
-  { dataDir }: Config,
-  work: (server: EmbeddedConnection) => Promise<T>,
-): Promise<T> {
-  if (!hasEmbedded(dataDir))
-    throw new ConfigError([`DATA_DIR: ${dataDir} holds no database yet; start the service once`]);
-  const running = await findEmbedded(dataDir);
-  if (running !== undefined) return work(running);
-  const started = await startEmbedded({ dataDir });
-  return work(started.connection).finally(() => started.stop());
 }
 
 function readCount(text: string): number {

@@ -1,7 +1,6 @@
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import { loadConfig } from '../config/config.ts';
+import { hasEmbedded } from '../db/embedded-place.ts';
 import type { Finding, State } from '../doctor/check.ts';
 import { examine } from '../doctor/examine.ts';
 import { oneLine } from './one-line.ts';
@@ -20,8 +19,7 @@ export async function doctorCommand(args: string[]): Promise<number> {
   const findings = await examine({
     load: loadConfig,
     withDatabase,
-    hasDatabase: ({ databaseUrl, dataDir }) =>
-      databaseUrl !== undefined || existsSync(join(dataDir, 'postgres', 'data')),
+    hasDatabase: ({ databaseUrl, dataDir }) => databaseUrl !== undefined || hasEmbedded(dataDir),
     onFinding: json ? () => {} : print,
   });
   const failed = findings.filter(({ state }) => state === 'fail').length;

@@ -1,29 +1,30 @@
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { type Config, ConfigError } from '../config/config.ts';
-import { findEmbedded, startEmbedded } from '../db/embedded.ts';
+import type { EmbeddedConnection } from '../db/embedded.ts';
+import { withEmbedded } from '../db/embedded-lend.ts';
+import { hasEmbedded } from '../db/embedded-place.ts';
 import { type Db, type DbTarget, openDb } from '../db/pool.ts';
 
 /** Lends the database to a command, and ends all that it took when the command is done. */
 export async function withDatabase<T>(config: Config, work: (db: Db) => Promise<T>): Promise<T> {
-  const { target, stop } = await reachDatabase(config);
-  const db = openDb(target, { maxConnections: 2 });
-  try {
-    return await work(db);
-  } finally {
-    await db.end();
-    await stop();
-  }
+  const lend = async (target: DbTarget) => {
+    const db = openDb(target, { maxConnections: 2 });
+    try {
+      return await work(db);
+    } finally {
+      await db.end();
+    }
+  };
+  return config.databaseUrl === undefined
+    ? withEmbeddedServer(config, lend)
+    : lend({ url: config.databaseUrl });
 }
 
-/** The database of the running service, or the embedded one started for this command alone. */
-async function reachDatabase(config: Config): Promise<{ target: DbTarget; stop: () => Promise<void> }> {
-  if (config.databaseUrl !== undefined) return { target: { url: config.databaseUrl }, stop: async () => {} };
-  if (!existsSync(join(config.dataDir, 'postgres', 'data'))) {
-    throw new ConfigError([`DATA_DIR: ${config.dataDir} holds no database yet; start the service once`]);
-  }
-  const running = await findEmbedded(config.dataDir);
-  if (running !== undefined) return { target: running, stop: async () => {} };
-  const embedded = await startEmbedded({ dataDir: config.dataDir });
-  return { target: embedded.connection, stop: () => embedded.stop() };
+/** Lends the server of the embedded database, also where no service runs. Throws ConfigError where there is none yet. */
+export async function withEmbeddedServer<T>(
+  { dataDir }: Config,
+  work: (server: EmbeddedConnection) => Promise<T>,
+): Promise<T> {
+  if (!hasEmbedded(dataDir))
+    throw new ConfigError([`DATA_DIR: ${dataDir} holds no database yet; start the service once`]);
+  return withEmbedded({ dataDir, log: (message) => console.error(message) }, work);
 }

@@ -3,7 +3,6 @@ import { parseArgs } from 'node:util';
 import { restoreBackup, tryBackup } from '../backup/restore.ts';
 import { keyFileOf } from '../backup/shelf.ts';
 import { loadConfigWithoutKeys } from '../config/config.ts';
-import { ensureDataDir } from '../data-dir.ts';
 import { tellStep } from './backup.ts';
 import { readKeyFile } from './key-file.ts';
 import { readVault, tell } from './keys.ts';
@@ -27,7 +26,6 @@ export async function restoreCommand(args: string[]): Promise<number> {
   const backup = resolve(values.from);
   const vault = await readVault(config);
   const keyFile = await readKeyFile(values.keys ?? keyFileOf(dirname(backup)));
-  await ensureDataDir(config.dataDir);
   const progress = createProgress(process.stderr);
   const isTrial = values['dry-run'];
   const { madeAt, keys, raised } = await (isTrial ? tryBackup : restoreBackup)({
@@ -45,8 +43,8 @@ export async function restoreCommand(args: string[]): Promise<number> {
 
 const adviceForExternal = `DATABASE_URL names a PostgreSQL of your own, which is restored by its own programs:
 
-  pg_restore --no-owner --dbname="$DATABASE_URL" data.dump
+  pg_restore --no-owner --dbname=service=trellis data.dump
   trellis keys restore data.keys
   trellis restored
 
-docs/operations/backup.md says what each does.`;
+docs/operations/backup.md says what each does, and which file names the service.`;

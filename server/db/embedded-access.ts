@@ -1,33 +1,118 @@
 // Who may connect to the embedded server: the user the service runs as, and nobody else on the machine.
 
 import { createHash } from 'node:crypto';
-import { chmodSync, chownSync, lstatSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
 import path from 'node:path';
 import { type Account, serviceUser } from './embedded-account.ts';
 import { superuser } from './embedded-cluster.ts';
 
+/** Only part of the socket's name. */
+export const port = 5432;
+const socketName = `.s.PGSQL.${port}`;
+const probeName = '.s.PGSQL.probe';
+
+/** Where a server listens. */
+export interface Listening {
+  socketDir: string;
+  remove(): void;
+}
+
+/** The path of a unix socket has at most 107 bytes, 103 on macOS; PostgreSQL reads commas and quotes in a directory's. */
+const pathOfSocket = /^[\w./-]{1,89}$/;
+
 /**
- * A directory that only the server's user may enter (root may anyway), and short: the path of a unix socket
- * has at most 107 bytes (103 on macOS). The name is known before, so whoever else made it is refused.
+ * Where the server of a service listens: beside its cluster, so that whoever finds the cluster finds the socket, also
+ * where a supervisor gives the service a /tmp of its own. `room` is DATA_DIR/postgres. In /tmp where that path is too
+ * long, or of a file system that has no sockets.
  */
-export function makeSocketDir(clusterDir: string, account: Account): string {
-  const name = createHash('sha256').update(`${account.uid} ${clusterDir}`).digest('hex').slice(0, 16);
-  const socketDir = `/tmp/trellis-${name}`;
+export async function listenBeside(
+  room: string,
+  { clusterDir, account }: { clusterDir: string; account: Account },
+): Promise<Listening> {
+  const socketDir = path.join(room, 'socket');
+  if (pathOfSocket.test(socketDir)) {
+    makeSocketDir(socketDir, account);
+    const remove = () => rmSync(socketDir, { recursive: true, force: true });
+    if (await takesSockets(socketDir)) return { socketDir, remove };
+    remove();
+  }
+  return listenInTmp(clusterDir, account);
+}
+
+/** Where a server listens that nobody looks for. `room` is a directory of ours, for the files of that server. */
+export function listenInTmp(clusterDir: string, account: Account): Listening & { room: string } {
+  const room = makeRoom(clusterDir, account);
+  const socketDir = path.join(room, 'socket');
+  makeSocketDir(socketDir, account);
+  return { room, socketDir, remove: () => rmSync(room, { recursive: true, force: true }) };
+}
+
+/**
+ * A directory of this process's user in /tmp, which the server's may pass: where that is another one, it must not be able
+ * to put a link in the place of what we write. The name is known before, so whoever else made it is refused.
+ */
+function makeRoom(clusterDir: string, account: Account): string {
+  const name = createHash('sha256').update(`room ${account.uid} ${clusterDir}`).digest('hex').slice(0, 16);
+  const room = `/tmp/trellis-${name}`;
   try {
-    mkdirSync(socketDir, { mode: 0o700 });
-    if (account.identity.uid !== undefined) chownSync(socketDir, account.uid, account.gid);
+    mkdirSync(room, { mode: 0o700 });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    const found = lstatSync(socketDir);
-    if (!found.isDirectory() || (found.uid !== account.uid && found.uid !== process.getuid?.())) {
-      throw new Error(`${socketDir} belongs to uid ${found.uid}, not to us; remove it`, { cause: error });
+    const found = lstatSync(room);
+    if (!found.isDirectory() || found.uid !== process.getuid?.()) {
+      throw new Error(`${room} belongs to uid ${found.uid}, not to us; remove it`, { cause: error });
     }
-    if (found.uid !== account.uid) chownSync(socketDir, account.uid, account.gid);
-    chmodSync(socketDir, 0o700);
-    // Left by a server that was killed; its lock file would stop the next one.
-    for (const left of readdirSync(socketDir)) rmSync(path.join(socketDir, left), { force: true });
   }
-  return socketDir;
+  chmodSync(room, account.identity.uid === undefined ? 0o700 : 0o711);
+  return room;
+}
+
+/**
+ * For the server's user alone (root may enter anyway), without the lock file of a server that was killed, which would stop
+ * the next. No link is followed: what lies beside it may be another user's.
+ */
+function makeSocketDir(socketDir: string, account: Account): void {
+  try {
+    mkdirSync(socketDir, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
+  const descriptor = openSync(socketDir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  try {
+    if (account.identity.uid !== undefined) fchownSync(descriptor, account.uid, account.gid);
+    fchmodSync(descriptor, 0o700);
+  } finally {
+    closeSync(descriptor);
+  }
+  for (const name of [socketName, `${socketName}.lock`, probeName])
+    rmSync(path.join(socketDir, name), { force: true });
+}
+
+async function takesSockets(dir: string): Promise<boolean> {
+  const probe = createServer().listen(path.join(dir, probeName));
+  try {
+    await once(probe, 'listening');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    probe.close();
+  }
 }
 
 /**
@@ -41,7 +126,17 @@ export function accessFiles(dir: string): { hba_file: string; ident_file: string
   return files;
 }
 
+/** In the place of what stands there: the directory may be another user's, who may have put a link. */
 function writeReadable(file: string, text: string): void {
-  writeFileSync(file, text);
-  chmodSync(file, 0o644);
+  const draft = `${file}.draft`;
+  rmSync(draft, { force: true });
+  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
+  const descriptor = openSync(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    writeFileSync(descriptor, text);
+    fchmodSync(descriptor, 0o644);
+  } finally {
+    closeSync(descriptor);
+  }
+  renameSync(draft, file);
 }

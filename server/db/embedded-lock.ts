@@ -1,6 +1,15 @@
 // One service per data directory, and one backup at a time into a directory of backups.
 
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,6 +18,9 @@ export interface Lock {
   release(): void;
 }
 
+/** Another process has the directory. */
+export class Taken extends Error {}
+
 const sqliteBusy = 5;
 
 /** Held locks are kept from the garbage collector, which would close their files and so let them go. */
@@ -16,8 +28,8 @@ const held = new Set<DatabaseSync>();
 
 /**
  * Takes `dir` for this process until `release` or the process ends, however it ends. Of any number of
- * processes at the same moment one wins; the others throw what `refusal` makes of the winner's pid (` (pid 42)`, or
- * nothing where it is not known). `holder` names the files of the lock.
+ * processes at the same moment one wins; the others throw `Taken` with what `refusal` makes of the winner's pid
+ * (` (pid 42)`, or nothing where it is not known). `holder` names the files of the lock.
  *
  * The lock is the kernel's own record lock on a file (`fcntl`), which goes with the process even after
  * `kill -9` and holds across containers that share the directory; Node reaches it only through SQLite.
@@ -27,17 +39,29 @@ export async function takeLock(
   { holder, refusal }: { holder: 'service' | 'backup'; refusal: (pid: string) => string },
 ): Promise<Lock> {
   const pidFile = path.join(dir, `${holder}.pid`);
-  const file = new DatabaseSync(path.join(dir, `${holder}.lock`));
+  const lockFile = path.join(dir, `${holder}.lock`);
+  provePlain(lockFile);
+  const file = new DatabaseSync(lockFile);
   try {
     file.exec('begin exclusive');
   } catch (cause) {
     file.close();
     if ((cause as { errcode?: number }).errcode !== sqliteBusy) throw cause;
     const pid = await readHolder(pidFile);
-    throw new Error(refusal(pid ? ` (pid ${pid})` : ''));
+    throw new Taken(refusal(pid ? ` (pid ${pid})` : ''));
+  }
+  if (!existsSync(lockFile)) {
+    // Who had it took it away with the directory: a lock on it keeps nobody out.
+    file.close();
+    throw new Taken(refusal(''));
+  }
+  try {
+    writePid(pidFile);
+  } catch (error) {
+    file.close();
+    throw error;
   }
   held.add(file);
-  writeFileSync(pidFile, `${process.pid}\n`, { mode: 0o600 });
   return {
     release() {
       if (!held.delete(file)) return;
@@ -45,6 +69,24 @@ export async function takeLock(
       file.close();
     },
   };
+}
+
+/** Throws where another thing than a file stands there: root would open what a link of the directory's owner leads to. */
+export function provePlain(file: string): void {
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (found !== undefined && !found.isFile()) throw new Error(`${file} is no plain file; remove it`);
+}
+
+/** In the place of what stands there, also of a link. */
+function writePid(pidFile: string): void {
+  rmSync(pidFile, { force: true });
+  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
+  const descriptor = openSync(pidFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    writeFileSync(descriptor, `${process.pid}\n`);
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /** The holder writes its pid just after it has the lock: where several start at once, it may take a moment. */

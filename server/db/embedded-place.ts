@@ -1,6 +1,16 @@
 // DATA_DIR/postgres, taken by one process: whom its server runs as, and the programs for it.
 
-import { accessSync, constants, existsSync, mkdirSync, realpathSync, renameSync, rmSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+} from 'node:fs';
 import path from 'node:path';
 import { type Account, findAccount, openWayTo } from './embedded-account.ts';
 import { type Binaries, prepareBinaries } from './embedded-binaries.ts';
@@ -16,6 +26,8 @@ export interface Place {
   account: Account;
   binaries: Binaries;
   release(): void;
+  /** As `release`, and takes away what this process has made to take it: directories too, where they are empty. */
+  vacate(): void;
 }
 
 /**
@@ -23,7 +35,8 @@ export interface Place {
  * and where this machine cannot run a server; each message says what to do.
  */
 export async function takePlace({ dataDir, log }: { dataDir: string; log: Log }): Promise<Place> {
-  const dir = makeRoom(dataDir);
+  const { dir, made } = makeRoom(dataDir);
+  const before = new Set(readdirSync(dir));
   const clusterDir = path.join(dir, 'data');
   const lock = await takeLock(dir, {
     holder: 'service',
@@ -31,16 +44,34 @@ export async function takePlace({ dataDir, log }: { dataDir: string; log: Log })
       `another service${pid} is using the data directory ${dataDir}; ` +
       'stop it first, or set DATA_DIR to a directory of its own',
   });
+  const vacate = () => {
+    for (const name of readdirSync(dir).filter((one) => !before.has(one) && isOfPlace.test(one)))
+      rmSync(path.join(dir, name), { recursive: true, force: true });
+    lock.release();
+    removeEmpty(made);
+  };
   try {
     finishExchange(clusterDir);
     const account = findAccount(clusterDir);
     openWayTo(dir, { account, log });
     const binaries = prepareBinaries({ dir, account });
     await removeDrafts(dir);
-    return { dir, clusterDir, account, binaries, release: () => lock.release() };
+    return { dir, clusterDir, account, binaries, release: () => lock.release(), vacate };
   } catch (error) {
-    lock.release();
+    vacate();
     throw error;
+  }
+}
+
+/** What stands in DATA_DIR/postgres since its place was taken, and no data. */
+const isOfPlace = /^(service\.(lock|pid)|libraries|programs-.*)$/;
+
+/** Directories that were made, the innermost first. What somebody has put something into stays, with all around it. */
+function removeEmpty(made: readonly string[]): void {
+  try {
+    for (const dir of made) rmdirSync(dir);
+  } catch (error) {
+    if (!['ENOTEMPTY', 'ENOENT'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
   }
 }
 
@@ -76,11 +107,13 @@ function nextOf(clusterDir: string): string {
   return `${clusterDir}.next`;
 }
 
-/** The real path, since the server names its directory by it. */
-function makeRoom(dataDir: string): string {
+/** `dir` is the real path, since the server names its directory by it; `made` are those that were missing, from there up. */
+function makeRoom(dataDir: string): { dir: string; made: string[] } {
   const dir = path.resolve(dataDir, 'postgres');
   // A server that runs as another user must pass through.
-  mkdirSync(dir, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 });
+  const first = mkdirSync(dir, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 });
+  const made: string[] = [];
+  for (let at = dir; first !== undefined && at.startsWith(first); at = path.dirname(at)) made.push(at);
   try {
     accessSync(dir, constants.W_OK | constants.X_OK);
   } catch (cause) {
@@ -90,5 +123,5 @@ function makeRoom(dataDir: string): string {
       { cause },
     );
   }
-  return realpathSync(dir);
+  return { dir: realpathSync(dir), made };
 }

@@ -1,7 +1,6 @@
 // A server for a command's own work: on a copy, a draft, or a cluster whose service is stopped. Nobody else knows of it.
 
-import { rmSync } from 'node:fs';
-import { makeSocketDir } from './embedded-access.ts';
+import { listenInTmp } from './embedded-access.ts';
 import type { Account } from './embedded-account.ts';
 import type { Binaries } from './embedded-binaries.ts';
 import { type EmbeddedPostgres, type Log, runServer } from './embedded-run.ts';
@@ -24,10 +23,10 @@ export async function withPrivateServer<T>(
 ): Promise<T> {
   const { binaries, account, log = () => {} } = given;
   await endOrphan(clusterDir, log);
-  const socketDir = makeSocketDir(clusterDir, account);
+  const { room, socketDir, remove } = listenInTmp(clusterDir, account);
   try {
     const server = await runServer(clusterDir, {
-      ...{ accessDir: socketDir, socketDir, binaries, account, log },
+      ...{ accessDir: room, socketDir, binaries, account, log },
       settings: { ...privateSettings, ...given.settings },
     });
     try {
@@ -36,6 +35,6 @@ export async function withPrivateServer<T>(
       await server.stop();
     }
   } finally {
-    rmSync(socketDir, { recursive: true, force: true });
+    remove();
   }
 }

@@ -1,7 +1,7 @@
 // A server process on a cluster: how it is set, when it is ready, how it ends.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { accessFiles } from './embedded-access.ts';
+import { accessFiles, port } from './embedded-access.ts';
 import type { Account } from './embedded-account.ts';
 import type { Binaries } from './embedded-binaries.ts';
 import { superuser } from './embedded-cluster.ts';
@@ -25,8 +25,6 @@ export interface EmbeddedPostgres {
 
 export type Log = (message: string) => void;
 
-/** Only part of the socket's name. */
-const port = 5432;
 const fastShutdownMs = 3000;
 /** Crash recovery replays up to max_wal_size; it is waited for, but not for ever. */
 const readyLimitMs = 10 * 60_000;

@@ -13,6 +13,7 @@ import {
   realpathSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
@@ -54,6 +55,23 @@ test('a server keeps its data over a restart, and reports where it is only while
   assert.deepEqual(await query(second.connection, 'select text from note'), [{ text: 'kept' }]);
   await second.stop();
   assert.equal(existsSync(second.connection.host), false);
+});
+
+test('what a server writes beside its cluster goes through no link', async () => {
+  const dataDir = copyOfMade('links');
+  const victim = path.join(base, 'victim');
+  writeFileSync(victim, 'mine');
+  const put = (name: string) => symlinkSync(victim, path.join(dataDir, 'postgres', name));
+  put('service.pid');
+  const server = await startEmbedded({ dataDir });
+  await server.stop();
+  for (const name of ['service.lock', 'postgres.log']) {
+    rmSync(path.join(dataDir, 'postgres', name));
+    put(name);
+    await assert.rejects(startEmbedded({ dataDir }), new RegExp(`${name} is no plain file`));
+    rmSync(path.join(dataDir, 'postgres', name));
+  }
+  assert.equal(readFileSync(victim, 'utf8'), 'mine');
 });
 
 test('stopping twice does not stop the server of whoever came next', async () => {

@@ -4,14 +4,25 @@
 // left behind. Does not own: the pool (pool.ts), the schema (migrate.ts). Its parts: whom the server runs as
 // (embedded-account.ts), who may connect (embedded-access.ts), its programs (embedded-binaries.ts), its files
 // (embedded-cluster.ts), one service per directory (embedded-lock.ts, embedded-place.ts), the processes
-// (embedded-server.ts, embedded-run.ts). Beside it: servers of a command's own (embedded-private.ts).
+// (embedded-server.ts, embedded-run.ts). Beside it: servers of a command's own (embedded-private.ts), and the service's
+// server lent to commands, or one that they share (embedded-lend.ts).
 
-import { appendFileSync, existsSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  openSync,
+  realpathSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect } from 'node:net';
 import path from 'node:path';
-import { makeSocketDir } from './embedded-access.ts';
+import { listenBeside } from './embedded-access.ts';
 import { checkVersion, makeCluster } from './embedded-cluster.ts';
-import { takePlace } from './embedded-place.ts';
+import { provePlain } from './embedded-lock.ts';
+import { type Place, takePlace } from './embedded-place.ts';
 import {
   connectionAt,
   type EmbeddedConnection,
@@ -36,33 +47,51 @@ const logLimitBytes = 1024 * 1024;
 export async function startEmbedded(start: { dataDir: string; log?: Log }): Promise<EmbeddedPostgres> {
   const { dataDir, log = () => {} } = start;
   const place = await takePlace({ dataDir, log });
-  const { dir, clusterDir, account, binaries } = place;
   try {
+    const { clusterDir, binaries, account } = place;
     if (!existsSync(clusterDir)) await makeCluster(clusterDir, { binaries, account });
-    checkVersion(clusterDir, binaries);
-    await endOrphan(clusterDir, log);
-    const socketDir = makeSocketDir(clusterDir, account);
-    const write = boundedFile(path.join(dir, 'postgres.log'));
-    const server = await runServer(clusterDir, {
-      ...{ accessDir: dir, socketDir, binaries, account, log, write },
-    });
-    const stop = async () => {
-      await server.stop();
-      rmSync(socketDir, { recursive: true, force: true });
-      place.release();
-    };
-    let stopped: Promise<void> | undefined;
-    return {
-      ...server,
-      stop() {
-        stopped ??= stop();
-        return stopped;
-      },
-    };
+    return await serve(place, log);
   } catch (error) {
     place.release();
     throw error;
   }
+}
+
+/** As `startEmbedded`, where the database is there. Throws where it is not, and leaves nothing then. */
+export async function openEmbedded(start: { dataDir: string; log: Log }): Promise<EmbeddedPostgres> {
+  const place = await takePlace(start);
+  try {
+    if (!existsSync(place.clusterDir)) throw new Error(`${place.clusterDir} is not there`);
+    return await serve(place, start.log);
+  } catch (error) {
+    place.vacate();
+    throw error;
+  }
+}
+
+/** Has the place until the server is stopped. */
+async function serve(place: Place, log: Log): Promise<EmbeddedPostgres> {
+  const { dir, clusterDir, account, binaries } = place;
+  checkVersion(clusterDir, binaries);
+  await endOrphan(clusterDir, log);
+  const write = boundedFile(path.join(dir, 'postgres.log'));
+  const { socketDir, remove } = await listenBeside(dir, { clusterDir, account });
+  const server = await runServer(clusterDir, {
+    ...{ accessDir: dir, socketDir, binaries, account, log, write },
+  });
+  const stop = async () => {
+    await server.stop();
+    remove();
+    place.release();
+  };
+  let stopped: Promise<void> | undefined;
+  return {
+    ...server,
+    stop() {
+      stopped ??= stop();
+      return stopped;
+    },
+  };
 }
 
 /**
@@ -82,15 +111,22 @@ export async function findEmbedded(dataDir: string): Promise<EmbeddedConnection 
   return isListening ? connectionAt(server.socketDir) : undefined;
 }
 
-/** Appends to a file that takes at most twice `logLimitBytes`, its older half under `.1`. */
+/** Appends to a file that takes at most twice `logLimitBytes`, its older half under `.1`. Throws where there is a link. */
 function boundedFile(file: string): (text: string) => void {
+  provePlain(file);
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
   let size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   return (text) => {
     if (size > logLimitBytes) {
       renameSync(file, `${file}.1`);
       size = 0;
     }
-    appendFileSync(file, text, { mode: 0o600 });
+    const descriptor = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
+    try {
+      writeFileSync(descriptor, text);
+    } finally {
+      closeSync(descriptor);
+    }
     size += Buffer.byteLength(text);
   };
 }

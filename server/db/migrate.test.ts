@@ -14,6 +14,7 @@ import {
 } from '../../test/support/database.ts';
 import { describeSchema } from '../../test/support/schema.ts';
 import { migrate } from './migrate.ts';
+import { markOf } from './migrate-apart.ts';
 import { listMigrations, migrationsDirectory } from './migration-files.ts';
 import { type Db, openDb } from './pool.ts';
 
@@ -150,6 +151,47 @@ test('an index is built beside those who write, by one of ten nodes, and again a
     await bench.db.query(`select indisvalid, indisunique from pg_index where indexrelid = 'a_id'::regclass`),
     [{ indisvalid: true, indisunique: false }],
   );
+});
+
+test('an index that waits for a table lets others by, and is tried again; what a dead node left is ended first', async (t) => {
+  const bench = await emptyDatabase(t);
+  const first = { '0001_a.sql': 'create table a (id bigint);' };
+  await migrate(bench.db, { directory: directoryOf(t, first) });
+  const directory = directoryOf(t, { ...first, '0002_b.sql': apart });
+
+  const heldUp = Promise.withResolvers<unknown>();
+  let migrated: Promise<string[]> | undefined;
+  await bench.db.transaction(async (tx) => {
+    await tx.query('lock table a in share update exclusive mode');
+    migrated = migrate(bench.db, { directory, onHeldUp: heldUp.resolve });
+    migrated.catch(heldUp.reject);
+    const error = await Promise.race([heldUp.promise, pause(30_000, 'it waits for ever')]);
+    assert.match(String(error), /migration 0002_b\.sql waited for a table/);
+    const isWaiting = () =>
+      bench.db.query(`select from pg_locks where not granted and relation = 'a'::regclass`);
+    while ((await isWaiting()).length > 0) await pause(10);
+  });
+  assert.deepEqual(await migrated, ['0002_b.sql']);
+
+  await bench.db.query(`delete from migration where name = '0002_b.sql'`);
+  const other = openDb(bench.target);
+  await bench.db.transaction(async (tx) => {
+    await tx.query('select');
+    const mark = markOf('0002_b.sql');
+    const left = other.query(`${mark} create index concurrently a_id_other on a (id)`).catch(String);
+    const isWaiting = (beginning: string) =>
+      other.query(
+        `select from pg_locks join pg_stat_activity using (pid)
+         where not granted and pg_locks.locktype = 'virtualxid' and starts_with(query, $1)`,
+        [beginning],
+      );
+    while ((await isWaiting(mark)).length === 0) await pause(10);
+    migrated = migrate(bench.db, { directory });
+    assert.match(String(await left), /canceling statement/);
+    while ((await isWaiting(`${mark} /*`)).length === 0) await pause(10);
+  }, 'snapshot');
+  assert.deepEqual(await migrated, ['0002_b.sql']);
+  await other.end();
 });
 
 test('a migration that fails leaves nothing of itself, and names itself', async (t) => {

@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { HeldUp, runApart } from './migrate-apart.ts';
 import {
   listMigrations,
   type Migration,
@@ -23,7 +24,10 @@ const mostAttempts = 40;
 
 export type MigrateOptions = {
   directory?: string;
-  /** Told each time when somebody holds a table for so long that the migrations are tried again later. */
+  /**
+   * Told each time when somebody holds a table for so long that the migrations are tried again later, and each minute
+   * while an index is not ready because of transactions that are open.
+   */
   onHeldUp?: (error: unknown) => void;
 };
 
@@ -47,7 +51,7 @@ export async function migrate(
     requireRunnable(known, names);
     if (names.every((name) => known.has(name))) return applied;
     try {
-      const step = await db.transaction((tx) => takeStep(tx, { db, names, directory }));
+      const step = await db.transaction((tx) => takeStep(tx, { db, names, directory, onHeldUp }));
       if (step === undefined) await pause(askAgainMs);
       else applied.push(...step);
       // Who has the lock may take as long as it needs.
@@ -64,7 +68,7 @@ export async function migrate(
 /** Undefined where another node migrates just now. */
 async function takeStep(
   tx: Tx,
-  { db, names, directory }: { db: Db; names: string[]; directory: string },
+  { db, names, directory, onHeldUp }: { db: Db; names: string[] } & Required<MigrateOptions>,
 ): Promise<string[] | undefined> {
   const [lock] = await tx.query<{ isMine: boolean }>('select pg_try_advisory_xact_lock($1) as "isMine"', [
     lockKey,
@@ -85,14 +89,16 @@ async function takeStep(
   if (Array.isArray(next.text)) {
     // Who looks for what was applied would wait for this transaction, and an index that is built concurrently for them.
     if (isMade) return [];
-    await runApart(db, tx, { name: next.name, statements: next.text });
+    const { name, text: statements } = next;
+    const watched = { name, lockTimeoutMs, onWaiting: onHeldUp };
+    await naming(name, () => beside(tx, () => runApart(db, statements, watched)));
     await note(tx, next);
     return [next.name];
   }
   const apart = pending.findIndex(({ text }) => Array.isArray(text));
   const together = apart < 0 ? pending : pending.slice(0, apart);
   for (const migration of together) {
-    await run(tx, migration.name, String(migration.text));
+    await naming(migration.name, () => tx.query(String(migration.text)));
     await note(tx, migration);
   }
   return together.map(({ name }) => name);
@@ -113,23 +119,22 @@ async function makeTable(tx: Tx): Promise<boolean> {
   return true;
 }
 
-/** While this transaction, which has the lock and no snapshot, waits; it says something so that it is not ended as frozen. */
-async function runApart(
-  db: Db,
-  tx: Tx,
-  { name, statements }: { name: string; statements: string[] },
-): Promise<void> {
-  const timer = setInterval(() => void tx.query('select').catch(() => {}), idleTimeoutMs / 4);
+/**
+ * While this transaction, which has the lock and no snapshot, waits; it says something so that it is not ended as frozen.
+ * What it says takes no snapshot either, for which an index that is built concurrently would wait for ever.
+ */
+async function beside(tx: Tx, work: () => Promise<void>): Promise<void> {
+  const timer = setInterval(() => void tx.query('show server_version').catch(() => {}), idleTimeoutMs / 4);
   try {
-    for (const statement of statements) await run(db, name, statement);
+    await work();
   } finally {
     clearInterval(timer);
   }
 }
 
-async function run(q: Queryable, name: string, text: string): Promise<void> {
+async function naming(name: string, work: () => Promise<unknown>): Promise<void> {
   try {
-    await q.query(text);
+    await work();
   } catch (error) {
     if (isHeldUp(error)) throw error;
     throw new Error(`migration ${name} failed`, { cause: error });
@@ -183,5 +188,6 @@ function requireRunnable(known: Map<string, number | null>, names: string[]): vo
 
 /** Somebody held a lock for too long, or waited in a circle with us. */
 function isHeldUp(error: unknown): boolean {
+  if (error instanceof HeldUp) return true;
   return ['55P03', '40P01'].includes(String((error as { code?: unknown } | null)?.code));
 }

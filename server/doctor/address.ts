@@ -1,11 +1,14 @@
 /** BASE_URL: whether providers take it, whether it leads here; and whom else the service has to reach. */
 import { BlockList, connect, createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../config/config.ts';
 import { createOutbound } from '../outbound.ts';
 import { adviceAtGoogle, whyNotAtGoogle } from '../providers/google-address.ts';
 import { type Check, fail, messageOf, ok, skipped, type Verdict, warn } from './check.ts';
 
 const limitMs = 5_000;
+/** So long another doctor may keep taking the port while it looks. */
+const looksForMs = 2_000;
 
 export function addressChecks(config: Config): Check[] {
   return [
@@ -41,26 +44,38 @@ export async function judgeReachable(baseUrl: string): Promise<Verdict> {
 }
 
 /** Whether the port is the service's own, or free for it. */
-export async function judgePort({ host, port }: Pick<Config, 'host' | 'port'>): Promise<Verdict> {
+export async function judgePort(at: Pick<Config, 'host' | 'port'>): Promise<Verdict> {
+  const { host, port } = at;
   if (port === 0) return ok('Any free port is taken.');
-  const free = await new Promise<boolean | string>((resolve) => {
+  const since = performance.now();
+  while (performance.now() - since < looksForMs) {
+    const fault = await findListenFault(at);
+    if (fault === undefined) return ok(`${host}:${port} is free.`);
+    if (fault !== 'EADDRINUSE')
+      return fail(
+        `The service may not listen on ${host}:${port} (${fault}).`,
+        'Set HOST to an address of this machine, and PORT to one above 1023.',
+      );
+    if (await isOurs(at)) return ok(`The service listens on ${host}:${port}.`);
+    // Another doctor takes it for as long as it looks, and then is done with it.
+    await sleep(40);
+  }
+  return fail(`Another program listens on ${host}:${port}.`, 'End it, or set PORT to another one.');
+}
+
+/** What the system says to whoever wants to listen there; undefined where it lets them. */
+function findListenFault({ host, port }: Pick<Config, 'host' | 'port'>): Promise<string | undefined> {
+  return new Promise((resolve) => {
     const server = createServer();
-    server.once('error', ({ code }: NodeJS.ErrnoException) =>
-      resolve(code === 'EADDRINUSE' ? false : `${code}`),
-    );
-    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(true)));
+    server.once('error', ({ code }: NodeJS.ErrnoException) => resolve(`${code}`));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
   });
-  if (free === true) return ok(`${host}:${port} is free.`);
-  if (free !== false)
-    return fail(
-      `The service may not listen on ${host}:${port} (${free}).`,
-      'Set HOST to an address of this machine, and PORT to one above 1023.',
-    );
+}
+
+async function isOurs({ host, port }: Pick<Config, 'host' | 'port'>): Promise<boolean> {
   const here = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
   const answer = await fetched(`http://${here}:${port}/health`);
-  if ('text' in answer && answer.text.includes('"result":"ok"'))
-    return ok(`The service listens on ${host}:${port}.`);
-  return fail(`Another program listens on ${host}:${port}.`, 'End it, or set PORT to another one.');
+  return 'text' in answer && answer.text.includes('"result":"ok"');
 }
 
 async function judgeOidc(issuer: string | undefined): Promise<Verdict> {

@@ -124,6 +124,32 @@ test('a directory or a key that others may read is told, with the command that m
   assert.equal((await judgeDataDir(join(directory, 'none'))).state, 'ok');
 });
 
+test('doctors who look at a port at once do not take each other for other programs', async () => {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  const verdicts = await Promise.all(
+    Array.from({ length: 20 }, () => judgePort({ host: '127.0.0.1', port })),
+  );
+  assert.deepEqual([...new Set(verdicts.map(({ says }) => says))], [`127.0.0.1:${port} is free.`]);
+});
+
+test('a program that takes connections and says nothing is asked once', async () => {
+  let asked = 0;
+  const server = createServer((socket) => {
+    asked += 1;
+    socket.resume();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  assert.match((await judgePort({ host: '127.0.0.1', port })).says, /Another program/);
+  assert.equal(asked, 1);
+  server.close();
+  await once(server, 'close');
+});
+
 test('a port that another program has, an address that leads elsewhere and one that hangs up are told', async () => {
   const server = createServer((socket) =>
     socket.resume().end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'),

@@ -53,13 +53,57 @@ test('every setting that the chart, the image and the unit give is one of the se
   const stage = read('Dockerfile').slice(read('Dockerfile').lastIndexOf('\nFROM '));
   const ofImage = [...stage.matchAll(/^(?:ENV| {2}) ?([A-Z_]+)=/gm)].map(([, name]) => name!);
   const ofUnit = [.../^Environment=(.+)$/m.exec(read('deploy/trellis.service'))![1]!.matchAll(/([A-Z_]+)=/g)];
-  const ofCompose = [...read('deploy/trellis.env.example').matchAll(/^([A-Z_]+)=/gm)];
-  const given = [...ofChart, ...ofImage, ...[...ofUnit, ...ofCompose].map(([, name]) => name!)];
-  assert.ok(ofImage.includes('DATA_DIR') && ofUnit.length === 3 && ofCompose.length > 2);
+  const ofFiles = ['trellis', 'systemd'].flatMap((name) => [
+    ...read(`deploy/${name}.env.example`).matchAll(/^#?([A-Z_]+)=/gm),
+  ]);
+  const given = [...ofChart, ...ofImage, ...[...ofUnit, ...ofFiles].map(([, name]) => name!)];
+  assert.ok(ofImage.includes('DATA_DIR') && ofUnit.length === 3 && ofFiles.length === 8);
   assert.deepEqual(
     given.filter((name) => name !== 'PATH' && !settings.has(name)),
     [],
   );
+});
+
+test('the chart takes no setting twice, and no secret, but every other one', () => {
+  const ofChart = [
+    ...['PORT', 'HOST', 'BASE_URL', 'DATA_DIR', 'TRELLIS_ROLE'],
+    ...['TRELLIS_DRAIN_DELAY_SECONDS', 'TRELLIS_DRAIN_SECONDS'],
+  ];
+  const secrets = [
+    ...['DATABASE_URL', 'SMTP_URL', 'OTEL_EXPORTER_OTLP_HEADERS', 'SANDBOX_KEY', 'TRELLIS_SECRET_KEY'],
+    ...['TRELLIS_ENCRYPTION_KEYS', 'TRELLIS_METRICS_TOKEN', 'TRELLIS_OIDC_CLIENT_SECRET'],
+    'TRELLIS_ADMIN_PASSWORD',
+  ];
+  const isTaken = (name: string) => {
+    try {
+      return (
+        envOf(named(chartOf({ settings: { [name]: 'x' } }), 'Deployment', 'prod-trellis-api'))[name] === 'x'
+      );
+    } catch {
+      return false;
+    }
+  };
+  const refused = [...settings].filter((name) => !isTaken(name));
+  assert.deepEqual(
+    [...ofChart, ...secrets].filter((name) => !refused.includes(name)),
+    [],
+  );
+  // Whatever else is refused is a secret by its name.
+  const others = refused.filter((name) => ![...ofChart, ...secrets].includes(name));
+  assert.deepEqual(
+    others.filter((name) => !/_(KEY|PASSPHRASE)$/.test(name)),
+    [],
+  );
+});
+
+test('a start that migrates for long is not killed on its way', () => {
+  const hour = 3600;
+  for (const { spec } of chartOf().filter(({ kind }) => kind === 'Deployment')) {
+    const { startupProbe: probe } = spec.template.spec.containers[0];
+    assert.ok(probe.periodSeconds * probe.failureThreshold >= hour);
+    assert.ok(spec.progressDeadlineSeconds > hour);
+  }
+  assert.ok(Number(/--start-period=(\d+)s/.exec(read('Dockerfile'))?.[1]) >= hour);
 });
 
 test('a pod gets the time that its drain takes, whatever is set', () => {
@@ -127,6 +171,7 @@ test('values that make no sense are refused: no address, no secret, secrets in p
     { baseUrl: 'trellis.example.com' },
     { existingSecret: '' },
     { settings: { DATABASE_URL: 'postgres://db.example.com/trellis' } },
+    { settings: { OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'authorization=x' } },
     { replicas: 3 },
     { ingress: { enabled: true } },
     { drain: { seconds: 1000 } },
@@ -158,7 +203,9 @@ test('compose: three services that wait for each other, PgBouncer in transaction
   assert.equal(pgbouncer?.depends_on?.postgres?.condition, 'service_healthy');
   assert.ok(pgbouncer?.healthcheck && postgres?.healthcheck);
   assert.match(read('Dockerfile'), /^HEALTHCHECK /m);
-  assert.equal(pgbouncer.environment?.POOL_MODE, 'transaction');
+  const { POOL_MODE, SERVER_LOGIN_RETRY, QUERY_WAIT_TIMEOUT } = pgbouncer.environment ?? {};
+  assert.deepEqual([POOL_MODE, SERVER_LOGIN_RETRY], ['transaction', '1']);
+  assert.ok(Number(QUERY_WAIT_TIMEOUT) <= 30);
   assert.equal(trellis?.read_only, true);
   assert.deepEqual(Object.keys(volumes).sort(), ['postgres-data', 'trellis-data']);
   const needed = seconds(defaults.drainDelayMs + defaults.drainMs) + stopSeconds;
@@ -178,6 +225,19 @@ test('files with secrets are neither in version control nor in the image', () =>
     assert.ok(ignored.includes(pattern), pattern);
 });
 
+test('below systemd the settings that are given start a service, as they stand and with a database of its own', () => {
+  const text = read('deploy/systemd.env.example');
+  const settingsOf = (lines: string) =>
+    Object.fromEntries([...lines.matchAll(/^([A-Z_]+)=(.*)$/gm)].map(([, name, value]) => [name!, value!]));
+  assert.deepEqual(Object.keys(settingsOf(text)), ['BASE_URL', 'TRELLIS_TRUSTED_PROXIES']);
+  assert.equal(loadConfig(settingsOf(text), false).databaseUrl, undefined);
+  const own = settingsOf(text.replaceAll(/^#(?=[A-Z_]+=)/gm, ''));
+  const key = `k1:${Buffer.alloc(32).toString('base64')}`;
+  assert.ok(loadConfig({ ...own, TRELLIS_ENCRYPTION_KEYS: key }, false).databaseUrl);
+  // Those of compose name hosts that it makes.
+  assert.match(read('docs/operations/deployment.md'), /^install .* deploy\/systemd\.env\.example /m);
+});
+
 test('the unit waits long enough, and leaves what V8 and the namespaces of functions need', () => {
   const said = Object.fromEntries(
     [...read('deploy/trellis.service').matchAll(/^(\w+)=(.*)$/gm)].map(([, name, value]) => [name!, value!]),
@@ -187,6 +247,8 @@ test('the unit waits long enough, and leaves what V8 and the namespaces of funct
   assert.equal(said.MemoryDenyWriteExecute, undefined);
   for (const namespace of ['user', 'pid', 'net', 'ipc', 'mnt', 'uts'])
     assert.ok(said.RestrictNamespaces?.split(' ').includes(namespace), namespace);
+  // A command may hold the embedded database for longer than any number of starts takes.
+  assert.deepEqual([said.Restart, said.StartLimitIntervalSec], ['on-failure', '0']);
   assert.equal(said.NoNewPrivileges, 'yes');
   assert.equal(said.ProtectSystem, 'strict');
 });

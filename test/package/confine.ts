@@ -26,7 +26,7 @@ export function confined({
 }): string[] {
   const both = (option: string) => (path: string) => [option, path, path];
   return [
-    ...['bwrap', '--unshare-user', '--uid', String(user), '--gid', String(user)],
+    ...['bwrap', '--die-with-parent', '--unshare-user', '--uid', String(user), '--gid', String(user)],
     ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc'],
     ...[tmpdir(), ...writable].flatMap(both('--bind')),
     ...readOnly.flatMap(both('--ro-bind')),

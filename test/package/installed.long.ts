@@ -43,7 +43,10 @@ before(async () => {
   const cache = (await run('npm', ['config', 'get', 'cache'])).stdout.trim();
   const asInstaller = confined({ user: users.installer, directory: project, writable: [cache] });
   const install = ['install', '--prefer-offline', '--no-audit', '--no-fund', join(home, filename)];
-  await runIn([...asInstaller, 'npm', ...install], { npm_config_cache: cache, HOME: project });
+  // npm is told by its surroundings which registry there is, and whose certificates count.
+  const env = { ...process.env, npm_config_cache: cache, HOME: project };
+  const { code, stderr } = await runIn([...asInstaller, 'npm', ...install], env);
+  assert.equal(code, 0, stderr);
   const du = (await run('du', ['-sk', join(project, 'node_modules')])).stdout;
   console.log(`# installed: ${Math.round(Number.parseInt(du, 10) / 1024)} MB`);
   const work = join(home, 'work');
@@ -57,9 +60,9 @@ after(() => rm(home, { recursive: true, force: true }));
 
 type End = { code: number; stdout: string; stderr: string };
 
-function runIn([file, ...words]: string[], env: Record<string, string> = {}): Promise<End> {
+function runIn([file, ...words]: string[], env: NodeJS.ProcessEnv = {}): Promise<End> {
   return new Promise((resolve, reject) => {
-    const options = { env: { ...surroundings, ...env }, maxBuffer: 64 * 1024 * 1024 };
+    const options = { env: { ...surroundings, ...env }, maxBuffer: 64 * 1024 * 1024, timeout: 300_000 };
     execFile(file!, words, options, (error: ExecFileException | null, stdout, stderr) => {
       const code = error === null ? 0 : error.code;
       if (typeof code === 'number') resolve({ code, stdout, stderr });
@@ -77,6 +80,25 @@ test('it holds no test and no secret, and TypeScript only where it is bundled or
     [],
   );
   assert.deepEqual(scanDirectory(join(home, 'made')), []);
+});
+
+test('it holds what its pages say runs it: the unit, its settings and the chart', async () => {
+  const page = await readFile(join(home, 'made/docs/operations/deployment.md'), 'utf8');
+  const installed = [...page.matchAll(/^install -m \d+ (deploy\/\S+) /gm)].map(([, path]) => path!);
+  const chart = [
+    'Chart.yaml',
+    'values.yaml',
+    'values.schema.json',
+    'templates/_names.tpl',
+    'templates/NOTES.txt',
+  ];
+  assert.equal(installed.length, 2);
+  assert.deepEqual(
+    [...installed, ...chart.map((file) => `deploy/helm/trellis/${file}`)].filter(
+      (path) => !packed.includes(path),
+    ),
+    [],
+  );
 });
 
 test('whatever it imports is among its dependencies', async () => {

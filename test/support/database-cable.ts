@@ -10,12 +10,15 @@ export type DatabaseCable = {
   /** Breaks all connections, and every new one until `plug`. */
   pull(): void;
   plug(): void;
+  /** The next statement that holds `text` gets through, and its connection breaks when the server answers. */
+  loseAnswerTo(text: string): void;
   close(): Promise<void>;
 };
 
 export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable> {
   const sockets = new Set<Socket>();
   let isPulled = false;
+  let lostText: string | undefined;
   const server = createServer((socket) => {
     const far = openSocket(addressOf(target));
     for (const [one, other] of [
@@ -28,8 +31,15 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
         sockets.delete(one);
         other.destroy();
       });
-      one.pipe(other);
     }
+    socket.on('data', (bytes: Buffer) => {
+      if (lostText !== undefined && bytes.includes(lostText)) {
+        lostText = undefined;
+        far.removeAllListeners('data').once('data', () => socket.destroy());
+      }
+      far.write(bytes);
+    });
+    far.on('data', (bytes) => socket.write(bytes));
     if (isPulled) socket.destroy();
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -42,6 +52,9 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
     },
     plug() {
       isPulled = false;
+    },
+    loseAnswerTo(text) {
+      lostText = text;
     },
     close() {
       for (const socket of sockets) socket.destroy();

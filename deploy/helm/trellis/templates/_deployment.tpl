@@ -12,6 +12,8 @@ spec:
   {{- if not (and (eq .part "api") .node.autoscaling.enabled) }}
   replicas: {{ .node.replicas }}
   {{- end }}
+  # A start that migrates for long is no failed roll-out.
+  progressDeadlineSeconds: {{ add $values.startup.seconds 600 }}
   # A new node is ready before an old one goes: the database is migrated by the first one that starts.
   strategy:
     type: RollingUpdate
@@ -78,7 +80,7 @@ spec:
               path: /health
               port: http
             periodSeconds: 2
-            failureThreshold: 300
+            failureThreshold: {{ div $values.startup.seconds 2 }}
           livenessProbe:
             httpGet:
               path: /health
