@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdirSync, renameSync, watch, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../test/support/database.ts';
@@ -55,7 +57,10 @@ function start({ isWatched }: { isWatched: boolean }) {
   open.push(folder);
   folder.start();
   const until = async (wanted: RegExp) => {
-    while (!lines.some((line) => wanted.test(line))) await wait(20);
+    for (let left = 3_000; !lines.some((line) => wanted.test(line)); left--) {
+      assert.ok(left > 0, `${wanted} is not among:\n${lines.join('\n')}`);
+      await wait(20);
+    }
     return lines.splice(0);
   };
   return { folder, lines, until };
@@ -130,5 +135,63 @@ test('a folder that is not watched is deployed once', async () => {
   const { folder, until } = start({ isWatched: false });
   await until(/1 of .* are deployed/);
   assert.deepEqual(await functions(), ['more 2', 'pushed 1']);
+  await folder.stop();
+});
+
+test('a change that comes while it is found out that an integration is missing is not lost', async () => {
+  await write('shop/actions/more.ts', source('6'));
+  await write('none/actions/more.ts', source('1'));
+  const held = Promise.withResolvers<void>();
+  const isHeld = Promise.withResolvers<void>();
+  const holding = database.db.transaction(async (tx) => {
+    await tx.query('lock table environment in access exclusive mode');
+    isHeld.resolve();
+    await held.promise;
+  });
+  await isHeld.promise;
+  const { folder, until } = start({ isWatched: true });
+  const isWaiting = () =>
+    database.db.query(`select from pg_locks where not granted and relation = 'environment'::regclass`);
+  while ((await isWaiting()).length === 0) await wait(10);
+  // It has read the folder by now, and hears of this before it goes on.
+  const changes = watch(join(directory, 'shop/actions'));
+  const heard = once(changes, 'change');
+  await write('shop/actions/more.ts', source('7'));
+  await heard;
+  changes.close();
+  held.resolve();
+  await holding;
+  await until(/1 of .* are deployed/);
+  await until(/1 of .* are deployed/);
+  assert.deepEqual(await functions(), ['more 4', 'pushed 1']);
+  await rm(join(directory, 'none'), { recursive: true });
+  await folder.stop();
+});
+
+test('folders that take the place of others are watched on', async () => {
+  const { folder, until } = start({ isWatched: true });
+  await until(/1 of .* are deployed/);
+  // At once, as another process would that changes branches.
+  const before = join(directory, '..', `${basename(directory)}-before`);
+  renameSync(join(directory, 'shop'), before);
+  mkdirSync(join(directory, 'shop/actions'), { recursive: true });
+  writeFileSync(join(directory, 'shop/actions/more.ts'), source('8'));
+  await until(/1 of .* are deployed/);
+  await write('shop/actions/other.ts', source('9'));
+  await until(/2 of .* are deployed/);
+  await write('shop/actions/other.ts', source('missing'));
+  await until(/nothing was deployed/);
+  await rm(join(directory, 'shop/actions/other.ts'));
+  await until(/1 of .* are deployed/);
+  await folder.stop();
+  await rm(before, { recursive: true });
+});
+
+test('what fails for a cause that is none of the folder is tried again', async () => {
+  await database.db.query(`update environment set name = 'elsewhere' where name = 'dev'`);
+  const { folder, until } = start({ isWatched: false });
+  await until(/could not be deployed/);
+  await database.db.query(`update environment set name = 'dev' where name = 'elsewhere'`);
+  await until(/1 of .* are deployed/);
   await folder.stop();
 });

@@ -4,10 +4,10 @@
  * Owns when it is compiled and what is told of it. Does not own how (`sdk/compile/`) nor what may be deployed
  * (`functions/deploys/deploy.ts`).
  */
-import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { type Compilation, compile } from '../sdk/compile/compile.ts';
 import { shown } from '../sdk/compile/fault.ts';
+import { watchFolder } from '../sdk/compile/watch-folder.ts';
 import type { Db } from './db/pool.ts';
 import { getEnvironment } from './environments/store.ts';
 import { AppError } from './errors.ts';
@@ -25,6 +25,8 @@ export type FunctionsFolder = {
 const calmMs = 200;
 /** How often it is looked whether an integration that was missing is there. */
 const againMs = 3_000;
+/** After what could not be foreseen it is tried again, first after `againMs`, at last after so long. */
+const mostPauseMs = 60_000;
 
 export function createFunctionsFolder({
   directory,
@@ -41,21 +43,39 @@ export function createFunctionsFolder({
 }): FunctionsFolder {
   const stopping = new AbortController();
   const { signal } = stopping;
-  let watcher: FSWatcher | undefined;
-  let timer: NodeJS.Timeout | undefined;
+  /** Until nothing has changed for a while; and until it is tried again although nothing changed. */
+  let calm: NodeJS.Timeout | undefined;
+  let next: NodeJS.Timeout | undefined;
+  let pauseMs = againMs;
   let running = Promise.resolve();
-  const later = (ms: number) => {
-    clearTimeout(timer);
-    if (!signal.aborted) timer = setTimeout(run, ms);
-  };
+  const changes = watchFolder(directory, {
+    onChange() {
+      clearTimeout(calm);
+      if (!signal.aborted) calm = setTimeout(run, calmMs);
+    },
+    onError: (error) => log.warn({ err: error }, 'the folder of functions is watched no more'),
+  });
+
   function run(): void {
-    running = running.then(deployNow).catch((error: unknown) => {
-      if (!signal.aborted) log.error({ err: error }, 'the folder of functions could not be deployed');
-    });
+    clearTimeout(next);
+    next = undefined;
+    running = running.then(deployNow).then(
+      () => {
+        pauseMs = againMs;
+      },
+      (error: unknown) => {
+        if (signal.aborted) return;
+        log.error({ err: error }, 'the folder of functions could not be deployed');
+        clearTimeout(next);
+        next = setTimeout(run, pauseMs);
+        pauseMs = Math.min(2 * pauseMs, mostPauseMs);
+      },
+    );
   }
 
   async function deployNow(): Promise<void> {
     if (signal.aborted) return;
+    if (isWatched) changes.renew();
     const compilation = await compile(directory, { signal });
     for (const warning of compilation.warnings) log.warn(warning);
     for (const fault of compilation.faults) log.error(`functions: ${shown(fault)}`);
@@ -86,37 +106,31 @@ export function createFunctionsFolder({
   }
 
   function awaitOneOf(keys: string[], environmentId: number): void {
-    clearTimeout(timer);
+    clearTimeout(next);
     if (signal.aborted) return;
-    timer = setTimeout(async () => {
+    const mine = setTimeout(async () => {
       const found = await deploys.db
         .query('select from integration where environment_id = $1 and key = any ($2)', [environmentId, keys])
         .catch(() => []);
+      // Meanwhile it may be deployed for another reason.
+      if (next !== mine) return;
       if (found.length > 0) run();
       else awaitOneOf(keys, environmentId);
     }, againMs);
+    next = mine;
   }
 
   return {
     start() {
-      stat(directory).then(
-        () => {
-          if (isWatched && !signal.aborted) {
-            watcher = watch(directory, { recursive: true }, () => later(calmMs));
-            watcher.on('error', (error) =>
-              log.warn({ err: error }, 'the folder of functions is watched no more'),
-            );
-          }
-          run();
-        },
-        // Without a folder there is nothing to deploy, and nothing to remove.
-        () => {},
-      );
+      // Without a folder there is nothing to deploy, and nothing to remove.
+      stat(directory).then(run, () => {});
     },
     async stop() {
       stopping.abort();
-      clearTimeout(timer);
-      watcher?.close();
+      clearTimeout(calm);
+      clearTimeout(next);
+      next = undefined;
+      changes.close();
       await running;
     },
   };

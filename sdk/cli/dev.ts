@@ -1,5 +1,5 @@
 /** `trellis dev`: a folder deployed at each save, and one function of it run. */
-import { type FSWatcher, readdirSync, watch } from 'node:fs';
+import { watchFolder } from '../compile/watch-folder.ts';
 import { type Api, openApi } from './api.ts';
 import {
   exitCodes,
@@ -72,7 +72,7 @@ export async function devCommand(
           variant: values.variant,
         };
   const watched = { api: openApi(settingsOf(values, env)), folder, run, print, complain };
-  const changes = watchFolder(folder);
+  const changes = changesOf(folder, (error) => complain(error.message));
   try {
     while (!ending.aborted) {
       const change = changes.next();
@@ -113,23 +113,25 @@ async function round({ api, folder, run, print, complain }: Watched, signal: Abo
 }
 
 /** A signal for the next change of something that is no recording. */
-function watchFolder(folder: string): { next(): AbortSignal; close(): void } {
+function changesOf(folder: string, onError: (error: Error) => void): { next(): AbortSignal; close(): void } {
   let change = new AbortController();
-  let watcher: FSWatcher;
-  try {
-    readdirSync(folder);
-    watcher = watch(folder, { recursive: true }, (_, file) => {
+  const watched = watchFolder(folder, {
+    onError,
+    onChange(file) {
       if (!file?.endsWith('.test.json')) change.abort();
-    });
-  } catch (error) {
-    throw noFolder(folder, error);
-  }
+    },
+  });
   return {
     next() {
       change = new AbortController();
+      try {
+        watched.renew();
+      } catch (error) {
+        throw noFolder(folder, error);
+      }
       return change.signal;
     },
-    close: () => watcher.close(),
+    close: watched.close,
   };
 }
 

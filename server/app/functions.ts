@@ -25,6 +25,8 @@ import type { Parts } from './parts.ts';
 /** Runs of functions at once: from the queue, and beside it of those that somebody waits for. */
 const mostQueued = 8;
 const mostWaitedFor = 4;
+/** Errands taken beyond what there is a place for, so that no place waits for the next look. */
+const mostAhead = 2;
 
 export type Functions = ReturnType<typeof createFunctions>;
 
@@ -100,6 +102,12 @@ export function runWhile(app: App, parts: Parts, functions: Functions): void {
   const desk = createErrandDesk(db, {
     kinds: errandKinds({ db, vault, reader, runtime, runner, judge }),
     pollMs: config.role === 'worker' ? errandPollMs.worker : errandPollMs.all,
+    roomBeside(errands) {
+      const { running, waiting } = runtime.counts();
+      // What was taken just now is not at its process yet; what callers of this node wait for is no errand.
+      const load = Math.max(running + waiting, runner.fromQueue() + errands);
+      return mostQueued + mostWaitedFor + mostAhead - load;
+    },
     onError: (error) => log.warn({ err: error }, 'an errand of another node failed'),
   });
   app.addHook('onListen', async () => desk.start());

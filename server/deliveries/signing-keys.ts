@@ -63,6 +63,29 @@ export async function rotateSigningKey(tx: Tx, at: At & { overlapMs: number }): 
   return signingKeys(tx, at);
 }
 
+/**
+ * Takes keys that sign elsewhere, so that receivers need none of their own. False where the environment has one already: it
+ * keeps its own alone.
+ */
+export async function adoptSigningKeys(
+  tx: Tx,
+  { environmentId, vault, keys }: Pick<At, 'environmentId' | 'vault'> & { keys: readonly SigningKey[] },
+): Promise<boolean> {
+  await tx.query('select from environment where id = $1 for no key update', [environmentId]);
+  const known = await tx.query('select from signing_key where environment_id = $1 limit 1', [environmentId]);
+  if (known.length > 0) return false;
+  const key = await environmentKey(tx, { environmentId, vault });
+  for (const { secret, createdAt, retiresAt } of keys.slice(0, mostKeys)) {
+    const id = crypto.randomUUID();
+    await tx.query(
+      `insert into signing_key (id, environment_id, secret, created_at, retires_at)
+       values ($1, $2, $3, $4, $5)`,
+      [id, environmentId, key.seal(secret, contextOf(id)), createdAt, retiresAt],
+    );
+  }
+  return true;
+}
+
 async function insertKey(db: Queryable, { environmentId, vault, now }: At): Promise<void> {
   const id = crypto.randomUUID();
   const key = await environmentKey(db, { environmentId, vault });

@@ -37,6 +37,7 @@ const type = z.enum(['sync', 'action', 'on-event']);
 const typed = z.strictObject({ type: type.optional() });
 const params = z.object({ key: integrationKey, name: functionName });
 const one = { 200: z.object({ data: functionWire }) };
+const success = z.object({ success: z.literal(true) });
 const path = '/integrations/:key/functions';
 const ofOne = `${path}/:name`;
 const ofOneErrors = ['functions_off', 'not_found', 'ambiguous_function'] as const;
@@ -250,7 +251,8 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
         description: 'With its versions, schedules and runs. Records that it saved stay.',
         params,
         querystring: z.strictObject({ type }),
-        response: { 200: z.object({ success: z.literal(true) }) },
+        // `data` is what official clients read.
+        response: { 200: z.object({ success: z.literal(true), data: success }) },
       },
     },
     async ({ params, query, caller }) => {
@@ -261,7 +263,7 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
         await removeFunction(tx, { environmentId, functionId: found.id });
         await audit(tx, caller, { action: 'function.removed', found, details: { version: found.number } });
       });
-      return { success: true as const };
+      return { success: true as const, data: { success: true as const } };
     },
   );
 }

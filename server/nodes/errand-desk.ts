@@ -1,93 +1,173 @@
 /** Takes errands of other nodes, does them and answers them: see `errands.ts`. */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Db, Queryable } from '../db/pool.ts';
+import { type Db, mayPass, type Queryable } from '../db/pool.ts';
+import { remoteSpanOf } from '../tracing/span.ts';
+import { spanned } from '../tracing/tracing.ts';
+import { awaitedS } from './errands.ts';
 
-/** Does one errand. `signal` says that nobody waits any more. What it throws is told to nobody but the log. */
+/**
+ * Does one errand. `signal` says that nobody waits any more. Undefined: it has not begun here, and another node is to do it.
+ * What it throws is told to nobody but the log.
+ */
 export type DoErrand = (
   request: Buffer,
   of: { environmentId: number; signal: AbortSignal },
-) => Promise<Buffer>;
+) => Promise<Buffer | undefined>;
 
 export type ErrandDesk = {
   /** From now on until `stop`. */
   start(): void;
-  /** Takes nothing more. What is under way may end within `graceMs`; who asked for the rest learns that it is lost. */
+  /**
+   * Takes nothing more, and gives back what it was just taking. What is under way may end within `graceMs`; who asked for
+   * the rest learns that it is lost.
+   */
   stop(graceMs: number): Promise<void>;
 };
 
-/** Under way at once, from this node. */
+/** Under way at once, from this node, whatever room it has. */
 const most = 200;
+/** Of those that all nodes have left for long, at each look. */
+const mostLeft = 8;
+const patientMs = 1_500;
 const leaseS = 20;
 /** How often those under way are renewed, and looked for whether anybody waits. */
 const renewMs = 1_000;
+/** Between one attempt and the next to write what became of an errand. */
+const againMs = 250;
+/** A statement whose answer was lost may be carried out as late as this. */
+const lateMs = 5_000;
 
-type Taken = { id: string; environmentId: number; kind: string; request: Buffer };
+type Taken = {
+  id: string;
+  environmentId: number;
+  kind: string;
+  request: Buffer;
+  traceparent: string | null;
+};
+type UnderWay = { readonly id: string; readonly gone: AbortController; renewedAtMs: number };
 
 export function createErrandDesk(
   db: Db,
   {
     kinds,
     pollMs,
+    roomBeside,
+    leftAfterMs = patientMs,
     onError,
   }: {
     kinds: Record<string, DoErrand>;
     /** How often it is looked for new ones. Somebody waits for each. */
     pollMs: number;
+    /**
+     * How many more this node has room for, beside so many errands. Without room it takes what other nodes have left for
+     * `leftAfterMs`: it waits here then, where it is cancelled and told of as what runs.
+     */
+    roomBeside: (errands: number) => number;
+    leftAfterMs?: number;
     onError: (error: unknown) => void;
   },
 ): ErrandDesk {
   const owner = crypto.randomUUID();
-  const underWay = new Map<string, AbortController>();
+  const underWay = new Map<string, UnderWay>();
   const running = new Set<Promise<void>>();
   const stopping = new AbortController();
   let isFailing = false;
+  /** The last look took all that it could: there may be more. */
+  let mayBeMore = false;
+  /** Until then errands may turn up that were taken here, and nobody was told. */
+  let straysUntilMs = Number.NEGATIVE_INFINITY;
   let loop: Promise<void> | undefined;
   let renewing: Promise<void> | undefined;
+  let wake = () => {};
 
   const report = (error: unknown) => {
     if (!isFailing) onError(error);
     isFailing = true;
   };
 
-  async function work(errand: Taken, signal: AbortSignal): Promise<void> {
+  async function work({ id, kind, request, environmentId, traceparent }: Taken, of: UnderWay): Promise<void> {
     try {
-      const { environmentId } = errand;
-      const answer = await kinds[errand.kind]!(errand.request, { environmentId, signal });
-      await writeAnswer(db, { id: errand.id, owner, answer });
+      const answer = await spannedFor({ kind, traceparent }, () =>
+        kinds[kind]!(request, { environmentId, signal: of.gone.signal }),
+      );
+      await whileHeld(of, () => {
+        if (of.gone.signal.aborted) return removeAll(db, { ids: [id], owner });
+        return answer === undefined
+          ? giveBack(db, { ids: [id], owner })
+          : writeAnswer(db, { id, owner, answer });
+      });
     } catch (error) {
-      if (!underWay.has(errand.id)) return;
+      if (!isHeld(of)) return;
       onError(error);
       // Whoever waits learns at once that there is no answer.
-      await removeAll(db, { ids: [errand.id], owner }).catch(report);
+      await whileHeld(of, () => removeAll(db, { ids: [id], owner })).catch(report);
+    }
+  }
+
+  const isHeld = (of: UnderWay) => underWay.get(of.id) === of;
+
+  /** What became of an errand is worth several attempts while the database is away: nobody else can tell. */
+  async function whileHeld(of: UnderWay, write: () => Promise<void>): Promise<void> {
+    for (;;) {
+      try {
+        return await write();
+      } catch (error) {
+        const isLapsed = performance.now() - of.renewedAtMs > leaseS * 1000;
+        if (isLapsed || !isHeld(of) || !mayPass(error)) throw error;
+        report(error);
+      }
+      await pause(againMs);
     }
   }
 
   async function look(): Promise<void> {
-    const free = most - underWay.size;
-    if (free <= 0) return;
-    for (const errand of await take(db, { owner, kinds: Object.keys(kinds), most: free })) {
-      const gone = new AbortController();
-      underWay.set(errand.id, gone);
-      const done = work(errand, gone.signal).finally(() => {
-        underWay.delete(errand.id);
+    const room = Math.min(roomBeside(underWay.size), most - underWay.size);
+    const wanted =
+      room > 0 ? { count: room } : { count: Math.min(mostLeft, most - underWay.size), leftAfterMs };
+    if (wanted.count <= 0) return;
+    const takenAtMs = performance.now();
+    if (takenAtMs < straysUntilMs) await giveBackStrays();
+    const taken = await take(db, { owner, kinds: Object.keys(kinds), ...wanted }).catch((error: unknown) => {
+      straysUntilMs = performance.now() + lateMs;
+      throw error;
+    });
+    // Of what begins now nobody could say how it ends: `stop` gives it back.
+    if (stopping.signal.aborted) return;
+    mayBeMore = taken.length === wanted.count;
+    for (const errand of taken) {
+      const of: UnderWay = { id: errand.id, gone: new AbortController(), renewedAtMs: takenAtMs };
+      underWay.set(of.id, of);
+      const done = work(errand, of).finally(() => {
+        underWay.delete(of.id);
         running.delete(done);
+        if (mayBeMore) wake();
       });
       running.add(done);
     }
     isFailing = false;
   }
 
+  const giveBackStrays = () => giveBackBut(db, { ids: [...underWay.keys()], owner });
+
   async function renewAll(): Promise<void> {
-    const ids = [...underWay.keys()];
-    if (ids.length === 0) return;
-    const awaited = new Set(await renew(db, { ids, owner }));
-    for (const id of ids) if (!awaited.has(id)) underWay.get(id)?.abort();
+    const held = [...underWay];
+    if (held.length === 0) return;
+    const atMs = performance.now();
+    // One that is not there any more was lost with a crash of the server: who asked looks elsewhere for what it came to.
+    for (const { id, isAwaited } of await renew(db, { ids: held.map(([id]) => id), owner })) {
+      const of = underWay.get(id);
+      if (!isAwaited) of?.gone.abort();
+      else if (of !== undefined) of.renewedAtMs = atMs;
+    }
   }
 
   async function goOn(): Promise<void> {
     while (!stopping.signal.aborted) {
+      const woken = new AbortController();
+      wake = () => woken.abort();
       await look().catch(report);
-      await pause(pollMs, undefined, { signal: stopping.signal }).catch(() => {});
+      const signal = AbortSignal.any([stopping.signal, woken.signal]);
+      await pause(pollMs, undefined, { signal }).catch(() => {});
     }
   }
 
@@ -106,6 +186,7 @@ export function createErrandDesk(
     async stop(graceMs) {
       stopping.abort();
       await loop;
+      await giveBackStrays().catch(report);
       const over = new AbortController();
       const grace = pause(graceMs, undefined, { signal: over.signal }).catch(() => {});
       await Promise.race([Promise.all(running), grace]);
@@ -113,27 +194,58 @@ export function createErrandDesk(
       clearInterval(timer);
       await renewing;
       const left = [...underWay.keys()];
-      for (const gone of underWay.values()) gone.abort();
+      for (const { gone } of underWay.values()) gone.abort();
       underWay.clear();
       if (left.length > 0) await removeAll(db, { ids: left, owner }).catch(report);
     },
   };
 }
 
-/** Removes errands for which nobody waits, whose node did not live to take them back. */
-export async function sweepErrands(db: Queryable): Promise<void> {
-  await db.query(`delete from errand where awaited_until < clock_timestamp() - interval '1 minute'`);
+/** As part of the trace of whoever asked. Who asked without one gets none. */
+function spannedFor<T>(
+  { kind, traceparent }: { kind: string; traceparent: string | null },
+  work: () => Promise<T>,
+): Promise<T> {
+  const parent = traceparent === null ? undefined : remoteSpanOf({ traceparent });
+  return parent === undefined ? work() : spanned(`errand ${kind}`, { kind: 'server', parent }, work);
 }
 
+/** Removes errands for which nobody waits, whose nodes did not live to take them back. */
+export async function sweepErrands(db: Queryable): Promise<void> {
+  await db.query(
+    `delete from errand
+     using (
+       select id
+       from errand
+       where awaited_until < clock_timestamp() - interval '1 minute'
+         and (owner is null or lease_until < clock_timestamp() - interval '1 minute')
+       for update skip locked
+     ) as left_behind
+     where errand.id = left_behind.id`,
+  );
+}
+
+/**
+ * With `leftAfterMs` only what was asked for that long ago: what is not renewed for that long, which is every errand now and
+ * then.
+ */
 function take(
   q: Queryable,
-  { owner, kinds, most }: { owner: string; kinds: string[]; most: number },
+  {
+    owner,
+    kinds,
+    count,
+    leftAfterMs = 0,
+  }: { owner: string; kinds: string[]; count: number; leftAfterMs?: number },
 ): Promise<Taken[]> {
   return q.query<Taken>(
     `with open as (
        select id
        from errand
-       where owner is null and awaited_until > clock_timestamp() and kind = any($2)
+       where owner is null
+         and awaited_until > clock_timestamp()
+         and kind = any($2)
+         and ($5::float8 = 0 or awaited_until < clock_timestamp() + make_interval(secs => ${awaitedS} - $5))
        order by id
        limit $3
        for update skip locked
@@ -142,21 +254,56 @@ function take(
      set owner = $1, lease_until = clock_timestamp() + make_interval(secs => $4)
      from open
      where errand.id = open.id
-     returning errand.id, errand.environment_id as "environmentId", errand.kind, errand.request`,
-    [owner, kinds, most, leaseS],
+     returning errand.id, errand.environment_id as "environmentId", errand.kind, errand.request,
+       errand.traceparent`,
+    [owner, kinds, count, leaseS, leftAfterMs / 1000],
   );
 }
 
-/** Answers for which of these somebody waits yet. */
-async function renew(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<string[]> {
-  const rows = await q.query<{ id: string }>(
+/** Answers which of these are there yet, and whether somebody waits. */
+function renew(
+  q: Queryable,
+  { ids, owner }: { ids: string[]; owner: string },
+): Promise<{ id: string; isAwaited: boolean }[]> {
+  return q.query(
     `update errand
      set lease_until = clock_timestamp() + make_interval(secs => $3)
-     where id = any($1) and owner = $2 and awaited_until > clock_timestamp()
-     returning id`,
+     from (
+       select id
+       from errand
+       where id = any($1) and owner = $2
+       order by id
+       for no key update
+     ) as held
+     where errand.id = held.id
+     returning errand.id, errand.awaited_until > clock_timestamp() as "isAwaited"`,
     [ids, owner, leaseS],
   );
-  return rows.map(({ id }) => id);
+}
+
+/** Whoever looks next may take them. */
+async function giveBack(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<void> {
+  await q.query('update errand set owner = null, lease_until = null where id = any($1) and owner = $2', [
+    ids,
+    owner,
+  ]);
+}
+
+/** All that this owner has beside these, and has not answered: it does not know of them. */
+async function giveBackBut(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<void> {
+  await q.query(
+    `update errand
+     set owner = null, lease_until = null
+     from (
+       select id
+       from errand
+       where owner = $2 and answer is null and id <> all($1)
+       order by id
+       for no key update
+     ) as stray
+     where errand.id = stray.id`,
+    [ids, owner],
+  );
 }
 
 async function writeAnswer(
@@ -167,5 +314,16 @@ async function writeAnswer(
 }
 
 async function removeAll(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<void> {
-  await q.query('delete from errand where id = any($1) and owner = $2', [ids, owner]);
+  await q.query(
+    `delete from errand
+     using (
+       select id
+       from errand
+       where id = any($1) and owner = $2
+       order by id
+       for update
+     ) as held
+     where errand.id = held.id`,
+    [ids, owner],
+  );
 }

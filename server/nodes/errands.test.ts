@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { after, before, test } from 'node:test';
+import { after, afterEach, before, type TestContext, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
-import { createErrandDesk, type DoErrand, sweepErrands } from './errand-desk.ts';
+import { type DatabaseCable, openDatabaseCable } from '../../test/support/database-cable.ts';
+import { type Db, openDb } from '../db/pool.ts';
+import { createErrandDesk, type DoErrand, type ErrandDesk, sweepErrands } from './errand-desk.ts';
 import { createErrands } from './errands.ts';
 
 let bench: TestDatabase;
@@ -31,22 +34,60 @@ after(() => bench.drop());
 const fail = (error: unknown) => {
   throw error;
 };
-const open = (work: DoErrand) =>
-  createErrandDesk(bench.db, { kinds: { test: work }, pollMs: 10, onError: fail });
+const desks = new Set<ErrandDesk>();
+afterEach(async () => {
+  for (const desk of desks) await desk.stop(0);
+  desks.clear();
+  await bench.db.query('delete from errand');
+});
+/** A desk that ends with its test. */
+function open(
+  work: DoErrand,
+  { db = bench.db, ...settings }: Partial<Parameters<typeof createErrandDesk>[1]> & { db?: Db } = {},
+): ErrandDesk {
+  const desk = createErrandDesk(db, {
+    ...{ kinds: { test: work }, pollMs: 10, roomBeside: () => 20, onError: fail },
+    ...settings,
+  });
+  desks.add(desk);
+  return desk;
+}
 const errand = (text: string, signal?: AbortSignal) => ({
   ...{ environmentId, kind: 'test', request: Buffer.from(text), signal },
 });
+/** The database by a way that can be cut, and what has failed on it. */
+async function cut(t: TestContext): Promise<{ cable: DatabaseCable; db: Db; failures: unknown[] }> {
+  const cable = await openDatabaseCable(bench.target);
+  const db = openDb(cable.target);
+  const failures: unknown[] = [];
+  const noted: Db['query'] = (text, values) =>
+    db.query<never>(text, values).catch((error: unknown) => {
+      failures.push(error);
+      throw error;
+    });
+  t.after(async () => {
+    await db.end();
+    await cable.close();
+  });
+  return { cable, failures, db: { ...db, query: noted } };
+}
+const until = async (isSo: () => boolean | Promise<boolean>) => {
+  for (let left = 4_000; !(await isSo()); left--) {
+    if (left === 0) throw new Error('it never came to that');
+    await pause(5);
+  }
+};
 const left = async () => (await bench.db.query('select id from errand')).length;
 
 test('of twenty errands at once and two desks each is done once, and answered', async () => {
   const done: string[] = [];
-  const desks = [0, 1].map(() =>
+  const both = [0, 1].map(() =>
     open(async (request) => {
       done.push(request.toString());
       return Buffer.from(`${request} done`);
     }),
   );
-  for (const desk of desks) desk.start();
+  for (const desk of both) desk.start();
   const errands = createErrands(bench.db);
   const texts = Array.from({ length: 20 }, (_, n) => String(n));
   const ends = await Promise.all(texts.map((text) => errands.ask(errand(text))));
@@ -56,7 +97,6 @@ test('of twenty errands at once and two desks each is done once, and answered', 
   );
   assert.deepEqual(done.sort(), texts.toSorted());
   assert.equal(await left(), 0);
-  for (const desk of desks) await desk.stop(0);
 });
 
 test('what nobody takes is taken back, and nobody does it later', async () => {
@@ -85,18 +125,14 @@ test('whoever has an errand is told when nobody waits for it any more', async ()
 test('whoever waits learns when the node that had it is gone, fails or stops', async () => {
   const errands = createErrands(bench.db);
   const killed = errands.ask(errand('killed'));
-  while ((await left()) === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until(async () => (await left()) > 0);
   await bench.db.query(
     `update errand set owner = gen_random_uuid(), lease_until = clock_timestamp() - interval '1 second'`,
   );
   assert.deepEqual(await killed, { none: 'lost' });
 
   const told: unknown[] = [];
-  const failing = createErrandDesk(bench.db, {
-    kinds: { test: () => Promise.reject(new Error('no')) },
-    pollMs: 10,
-    onError: (error) => told.push(error),
-  });
+  const failing = open(() => Promise.reject(new Error('no')), { onError: (error) => told.push(error) });
   failing.start();
   assert.deepEqual(await errands.ask(errand('fails')), { none: 'lost' });
   assert.match(String(told[0]), /no/);
@@ -123,4 +159,185 @@ test('what a killed node has asked for is swept away', async () => {
   );
   await sweepErrands(bench.db);
   assert.equal(await left(), 0);
+});
+
+test('who waits is told of no outage that ends before the errand could not be taken any more', async (t) => {
+  const { cable, db, failures } = await cut(t);
+  const done: string[] = [];
+  const desk = open(async (request) => {
+    done.push(request.toString());
+    return Buffer.from('done');
+  });
+  const asked = ['one', 'two'].map((text) => createErrands(db).ask(errand(text)));
+  await until(async () => (await left()) === 2);
+  cable.pull();
+  await until(() => failures.length > 2);
+  desk.start();
+  await until(() => done.length === 2);
+  cable.plug();
+  for (const end of await Promise.all(asked)) assert.ok('answer' in end);
+  assert.equal(await left(), 0);
+  await desk.stop(0);
+});
+
+test('an outage ends the wait once no node can take the errand, and none does afterwards', async (t) => {
+  const { cable, db } = await cut(t);
+  const asked = createErrands(db, { lastingS: 0.5 }).ask(errand('long outage'));
+  await until(async () => (await left()) === 1);
+  cable.pull();
+  assert.deepEqual(await asked, { none: 'lost' });
+  cable.plug();
+  const desk = open(() => assert.fail('it was done'));
+  desk.start();
+  await createErrands(bench.db, { untakenAfterMs: 1 }).ask({ ...errand('a look later'), kind: 'unknown' });
+  await desk.stop(0);
+});
+
+test('an errand whose insertion was not answered is waited for where it is there, and is none where it is not', async (t) => {
+  const { cable, db, failures } = await cut(t);
+  cable.loseAnswerTo('insert into errand');
+  const asked = createErrands(db).ask(errand('in doubt'));
+  const desk = open(async (request) => Buffer.from(`${request} done`));
+  desk.start();
+  const end = await asked;
+  assert.equal('answer' in end && end.answer.toString(), 'in doubt done');
+  cable.pull();
+  failures.length = 0;
+  const refused = assert.rejects(createErrands(db).ask(errand('never there')), /database does not answer/);
+  await until(() => failures.length > 0);
+  cable.plug();
+  await refused;
+  assert.equal(await left(), 0);
+  await desk.stop(0);
+});
+
+test('of what is taken back while others look after it, none is lost', async () => {
+  const gone = new AbortController();
+  const errands = createErrands(bench.db);
+  const asked = Array.from({ length: 300 }, (_, n) => errands.ask(errand(String(n), gone.signal)));
+  await until(async () => (await left()) === asked.length);
+  gone.abort();
+  const ends = await Promise.all(asked);
+  assert.deepEqual(
+    ends.filter((end) => !('none' in end) || end.none !== 'untaken'),
+    [],
+  );
+  assert.equal(await left(), 0);
+});
+
+test('an answer whose writing fails is written again', async (t) => {
+  for (const fault of ['refused', 'not answered']) {
+    const { cable, db, failures } = await cut(t);
+    const work: DoErrand = async () => {
+      if (fault === 'refused') cable.pull();
+      else cable.loseAnswerTo('set answer');
+      return Buffer.from('done');
+    };
+    const desk = open(work, { db, onError: () => {} });
+    desk.start();
+    const asked = createErrands(bench.db).ask(errand(fault));
+    await until(() => failures.length > 0);
+    cable.plug();
+    assert.ok('answer' in (await asked), fault);
+    await desk.stop(0);
+  }
+});
+
+test('a node takes what it has room for, and another one the rest', async () => {
+  const isOver = Promise.withResolvers<void>();
+  const counts = [0, 0];
+  const both = counts.map((_, n) =>
+    open(
+      async (request) => {
+        counts[n]! += 1;
+        await isOver.promise;
+        return request;
+      },
+      { roomBeside: (errands) => 2 - errands, leftAfterMs: 10_000 },
+    ),
+  );
+  const errands = createErrands(bench.db);
+  const asked = Array.from({ length: 5 }, (_, n) => errands.ask(errand(String(n))));
+  await until(async () => (await left()) === asked.length);
+  both[0]!.start();
+  await until(() => counts[0] === 2);
+  both[1]!.start();
+  await until(() => counts[1] === 2);
+  const untaken = await bench.db.query('select from errand where owner is null');
+  assert.deepEqual([counts, untaken.length], [[2, 2], 1]);
+  isOver.resolve();
+  for (const end of await Promise.all(asked)) assert.ok('answer' in end);
+});
+
+test('what every node has left for a while is taken by one without room, to wait there', async () => {
+  const begun: string[] = [];
+  const isOver = Promise.withResolvers<void>();
+  const desk = open(
+    async (request) => {
+      begun.push(request.toString());
+      await isOver.promise;
+      return request;
+    },
+    { roomBeside: (errands) => 1 - errands, leftAfterMs: 100 },
+  );
+  desk.start();
+  const errands = createErrands(bench.db);
+  const asked = ['first', 'second', 'third'].map((text) => errands.ask(errand(text)));
+  await until(() => begun.length === 3);
+  isOver.resolve();
+  for (const end of await Promise.all(asked)) assert.ok('answer' in end);
+  await desk.stop(0);
+});
+
+test('what a node takes while it stops is done by another', async () => {
+  const stopped = open(() => assert.fail('it began'));
+  const asked = createErrands(bench.db).ask(errand('handed on'));
+  await until(async () => (await left()) === 1);
+  let stop: Promise<void> | undefined;
+  await bench.db.transaction(async (tx) => {
+    await tx.query('lock table errand in share row exclusive mode');
+    stopped.start();
+    await until(
+      async () =>
+        (await bench.db.query(`select from pg_locks where relation = 'errand'::regclass and not granted`))
+          .length > 0,
+    );
+    stop = stopped.stop(60_000);
+  });
+  await stop;
+  const other = open(async () => Buffer.from('done'));
+  other.start();
+  assert.ok('answer' in (await asked));
+});
+
+test('what a desk has taken without hearing of it is done at its next looks', async (t) => {
+  const { cable, db, failures } = await cut(t);
+  const asked = createErrands(bench.db).ask(errand('taken unheard'));
+  await until(async () => (await left()) === 1);
+  const desk = open(async () => Buffer.from('done'), { db, onError: () => {} });
+  cable.loseAnswerTo('set owner = $1');
+  desk.start();
+  await until(() => failures.length > 0);
+  assert.ok('answer' in (await asked));
+  await desk.stop(0);
+});
+
+test('what was taken back is swept away only once nobody has it', async () => {
+  await bench.db.query(
+    `insert into errand (id, environment_id, kind, request, awaited_until, owner, lease_until)
+     select gen_random_uuid(), $1, 'test', '', '-infinity', gen_random_uuid(), clock_timestamp() + seconds * interval '1 second'
+     from unnest(array[20, -70]) as seconds`,
+    [environmentId],
+  );
+  await sweepErrands(bench.db);
+  assert.equal(await left(), 1);
+});
+
+test('what a desk could not begin is left to another one', async () => {
+  const first = open(async () => undefined);
+  first.start();
+  const asked = createErrands(bench.db).ask(errand('handed on'));
+  const other = open(async () => Buffer.from('done'));
+  other.start();
+  assert.ok('answer' in (await asked));
 });

@@ -6,7 +6,9 @@
  */
 import { randomUUIDv7 } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Db, first, type Queryable } from '../db/pool.ts';
+import { type Db, mayPass, type Queryable } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { currentTraceparent } from '../tracing/cause.ts';
 
 export type Errand = {
   environmentId: number;
@@ -23,45 +25,98 @@ export type Errand = {
 export type ErrandEnd = { answer: Buffer } | { none: 'untaken' | 'lost' | 'cancelled' };
 
 export type Errands = {
+  /**
+   * Waits through outages of the database, for as long as the errand may be taken: whoever is told of a failure is not told
+   * so while a node may still begin. It throws where nobody has begun, but for errors of ours.
+   */
   ask(errand: Errand): Promise<ErrandEnd>;
 };
 
+/** How long an errand outlives the node that asks, which renews it at a third of that. */
+export const awaitedS = 15;
 /** How often the rows of those who wait are looked at: one statement for all of a node. */
 const pollMs = 50;
 /** A node that takes errands looks several times a second. */
 const untakenMs = 10_000;
-/** How long an errand outlives the node that asks, which renews it at a third of that. */
-const awaitedS = 15;
+/** A row whose insert got no answer may come into being as late as this. */
+const lateMs = 2_000;
+/** For a database that neither answers nor refuses. */
+const mostLookMs = 5_000;
 
-type Waiting = { askedAtMs: number; end: (end: ErrandEnd) => void; fail: (error: unknown) => void };
+type Waiting = {
+  readonly askedAtMs: number;
+  /** Why it is not known whether its row was ever written. */
+  readonly doubt: unknown;
+  /** For all that is known here, a node may take it until then. */
+  takeableUntilMs: number;
+  isWithdrawn: boolean;
+  readonly end: (end: ErrandEnd) => void;
+  readonly fail: (error: unknown) => void;
+};
 
-export function createErrands(db: Db, { untakenAfterMs = untakenMs } = {}): Errands {
+export function createErrands(
+  db: Db,
+  { untakenAfterMs = untakenMs, lastingS = awaitedS }: { untakenAfterMs?: number; lastingS?: number } = {},
+): Errands {
   const waiting = new Map<string, Waiting>();
+  const takeableFromNow = () => performance.now() + lastingS * 1000;
   let isLooking = false;
   let renewedAtMs = 0;
 
   async function look(): Promise<void> {
-    const ids = [...waiting.keys()];
+    const looked = [...waiting];
     const nowMs = performance.now();
-    if (nowMs - renewedAtMs > (awaitedS * 1000) / 3) {
-      await renew(db, ids);
-      renewedAtMs = nowMs;
-    }
+    const ids = looked.map(([id]) => id);
     const states = new Map((await findStates(db, ids)).map((row) => [row.id, row]));
-    for (const id of ids) {
-      const of = waiting.get(id);
-      if (of === undefined) continue;
+    const over: string[] = [];
+    for (const [id, of] of looked) {
       const state = states.get(id);
-      if (state === undefined) of.end({ none: 'lost' });
-      else if (state.isAnswered) {
-        const answer = await takeAnswer(db, id);
-        of.end(answer === undefined ? { none: 'lost' } : { answer });
-      } else if (state.isLost) {
-        await remove(db, id);
-        of.end({ none: 'lost' });
-      } else if (!state.isTaken && nowMs - of.askedAtMs > untakenAfterMs) {
-        if (await takeBack(db, id)) of.end({ none: 'untaken' });
-      }
+      if (state === undefined) endGone(of, nowMs);
+      else if (state.isOver || of.isWithdrawn) over.push(id);
+      else if (!state.isTaken && nowMs - of.askedAtMs > untakenAfterMs) over.push(id);
+    }
+    await endOver(over);
+    // Only where the database has answered just now: what it did of a renewal that failed is not known.
+    if (performance.now() - renewedAtMs > (lastingS * 1000) / 3) await renewAll();
+  }
+
+  /** Of one whose row is not there. */
+  function endGone({ askedAtMs, doubt, end, fail }: Waiting, nowMs: number): void {
+    if (doubt === undefined) end({ none: 'lost' });
+    else if (nowMs - askedAtMs > lateMs) fail(doubt);
+  }
+
+  /**
+   * Of one that no node can take any more, while the database does not tell whether one has; and of one that was taken back on
+   * a node that has ended its pool.
+   */
+  function endLapsed({ takeableUntilMs, isWithdrawn, end, fail }: Waiting, error: unknown): void {
+    const isOver = isWithdrawn && !mayPass(error);
+    if (performance.now() < takeableUntilMs && !isOver) return;
+    if (mayPass(error)) end({ none: 'lost' });
+    else fail(error);
+  }
+
+  async function endOver(ids: string[]): Promise<void> {
+    if (ids.length === 0) return;
+    const held = new Set(ids);
+    for (const { id, answer, isTaken } of await takeAway(db, ids)) {
+      held.delete(id);
+      waiting.get(id)?.end(answer !== null ? { answer } : { none: isTaken ? 'lost' : 'untaken' });
+    }
+    const withdrawn = [...held].filter((id) => waiting.get(id)?.isWithdrawn);
+    if (withdrawn.length === 0) return;
+    await awaitFor(db, { ids: withdrawn, lastingS: null });
+    for (const id of withdrawn) waiting.get(id)?.end({ none: 'cancelled' });
+  }
+
+  async function renewAll(): Promise<void> {
+    const renewed = [...waiting];
+    try {
+      await awaitFor(db, { ids: renewed.map(([id]) => id), lastingS });
+      renewedAtMs = performance.now();
+    } finally {
+      for (const [, of] of renewed) of.takeableUntilMs = takeableFromNow();
     }
   }
 
@@ -70,12 +125,18 @@ export function createErrands(db: Db, { untakenAfterMs = untakenMs } = {}): Erra
     if (isLooking) return;
     isLooking = true;
     while (waiting.size > 0) {
+      const over = new AbortController();
+      const late = pause(mostLookMs, undefined, { signal: over.signal, ref: false }).then(() => {
+        throw new AppError('unavailable', 'The database does not answer.');
+      });
       try {
-        await look();
+        await Promise.race([look(), late]);
       } catch (error) {
-        for (const of of [...waiting.values()]) of.fail(error);
+        for (const of of waiting.values()) endLapsed(of, error);
       }
-      await pause(pollMs);
+      over.abort();
+      // What it waits for are callers, whose sockets keep the process.
+      await pause(pollMs, undefined, { ref: false });
     }
     isLooking = false;
   }
@@ -84,19 +145,27 @@ export function createErrands(db: Db, { untakenAfterMs = untakenMs } = {}): Erra
     async ask({ signal, ...errand }) {
       const id = randomUUIDv7();
       if (signal?.aborted) return { none: 'untaken' };
-      await insert(db, { ...errand, id });
+      let doubt: unknown;
+      await insert(db, { ...errand, id, lastingS }).catch((error: unknown) => {
+        if (!mayPass(error)) throw error;
+        doubt = error;
+      });
       const over = Promise.withResolvers<ErrandEnd>();
-      const cancel = () => {
-        withdraw(db, id).then((none) => over.resolve({ none }), over.reject);
+      const of: Waiting = {
+        ...{ askedAtMs: performance.now(), doubt, takeableUntilMs: takeableFromNow(), isWithdrawn: false },
+        ...{ end: over.resolve, fail: over.reject },
       };
-      waiting.set(id, { askedAtMs: performance.now(), end: over.resolve, fail: over.reject });
-      signal?.addEventListener('abort', cancel, { once: true });
-      if (signal?.aborted) cancel();
+      const withdraw = () => {
+        of.isWithdrawn = true;
+      };
+      waiting.set(id, of);
+      signal?.addEventListener('abort', withdraw, { once: true });
+      if (signal?.aborted) withdraw();
       void goOn();
       try {
         return await over.promise;
       } finally {
-        signal?.removeEventListener('abort', cancel);
+        signal?.removeEventListener('abort', withdraw);
         waiting.delete(id);
       }
     },
@@ -105,57 +174,68 @@ export function createErrands(db: Db, { untakenAfterMs = untakenMs } = {}): Erra
 
 async function insert(
   q: Queryable,
-  { id, environmentId, kind, request }: Omit<Errand, 'signal'> & { id: string },
+  { id, environmentId, kind, request, lastingS }: Omit<Errand, 'signal'> & { id: string; lastingS: number },
 ): Promise<void> {
   await q.query(
-    `insert into errand (id, environment_id, kind, request, awaited_until)
-     values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5))`,
-    [id, environmentId, kind, request, awaitedS],
+    `insert into errand (id, environment_id, kind, request, awaited_until, traceparent)
+     values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6)`,
+    [id, environmentId, kind, request, lastingS, currentTraceparent()],
   );
 }
 
-async function renew(q: Queryable, ids: string[]): Promise<void> {
+/**
+ * Until when somebody waits for these: `lastingS` from now; null: nobody does any more, which whoever has one is told by, while
+ * the row stays his: that one is gone says nothing. In the order in which everybody locks several.
+ */
+async function awaitFor(
+  q: Queryable,
+  { ids, lastingS }: { ids: string[]; lastingS: number | null },
+): Promise<void> {
   await q.query(
     `update errand
-     set awaited_until = clock_timestamp() + make_interval(secs => $2)
-     where id = any($1)`,
-    [ids, awaitedS],
+     set awaited_until = coalesce(clock_timestamp() + make_interval(secs => $2), '-infinity')
+     from (
+       select id
+       from errand
+       where id = any($1)
+       order by id
+       for no key update
+     ) as held
+     where errand.id = held.id`,
+    [ids, lastingS],
   );
 }
 
-type State = { id: string; isTaken: boolean; isAnswered: boolean; isLost: boolean };
+type State = { id: string; isTaken: boolean; isOver: boolean };
 
 function findStates(q: Queryable, ids: string[]): Promise<State[]> {
   return q.query<State>(
     `select
        id,
        owner is not null as "isTaken",
-       answer is not null as "isAnswered",
-       coalesce(lease_until <= clock_timestamp(), false) as "isLost"
+       answer is not null or coalesce(lease_until <= clock_timestamp(), false) as "isOver"
      from errand
      where id = any($1)`,
     [ids],
   );
 }
 
-async function takeAnswer(q: Queryable, id: string): Promise<Buffer | undefined> {
-  const rows = await q.query<{ answer: Buffer }>('delete from errand where id = $1 returning answer', [id]);
-  return first(rows)?.answer;
-}
-
-/** Nobody waits any more; whoever has it is told by that. */
-async function withdraw(q: Queryable, id: string): Promise<'untaken' | 'cancelled'> {
-  if (await takeBack(q, id)) return 'untaken';
-  await remove(q, id);
-  return 'cancelled';
-}
-
-/** False where somebody has taken it meanwhile. */
-async function takeBack(q: Queryable, id: string): Promise<boolean> {
-  const rows = await q.query('delete from errand where id = $1 and owner is null returning id', [id]);
-  return rows.length > 0;
-}
-
-async function remove(q: Queryable, id: string): Promise<void> {
-  await q.query('delete from errand where id = $1', [id]);
+/** Those that nobody has, or has any more, with their answers where there are any. Leaves out the rest. */
+function takeAway(
+  q: Queryable,
+  ids: string[],
+): Promise<{ id: string; answer: Buffer | null; isTaken: boolean }[]> {
+  return q.query(
+    `delete from errand
+     using (
+       select id
+       from errand
+       where id = any($1) and (owner is null or answer is not null or lease_until <= clock_timestamp())
+       order by id
+       for update
+     ) as over
+     where errand.id = over.id
+     returning errand.id, errand.answer, errand.owner is not null as "isTaken"`,
+    [ids],
+  );
 }

@@ -1,35 +1,48 @@
-import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import { AppError } from '../errors.ts';
 import { reserve } from './large.ts';
 
+/** Of a body that tells its length so much has to be there before all of it is given room. */
+const begunShare = 1 / 4;
+
 /**
- * The bytes of a request's body, all of a buffer of their own. A body that tells its length is laid where it stays as it
- * arrives. Throws `body_too_large` beyond `most` bytes, before any is read where the length tells.
+ * The bytes of a request's body, all of a buffer of their own; `told` is its Content-Length. A body that tells its length is
+ * laid where it stays once a good part of it is there: whoever only announces one takes no memory. Throws
+ * `body_too_large` beyond `most` bytes, before any is read where the length tells.
  */
-export async function collect(message: IncomingMessage, most: number): Promise<Buffer<ArrayBuffer>> {
-  const told = message.headers['content-length'];
-  if (told !== undefined && Number(told) > most) throw new AppError('body_too_large');
-  const whole = told === undefined ? undefined : reserve(Number(told));
+export async function collect(
+  body: Readable,
+  { told, most }: { told: number | undefined; most: number },
+): Promise<Buffer<ArrayBuffer>> {
+  if (told !== undefined && told > most) throw new AppError('body_too_large');
+  const begunBytes = told === undefined ? Number.POSITIVE_INFINITY : told * begunShare;
+  let whole: Buffer<ArrayBuffer> | undefined;
   const chunks: Buffer[] = [];
   let length = 0;
-  for await (const chunk of arriving(message)) {
+  for await (const chunk of arriving(body)) {
     if (length + chunk.length > most) throw new AppError('body_too_large');
     // HTTP lets no body be longer than it tells; one that is shorter is a fault of the message.
     if (whole === undefined) chunks.push(chunk);
     else whole.set(chunk, length);
     length += chunk.length;
+    if (whole === undefined && told !== undefined && length >= begunBytes) whole = laid(chunks, told);
   }
-  if (whole !== undefined) return whole;
-  const joined = reserve(length);
-  for (let at = 0; chunks.length > 0; ) at += chunks.shift()?.copy(joined, at) ?? 0;
-  return joined;
+  return whole ?? laid(chunks, length);
 }
 
-/** The message stays open where its reader ends early, so that it can be answered. */
-async function* arriving(message: IncomingMessage): AsyncGenerator<Buffer, void, undefined> {
+/** The chunks, which are let go of, at the beginning of so many bytes. */
+function laid(chunks: Buffer[], bytes: number): Buffer<ArrayBuffer> {
+  const whole = reserve(bytes);
+  for (let at = 0; chunks.length > 0; ) at += chunks.shift()?.copy(whole, at) ?? 0;
+  return whole;
+}
+
+/** The body stays open where its reader ends early, so that its request can be answered. */
+async function* arriving(body: Readable): AsyncGenerator<Buffer, void, undefined> {
   try {
-    yield* message.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
+    yield* body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
   } catch (error) {
+    if (error instanceof AppError) throw error;
     throw new AppError('invalid_json', 'The body has not arrived whole.', { cause: error });
   }
 }

@@ -32,7 +32,10 @@ export function saveRoute(app: App, { db, brand, connections, activity }: Deps):
     const sent = new WeakMap<object, SaveBody['records'] & object>();
     route.removeContentTypeParser('application/json');
     const parse = async (request: FastifyRequest, payload: IncomingMessage) => {
-      const { body, records } = await readBody(await collect(payload, maxSaveBytes), brand.metadataKey);
+      const { 'content-length': length } = request.headers;
+      const told = length === undefined ? undefined : Number(length);
+      const bytes = await collect(payload, { told, most: maxSaveBytes });
+      const { body, records } = await readBody(bytes, brand.metadataKey);
       if (records !== undefined) sent.set(request, records);
       return body;
     };

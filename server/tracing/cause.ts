@@ -22,6 +22,11 @@ export function currentCause(): Cause | undefined {
   return store.getStore();
 }
 
+/** The span of the present cause, for what is left to another process or to later; null where there is none. */
+export function currentTraceparent(): string | null {
+  return store.getStore()?.span?.traceparent ?? null;
+}
+
 /** Does the work as that of a cause, in the place of the present one. */
 export function within<T>(cause: Cause | undefined, work: () => T): T {
   return store.run(cause, work);

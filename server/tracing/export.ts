@@ -9,6 +9,7 @@ import {
   createTraceState,
   ROOT_CONTEXT,
   type Span as SdkSpan,
+  type SpanContext,
   SpanKind,
   SpanStatusCode,
   trace,
@@ -67,9 +68,17 @@ export function createExport(
   });
   const made = provider.getTracer('trellis', version);
   return {
-    tracer: (name, { kind, attributes, parent }: NewSpan) =>
+    tracer: (name, { kind, attributes, parent, link }: NewSpan) =>
       new ExportedSpan(
-        made.startSpan(name, { kind: kinds[kind], attributes: { ...attributes } }, contextOf(parent)),
+        made.startSpan(
+          name,
+          {
+            kind: kinds[kind],
+            attributes: { ...attributes },
+            ...(link !== undefined && { links: [{ context: contextOfRemote(link) }] }),
+          },
+          contextOf(parent),
+        ),
       ),
     async stop() {
       const over = Promise.withResolvers<void>();
@@ -82,11 +91,14 @@ export function createExport(
 
 class ExportedSpan implements Span {
   readonly traceId: string;
+  readonly traceparent: string;
   readonly span: SdkSpan;
 
   constructor(span: SdkSpan) {
     this.span = span;
-    this.traceId = span.spanContext().traceId;
+    const { traceId, spanId, traceFlags } = span.spanContext();
+    this.traceId = traceId;
+    this.traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
   }
 
   set(attributes: Attributes): void {
@@ -106,11 +118,14 @@ function contextOf(parent: Span | RemoteSpan | undefined): Context {
   if (parent === undefined) return ROOT_CONTEXT;
   if (parent instanceof ExportedSpan) return trace.setSpan(ROOT_CONTEXT, parent.span);
   if (!('spanId' in parent)) return ROOT_CONTEXT;
-  const { traceId, spanId, flags, state } = parent;
-  return trace.setSpanContext(ROOT_CONTEXT, {
+  return trace.setSpanContext(ROOT_CONTEXT, contextOfRemote(parent));
+}
+
+function contextOfRemote({ traceId, spanId, flags, state }: RemoteSpan): SpanContext {
+  return {
     ...{ traceId, spanId, traceFlags: flags, isRemote: true },
     ...(state !== undefined && { traceState: createTraceState(state) }),
-  });
+  };
 }
 
 /** The SDK tells errors to a place of its own; they belong in the log. */

@@ -6,6 +6,8 @@ export type Attributes = Readonly<Record<string, string | number | boolean>>;
 export type Span = {
   /** 32 hexadecimal digits. */
   readonly traceId: string;
+  /** Names it to other processes, and to what is done later because of it (W3C Trace Context §3.2). */
+  readonly traceparent: string;
   set(attributes: Attributes): void;
   /** Ends it, once; with `error` it failed, and that is why: a code, never a message. */
   end(error?: string): void;
@@ -18,6 +20,8 @@ export type NewSpan = {
   readonly attributes?: Attributes;
   /** What it is part of. Absent: the span of the present cause, and else nothing: a trace of its own. */
   readonly parent?: Span | RemoteSpan | undefined;
+  /** What asked for it and does not wait: work that was queued is a trace of its own, linked to that. */
+  readonly link?: RemoteSpan | undefined;
 };
 
 /** A span of another process, as `traceparent` and `tracestate` name it (W3C Trace Context). */

@@ -1,15 +1,14 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { preParsingHookHandler } from 'fastify';
 import { takingTurns } from '../deliveries/turns.ts';
 import { AppError } from '../errors.ts';
+import { BodyRoom, holdIn } from '../http/body-memory.ts';
 
 /**
  * How much a node takes at a time of what comes from outside: anybody may send to a webhook's address, and it is read before
  * it is known whether it is proved. Beyond that the sender is told to come again, and other calls go on.
  */
 
-/** One that says to be no longer is read without more ado. */
-const smallBytes = 64 * 1024;
-/** Of longer ones, together. */
+/** Of those that are not small, together, as far as they have come. */
 const mostBytes = 64 * 1024 * 1024;
 /** In that time a longer one has come. */
 const arrivalMs = 30_000;
@@ -17,28 +16,27 @@ const arrivalMs = 30_000;
 const mostAtOnce = 4;
 const mostWaiting = 500;
 
-/** `largestBytes`: of one that does not say how long it is. */
-export function createIntake({ largestBytes }: { largestBytes: number }) {
+export function createIntake() {
   const inTurn = takingTurns(mostAtOnce);
-  let bytes = 0;
+  const room = new BodyRoom(mostBytes);
   let inside = 0;
 
+  /** Before the body is read. Refuses with `unavailable` (503). */
+  const admit: preParsingHookHandler = (request, reply, payload, done) => {
+    const { raw } = request;
+    holdIn([room], { request, reply, payload, refusal: full }, (error, body) => {
+      if (body !== undefined) {
+        const timer = setTimeout(() => raw.destroy(), arrivalMs);
+        const clear = () => clearTimeout(timer);
+        raw.once('end', clear);
+        reply.raw.once('close', clear);
+      }
+      done(error, body);
+    });
+  };
+
   return {
-    /** Before the body is read. Throws `unavailable` (503). */
-    async admit({ headers, raw }: FastifyRequest, reply: FastifyReply): Promise<void> {
-      const said = headers['content-length'];
-      const length = said === undefined ? largestBytes : Number(said);
-      // One that says to be too long is refused by what reads it.
-      if (!(length > smallBytes && length <= largestBytes)) return;
-      if (bytes + length > mostBytes) throw full();
-      bytes += length;
-      const timer = setTimeout(() => raw.destroy(), arrivalMs);
-      raw.once('end', () => clearTimeout(timer));
-      reply.raw.once('close', () => {
-        clearTimeout(timer);
-        bytes -= length;
-      });
-    },
+    admit,
     /** Does what follows from one, a few at a time. Throws `unavailable` (503) where too many wait. */
     async during<T>(work: () => Promise<T>): Promise<T> {
       if (inside >= mostAtOnce + mostWaiting) throw full();

@@ -33,7 +33,7 @@ export async function webhookRoutes(
 ): Promise<void> {
   const { db, reading, log } = deps;
   const verifier = createVerifier(deps);
-  const intake = createIntake({ largestBytes: mostBytes });
+  const intake = createIntake();
   await app.register(async (scope) => {
     // A signature is over the bytes as they came.
     scope.removeAllContentTypeParsers();
@@ -44,7 +44,7 @@ export async function webhookRoutes(
       {
         config: { access: { by: 'anyone', isLimited: false } },
         bodyLimit: mostBytes,
-        preParsing: (request, reply) => intake.admit(request, reply),
+        preParsing: intake.admit,
         schema: {
           operationId: 'receiveWebhook',
           summary: 'Take what a provider sends',

@@ -106,7 +106,8 @@ export async function openInstallation({
         },
       });
       running.set(node, service);
-      ports.set(node, port);
+      // Nobody calls a worker.
+      if (environmentOf(node).TRELLIS_ROLE !== 'worker') ports.set(node, port);
     };
     /** The database may be away just now: whoever starts services starts them again. The number of starts. */
     const startUntilReady = async (node: string) => {

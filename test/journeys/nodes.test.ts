@@ -9,21 +9,25 @@ import { version } from '../../server/version.ts';
 import { runCommand } from '../support/command.ts';
 import { openEmptyDatabase, type TestDatabase, urlOf } from '../support/database.ts';
 import { deployBody, flowConfig } from '../support/functions.ts';
+import { type OtlpReceiver, openOtlpReceiver } from '../support/otlp-receiver.ts';
 import { functionProcessesOf } from '../support/processes.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 
 /** Two nodes that share the work: one answers, the other does what is due and runs the customers' code. */
 let bench: TestDatabase;
+let receiver: OtlpReceiver;
 let settings: Record<string, string>;
 let api: RunningService;
 let isApiStopped = false;
 let worker: RunningService | undefined;
 before(async () => {
   bench = await openEmptyDatabase();
+  receiver = await openOtlpReceiver();
   settings = {
     DATABASE_URL: urlOf(bench.target),
     TRELLIS_ENCRYPTION_KEYS: `k1:${randomBytes(32).toString('base64')}`,
     TRELLIS_SANDBOX: 'off',
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
   };
   api = await startRunningService({
     env: { ...settings, TRELLIS_ROLE: 'api', TRELLIS_DRAIN_DELAY_SECONDS: '2' },
@@ -40,6 +44,7 @@ before(async () => {
 after(async () => {
   await worker?.stop();
   if (!isApiStopped) await api?.stop();
+  await receiver.close();
   await bench.drop();
 });
 
@@ -121,6 +126,15 @@ test('what a caller waits for runs at the worker, and the node that was called r
   assert.deepEqual(await functionProcessesOf(api.pid), []);
   if (process.platform === 'linux') assert.notDeepEqual(await functionProcessesOf(worker!.pid), []);
   assert.deepEqual(await bench.db.query('select id from errand'), []);
+});
+
+test('a call is one trace on both nodes', async () => {
+  assert.equal((await call('doubled', { n: 1 })).status, 200);
+  const request = await receiver.until(({ name }) => name === 'POST /action/trigger');
+  const errand = await receiver.until(({ parentSpanId }) => parentSpanId === request.spanId);
+  const run = await receiver.until(({ parentSpanId }) => parentSpanId === errand.spanId);
+  assert.deepEqual([errand.name, errand.kind, run.name], ['errand run', 2, 'run action']);
+  assert.deepEqual([errand.traceId, run.traceId], [request.traceId, request.traceId]);
 });
 
 test('a caller who hangs up ends the run, wherever it is', async () => {

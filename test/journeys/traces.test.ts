@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
-import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
+import { actionCode, deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { type OtlpReceiver, openOtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts';
 import { openSecretWatch } from '../support/secret-watch.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
@@ -47,8 +47,28 @@ before(async () => {
   const calls = actionCode({
     more: `exec: async (nango) => ({ n: (await nango.get({ endpoint: "/v4/spreadsheets/${hidden}", retries: 0 })).status }),`,
   });
+  const heard = syncCode({
+    more: 'webhookSubscriptions: ["*"], onWebhook: async () => {},',
+  });
+  const followed = `exports.default = { type: 'onEvent', description: '', event: 'post-connection-creation', exec: async () => {} };`;
   await service.call('POST', '/sync/deploy', {
-    body: deployBody([flowConfig({ name: 'calls', code: calls })]),
+    body: deployBody(
+      [
+        flowConfig({ name: 'calls', code: calls }),
+        flowConfig({ name: 'doubles', code: actionCode(), integration: 'own' }),
+        flowConfig({ name: 'things', code: heard, integration: 'own', type: 'sync' }),
+      ],
+      {
+        onEventScriptsByProvider: [
+          {
+            providerConfigKey: 'own',
+            scripts: [
+              { name: 'followed', event: 'post-connection-creation', fileBody: { js: followed, ts: '' } },
+            ],
+          },
+        ],
+      },
+    ),
   });
 });
 after(async () => {
@@ -146,6 +166,56 @@ test('an action is one trace: its request, its run, what the run calls through t
   assert.equal(inner.kind, 1);
   const client = under(spans, inner, /^GET$/);
   assert.equal(client.attributes['http.response.status_code'], 404);
+});
+
+/** Of a run that somebody has asked for and does not wait for: who asked, by its link. */
+async function queuedFrom(name: string, asked: ReturnType<typeof caller>): Promise<ReceivedSpan> {
+  const [server] = (await traceOf(asked.traceId, asked.spanId)).filter(
+    ({ parentSpanId }) => parentSpanId === asked.spanId,
+  );
+  const run = await receiver.until(
+    (span) => span.name === name && span.links.some(({ spanId }) => spanId === server?.spanId),
+  );
+  assert.deepEqual(
+    run.links.map(({ traceId, spanId }) => [traceId, spanId]),
+    [[asked.traceId, server?.spanId]],
+  );
+  assert.notEqual(run.traceId, asked.traceId);
+  assert.equal(run.parentSpanId ?? '', '');
+  return run;
+}
+
+test('what a request leaves to be run is a trace of its own, linked to the request', async () => {
+  const own = { 'provider-config-key': 'own', 'connection-id': 'one' };
+  for (const [name, path, sent] of [
+    [
+      'run action',
+      '/action/trigger',
+      { body: { action_name: 'doubles', input: { n: 1 } }, 'x-async': 'true' },
+    ],
+    ['run sync', '/sync/trigger', { body: { syncs: ['things'] } }],
+    ['run webhook', '/webhook/dev/own', { body: { type: 'told', connectionId: 'one' } }],
+    [
+      'run on_event',
+      '/connections',
+      {
+        body: {
+          provider_config_key: 'own',
+          connection_id: 'followed',
+          credentials: { type: 'NONE' },
+        },
+      },
+    ],
+  ] as const) {
+    const asked = caller();
+    const { body, ...more } = { 'x-async': 'false', ...sent };
+    const answer = await ask('POST', path, {
+      headers: { ...own, ...more, traceparent: asked.traceparent },
+      body,
+    });
+    assert.ok(answer.status < 300, answer.text);
+    await queuedFrom(name, asked);
+  }
 });
 
 test('who sends no traceparent, or none that reads as one, begins a trace; who says that it is not sampled is not', async () => {

@@ -14,6 +14,7 @@ export type ReceivedSpan = {
   kind: number;
   attributes: Record<string, string | number | boolean>;
   isError: boolean;
+  links: { traceId: string; spanId: string }[];
 };
 
 type Value = { stringValue?: string; intValue?: number | string; boolValue?: boolean; doubleValue?: number };
@@ -21,7 +22,8 @@ type Wire = {
   resourceSpans: {
     resource: { attributes: { key: string; value: Value }[] };
     scopeSpans: {
-      spans: (Omit<ReceivedSpan, 'attributes' | 'isError'> & {
+      spans: (Omit<ReceivedSpan, 'attributes' | 'isError' | 'links'> & {
+        links?: ReceivedSpan['links'];
         attributes: { key: string; value: Value }[];
         status: { code?: number };
       })[];
@@ -58,7 +60,12 @@ export async function openOtlpReceiver(): Promise<OtlpReceiver> {
     for (const { resource, scopeSpans } of (JSON.parse(text) as Wire).resourceSpans) {
       service = String(valuesOf(resource.attributes)['service.name']);
       for (const span of scopeSpans.flatMap((scope) => scope.spans))
-        spans.push({ ...span, attributes: valuesOf(span.attributes), isError: span.status.code === 2 });
+        spans.push({
+          ...span,
+          attributes: valuesOf(span.attributes),
+          isError: span.status.code === 2,
+          links: span.links ?? [],
+        });
     }
   });
   server.listen(0, '127.0.0.1');

@@ -29,7 +29,7 @@ type Deps = {
   origins: readonly string[];
   /** Throws where functions are turned off. */
   open: () => Promise<void>;
-  rates?: Pick<RateLimits, 'takeOf'>;
+  rates?: RateLimits;
 };
 
 const mostBytes = 4 * 1024 * 1024;
@@ -52,10 +52,12 @@ export function mcpRoutes(app: App, deps: Deps): void {
   /** Before the body is read. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     requireOrigin(request.headers.origin, origins);
-    const caller = await proxyCallerOf(request.raw, { authenticate, scope: 'functions:read' });
+    const admit = () => rates?.takeAt(request.raw);
+    const caller = await proxyCallerOf(request.raw, { authenticate, scope: 'functions:read', admit });
     const fields = rates?.takeOf(caller);
     if (fields !== undefined) reply.headers(fields);
     admitted.set(request, caller);
+    request.isKnown = true;
   }
   const admitted = new WeakMap<FastifyRequest, ProxyCaller>();
 

@@ -207,6 +207,28 @@ test('what changed gets a new version, which can be taken back, and what is miss
   ]);
 });
 
+test('a plan names what would be removed, also to a command line that says so only when it deploys', async () => {
+  const all = [
+    flowConfig({ name: 'staying', code: actionCode() }),
+    flowConfig({ name: 'going', code: syncCode({ model: 'Gone' }), type: 'sync' }),
+  ];
+  assert.equal((await deploy(deployBody(all, { reconcile: false }))).status, 200);
+  const left = (more: object) => deployBody(all.slice(0, 1), { deployMode: 'integration', ...more });
+  for (const reconcile of [false, true, undefined]) {
+    const { body } = await confirm(left({ reconcile }));
+    assert.ok(
+      (body.deletedSyncs as { name: string }[]).some(({ name }) => name === 'going'),
+      `${reconcile}`,
+    );
+    assert.ok((body.deletedModels as string[]).includes('Gone'));
+  }
+  const { body: single } = await confirm(left({ deployMode: 'single', reconcile: false }));
+  assert.deepEqual(single.deletedSyncs, []);
+  const path = '/integrations/google-sheet/functions';
+  assert.equal((await trellis.call('DELETE', `${path}/going?type=sync`)).status, 200);
+  assert.equal((await trellis.call('DELETE', `${path}/staying?type=action`)).status, 200);
+});
+
 test('an application is told when the models of a sync become others, by a deploy or a roll back', async () => {
   const sync = (fields: string, frequency = 'every hour') =>
     deployBody(

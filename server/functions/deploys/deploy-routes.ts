@@ -26,7 +26,9 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
       schema: {
         operationId: 'planDeploy',
         summary: 'What a deploy would change',
-        description: 'The body of `POST /sync/deploy`. Refused where that would be; nothing is written.',
+        description:
+          'The body of `POST /sync/deploy`. Refused where that would be; nothing is written. What `reconcile` would remove is ' +
+          'told also where the body does not say it: official command lines say it only when they deploy.',
         errors: ['functions_off', 'invalid_function', 'unknown_provider_config'],
         body: deployBody,
         response: {
@@ -45,7 +47,8 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
     },
     async ({ body, caller }) => {
       const { environmentId } = caller;
-      const changes = await plan(deps, { environmentId, origin: 'deploy', ...readDeployBody(body) });
+      const order = readDeployBody({ ...body, reconcile: true });
+      const changes = await plan(deps, { environmentId, origin: 'deploy', ...order });
       return confirmation(changes, await connectionCounts(deps.db, environmentId));
     },
   );

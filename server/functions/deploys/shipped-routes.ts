@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import { actorOf } from '../../activity/audit.ts';
+import { AppError } from '../../errors.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
+import type { Catalog } from '../../providers/catalog.ts';
 import { functionWire, kindOf, schemasOf, toWire } from '../wire.ts';
 import { functionName } from './definition.ts';
 import type { Examined } from './examine.ts';
@@ -10,6 +12,7 @@ import type { ShippedFunctions } from './shipped.ts';
 import { wireKind } from './store.ts';
 
 type Deps = {
+  catalog: Catalog;
   shipped: ShippedFunctions;
   /** Throws where functions are turned off. */
   open: () => Promise<void>;
@@ -20,12 +23,12 @@ const shippedWire = functionWire
   .pick({
     ...{ name: true, type: true, description: true, scopes: true, version_label: true },
     ...{ metadata_schema: true, input: true, returns: true, json_schema: true },
-    ...{ runs: true, frequency_s: true, auto_start: true, read_only: true },
+    ...{ runs: true, frequency_s: true, auto_start: true, track_deletes: true, read_only: true },
   })
   .extend({ provider: z.string() });
 
 /** What ships with the service, and putting it on an integration. */
-export function shippedRoutes(app: App, { shipped, open }: Deps): void {
+export function shippedRoutes(app: App, { catalog, shipped, open }: Deps): void {
   app.get(
     '/functions/shipped',
     {
@@ -42,6 +45,30 @@ export function shippedRoutes(app: App, { shipped, open }: Deps): void {
     },
     async ({ query: { provider }, caller: { environmentId } }) => {
       const found = await shipped.list({ provider, environmentId });
+      return { data: found.map((one) => ({ ...wireOf(one), provider })) };
+    },
+  );
+
+  app.get(
+    '/providers/:provider/templates',
+    {
+      config: { access: { by: 'key', scope: 'functions:read' } },
+      preParsing: open,
+      schema: {
+        operationId: 'listProviderTemplates',
+        summary: 'Syncs and actions that ship for a provider',
+        description: 'What `GET /functions/shipped` lists, where official clients ask for it.',
+        errors: ['functions_off', 'not_found'],
+        params: z.object({ provider: z.string().max(255) }),
+        response: { 200: z.object({ data: z.array(shippedWire) }) },
+      },
+    },
+    async ({ params: { provider }, caller: { environmentId } }) => {
+      if (catalog.find(provider) === undefined)
+        throw new AppError('not_found', `No provider is called "${provider}".`);
+      const found = (await shipped.list({ provider, environmentId })).filter(
+        ({ kind }) => kind !== 'on_event',
+      );
       return { data: found.map((one) => ({ ...wireOf(one), provider })) };
     },
   );
@@ -87,5 +114,6 @@ function wireOf(found: Examined) {
   return {
     ...{ ...base, ...schemas, runs: definition.frequency! },
     ...{ frequency_s: definition.frequency_s!, auto_start: definition.auto_start },
+    track_deletes: definition.track_deletes,
   };
 }

@@ -2,6 +2,7 @@
 import { randomUUIDv7 } from 'node:crypto';
 import { holdConnection } from '../../connections/store.ts';
 import type { Db, Tx } from '../../db/pool.ts';
+import { currentTraceparent } from '../../tracing/cause.ts';
 import type { DeployedFunction } from '../deploys/store.ts';
 import { type Claim, leaseMs, type RunKind, type Trigger } from './claims.ts';
 
@@ -52,7 +53,7 @@ export async function beginRun(
     connection: { id: connection.id ?? 0, connectionId, integrationKey },
     ...{ syncId: null, variant: 'base', kind, trigger: 'manual' },
     ...{ attempt: 1, mostAttempts: 1, queuedAt: now, notBefore: now, isResumed: false, isCancelled: false },
-    ...{ input, counts: {}, lastSucceededAt: null },
+    ...{ input, counts: {}, lastSucceededAt: null, traceparent: currentTraceparent() },
   };
 }
 
@@ -72,13 +73,13 @@ async function insert(
   const isClaimed = owner !== undefined;
   await tx.query(
     `insert into run (id, environment_id, function_id, version_id, connection_id, kind, trigger, state, priority,
-       not_before, queued_at, started_at, attempt, most_attempts, owner, lease_until, input)
+       not_before, queued_at, started_at, attempt, most_attempts, owner, lease_until, input, traceparent)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12, $13, $14,
-       case when $14::uuid is not null then clock_timestamp() + make_interval(secs => $15) end, $16)`,
+       case when $14::uuid is not null then clock_timestamp() + make_interval(secs => $15) end, $16, $17)`,
     [
       ...[run.id, connection.environmentId, found.id, found.versionId, connection.id, run.kind, run.trigger],
       ...[isClaimed ? 'running' : 'waiting', run.priority, now, isClaimed ? now : null, isClaimed ? 1 : 0],
-      ...[run.mostAttempts, owner ?? null, (run.leaseMs ?? leaseMs) / 1000, run.input],
+      ...[run.mostAttempts, owner ?? null, (run.leaseMs ?? leaseMs) / 1000, run.input, currentTraceparent()],
     ],
   );
 }

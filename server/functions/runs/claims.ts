@@ -39,6 +39,8 @@ export type Claim = {
   /** What it changed until now. */
   readonly counts: RunCounts;
   readonly lastSucceededAt: Date | null;
+  /** Of who asked for it, where that was traced. */
+  readonly traceparent: string | null;
 };
 
 /** How long a node that does not renew keeps its runs; another takes them over within a second after. */
@@ -264,7 +266,8 @@ const claimOf = (taken: string) => `
     ${taken}.cancel_requested as "isCancelled",
     ${taken}.input,
     ${taken}.counts,
-    sync.last_succeeded_at as "lastSucceededAt"
+    sync.last_succeeded_at as "lastSucceededAt",
+    ${taken}.traceparent
   from ${taken}
   join environment on environment.id = ${taken}.environment_id
   join function on function.id = ${taken}.function_id

@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { createErrandDesk } from '../../nodes/errand-desk.ts';
+import { setTimeout as pause } from 'node:timers/promises';
+import { openDatabaseCable } from '../../../test/support/database-cable.ts';
+import { type Db, openDb } from '../../db/pool.ts';
+import { createErrandDesk, type DoErrand } from '../../nodes/errand-desk.ts';
 import { createErrands } from '../../nodes/errands.ts';
 import { getFunction } from '../deploys/store.ts';
 import { beginRun } from './asked-run.ts';
-import { takeClaim } from './claims.ts';
-import { runElsewhere } from './elsewhere.ts';
+import { findStopped, takeClaim } from './claims.ts';
+import { asBytes, runElsewhere } from './elsewhere.ts';
+import { errandKinds } from './errand-kinds.ts';
 import { openRunsBench, type RunsBench } from './runs.fixture.ts';
+import { type Ending, settle } from './settle.ts';
 
 /** What becomes of runs that a node cannot run itself, where those that could do not. */
 let bench: RunsBench;
@@ -40,12 +45,20 @@ async function begin() {
   } as const;
   return beginRun(bench.db, { ...asked, now: bench.now() });
 }
-const elsewhere = (untakenAfterMs?: number) =>
+const elsewhere = (untakenAfterMs?: number, db: Db = bench.db) =>
   runElsewhere({
-    db: bench.db,
-    errands: createErrands(bench.db, { ...(untakenAfterMs && { untakenAfterMs }) }),
+    db,
+    errands: createErrands(db, { ...(untakenAfterMs && { untakenAfterMs }) }),
     now: bench.now,
   });
+function desk(run: DoErrand) {
+  const opened = createErrandDesk(bench.db, {
+    ...{ kinds: { run }, pollMs: 10, roomBeside: () => 20 },
+    onError: () => {},
+  });
+  opened.start();
+  return opened;
+}
 const states = async () => (await bench.runs()).map(({ state, error }) => [state, error?.code]);
 
 test('a run that no node takes is over, and may be tried again', async () => {
@@ -60,16 +73,32 @@ test('a run whose caller is gone before any node took it is cancelled', async ()
   assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
 });
 
-test('of a run that was lost with its node nothing is told, and the claim stands until its lease ends', async () => {
+test('a run whose errand could not be asked is over, so that none who finds the errand later begins it', async () => {
   const claim = await begin();
-  const desk = createErrandDesk(bench.db, {
-    kinds: { run: () => Promise.reject(new Error('lost')) },
-    pollMs: 10,
-    onError: () => {},
-  });
-  desk.start();
+  const outage = new Error('the answer was lost');
+  const failing = { ask: () => Promise.reject(outage) };
+  const asked = runElsewhere({ db: bench.db, errands: failing, now: bench.now }).runNow(claim);
+  await assert.rejects(asked, outage);
+  assert.equal(await takeClaim(bench.db, claim), undefined);
+  assert.deepEqual(await states(), [['failed', 'function_unavailable']]);
+});
+
+test('a run that its node may go on with although its errand is lost is ended there when the caller hangs up', async () => {
+  const claim = await begin();
+  const lost = { ask: () => Promise.resolve({ none: 'lost' as const }) };
+  const asking = runElsewhere({ db: bench.db, errands: lost, now: bench.now });
+  const ending = await asking.runNow(claim, AbortSignal.abort());
+  assert.match(ending?.state === 'cancelled' ? ending.error.message : '', /What it did until then is done/);
+  assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
+  assert.deepEqual(await findStopped(bench.db, [claim]), { lost: [claim.id], cancelled: [] });
+});
+
+test('of a run that was lost with its node nothing is told where no other node ends it', async () => {
+  const claim = await begin();
+  await bench.db.query("update run set lease_until = clock_timestamp() - interval '3 seconds'");
+  const lost = desk(() => Promise.reject(new Error('lost')));
   assert.equal(await elsewhere().runNow(claim), undefined);
-  await desk.stop(0);
+  await lost.stop(0);
   assert.deepEqual(await states(), [['running', undefined]]);
 });
 
@@ -79,4 +108,86 @@ test('a claim that lapsed, or is of another node by now, is not taken up', async
   assert.equal(await takeClaim(bench.db, { id: claim.id, owner: crypto.randomUUID() }), undefined);
   await bench.db.query('update run set lease_until = clock_timestamp()');
   assert.equal(await takeClaim(bench.db, claim), undefined);
+});
+
+test('a run whose node could not say what it came to is told as its row says', async () => {
+  const error = { code: 'function_threw', message: 'on purpose' };
+  const endings: Ending[] = [
+    { state: 'succeeded', output: Buffer.from('sealed') },
+    { state: 'failed', error, mayPass: false },
+    { state: 'cancelled', error },
+  ];
+  for (const ending of endings) {
+    const claim = await begin();
+    const failing = desk(async () => {
+      await settle(bench.db, { claim, ending, counts: {}, now: bench.now(), random: 0 });
+      throw new Error('lost');
+    });
+    assert.deepEqual(await elsewhere().runNow(claim), ending);
+    await failing.stop(0);
+  }
+});
+
+test('a run whose errand was lost in a crash of the database goes on, and is told once it is over', async () => {
+  const begun = Promise.withResolvers<void>();
+  const isOver = Promise.withResolvers<void>();
+  const claim = await begin();
+  const ending: Ending = { state: 'succeeded', output: Buffer.from('sealed') };
+  const going = desk(async (_request, { signal }) => {
+    begun.resolve();
+    await isOver.promise;
+    assert.equal(signal.aborted, false);
+    await settle(bench.db, { claim, ending, counts: {}, now: bench.now(), random: 0 });
+    return Buffer.from('');
+  });
+  const asked = elsewhere().runNow(claim);
+  await begun.promise;
+  await bench.db.query('truncate errand');
+  // The desk has looked after it.
+  await pause(1_100);
+  isOver.resolve();
+  assert.deepEqual(await asked, ending);
+  await going.stop(0);
+});
+
+test('whoever hangs up while nothing is known of a run ends it', async () => {
+  const claim = await begin();
+  const gone = new AbortController();
+  const lost = desk(() => Promise.reject(new Error('lost')));
+  const asked = elsewhere().runNow(claim, gone.signal);
+  await lost.stop(0);
+  gone.abort();
+  assert.equal((await asked)?.state, 'cancelled');
+  assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
+});
+
+test('a run that is taken back while the database answers for nothing is cancelled all the same', async (t) => {
+  const cable = await openDatabaseCable(bench.target);
+  const db = openDb(cable.target);
+  t.after(async () => {
+    await db.end();
+    await cable.close();
+  });
+  const claim = await begin();
+  const gone = new AbortController();
+  const ending = elsewhere(undefined, db).runNow(claim, gone.signal);
+  cable.loseAnswerTo('delete from errand');
+  gone.abort();
+  assert.equal((await ending)?.state, 'cancelled');
+  assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
+});
+
+test('a node that stops leaves a run that it was asked for to another one', async () => {
+  const { vault, runtime, reader } = bench.one;
+  const other = await bench.node();
+  const kinds = errandKinds({
+    ...{ db: bench.db, vault, runtime, reader, runner: other.runner },
+    judge: async () => undefined,
+  });
+  await other.runner.stop(0);
+  const claim = await begin();
+  const request = asBytes({ id: claim.id, owner: claim.owner });
+  const of = { environmentId: bench.environment.id, signal: new AbortController().signal };
+  assert.equal(await kinds.run!(request, of), undefined);
+  assert.equal((await takeClaim(bench.db, claim))?.id, claim.id);
 });

@@ -3,8 +3,9 @@
  *
  * Neighbours: `errand-kinds.ts` is the other side; `nodes/errands.ts` carries it.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Candidate } from '../../connections/hooks.ts';
-import { type Db, first } from '../../db/pool.ts';
+import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { ErrandEnd, Errands } from '../../nodes/errands.ts';
 import type { Vault } from '../../vault.ts';
@@ -12,6 +13,7 @@ import type { Runtime } from '../isolation/runtime.ts';
 import type { Claim } from './claims.ts';
 import { type Judge, validateMs } from './on-event.ts';
 import { cancelled, type Ending, settle } from './settle.ts';
+import { findEnding } from './settle-while-held.ts';
 import type { Runner } from './worker.ts';
 
 /** Seals what is asked of another node, with the environment's key. */
@@ -32,10 +34,20 @@ export type EndingAnswer = {
 
 export const asBytes = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 
+/** How long what a run came to is asked for while the database is away, and between two looks. */
+const [mostAskedMs, againMs] = [10_000, 250];
+/** Of a run whose node is gone: another one ends it within a look or two, where there is another one. */
+const takenOverS = 3;
+
 const untaken: Ending = {
   state: 'failed',
   error: { code: 'function_unavailable', message: 'No node that runs functions took it. Nothing was done.' },
   mayPass: true,
+};
+
+const hungUp: Ending = {
+  ...cancelled,
+  error: { ...cancelled.error, message: 'Its caller hung up. What it did until then is done.' },
 };
 
 /** Runs that somebody waits for. What is queued needs nobody's word: it is found by those who look for it. */
@@ -53,16 +65,30 @@ export function runElsewhere({
     async runNow(claim, signal) {
       const { id, owner, environmentId } = claim;
       const request = asBytes({ id, owner } satisfies RunRequest);
-      const end = await errands.ask({ environmentId, kind: 'run', request, signal });
+      const settleAs = (ending: Ending) =>
+        settle(db, { claim, ending, counts: claim.counts, now: now(), random: 0 });
+      const end = await errands.ask({ environmentId, kind: 'run', request, signal }).catch(async (error) => {
+        // Its errand may yet turn up: whoever takes it then finds the run over.
+        await settleAs(untaken).catch(() => {});
+        throw error;
+      });
       if ('answer' in end) {
         const ending = endingFrom(end);
-        return ending?.state === 'succeeded' ? { ...ending, output: await outputOf(db, id) } : ending;
+        // Its output is in its row, and so is what the node that had it could not tell.
+        const isToldThere = ending === undefined || ending.state === 'succeeded';
+        return isToldThere ? awaitEnding(db, { id, signal }) : ending;
       }
       // Who had it writes that it was cancelled.
       if (end.none === 'cancelled') return cancelled;
-      if (end.none === 'lost') return undefined;
+      if (end.none === 'lost') {
+        const ending = await awaitEnding(db, { id, signal });
+        if (ending !== undefined || !signal?.aborted) return ending;
+        // Whoever has it yet finds that it is over, and ends it.
+        await settleAs(hungUp);
+        return hungUp;
+      }
       const ending = signal?.aborted ? cancelled : untaken;
-      await settle(db, { claim, ending, counts: claim.counts, now: now(), random: 0 });
+      await settleAs(ending);
       return ending;
     },
   };
@@ -110,7 +136,22 @@ function endingFrom(end: ErrandEnd): Ending | undefined {
   return ending.state === 'succeeded' ? { ...ending, output: null } : ending;
 }
 
-async function outputOf(db: Db, id: string): Promise<Buffer | null> {
-  const rows = await db.query<{ output: Buffer | null }>('select output from run where id = $1', [id]);
-  return first(rows)?.output ?? null;
+/**
+ * Of a run that its node told nothing of: what it came to, as its row says once it is over. Undefined where nobody has it any
+ * more, the database does not say, or `signal` ends the wait.
+ */
+async function awaitEnding(
+  db: Db,
+  { id, signal }: { id: string; signal: AbortSignal | undefined },
+): Promise<Ending | undefined> {
+  for (let knownAtMs = performance.now(); ; await pause(againMs)) {
+    try {
+      const { ending, isLeft } = await findEnding(db, { id, leftAfterS: takenOverS });
+      if (ending !== undefined || isLeft || signal?.aborted) return ending;
+      knownAtMs = performance.now();
+    } catch (error) {
+      const isInVain = !mayPass(error) || signal?.aborted || performance.now() - knownAtMs > mostAskedMs;
+      if (isInVain) return undefined;
+    }
+  }
 }

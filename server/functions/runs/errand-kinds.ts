@@ -1,12 +1,12 @@
 /** What nodes that run no code of customers ask of this one: the other side of `elsewhere.ts`. */
 import type { ConnectionReader } from '../../connections/reader.ts';
-import type { Db } from '../../db/pool.ts';
+import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { DoErrand } from '../../nodes/errand-desk.ts';
 import type { Vault } from '../../vault.ts';
 import { descriptionOrder } from '../deploys/examine.ts';
 import type { Runtime } from '../isolation/runtime.ts';
-import { takeClaim } from './claims.ts';
+import { type Claim, takeClaim } from './claims.ts';
 import {
   asBytes,
   type DescribeRequest,
@@ -31,13 +31,21 @@ export function errandKinds({
   vault: Vault;
   runtime: Pick<Runtime, 'run'>;
   reader: Pick<ConnectionReader, 'getIntegration'>;
-  runner: Pick<Runner, 'runNow'>;
+  runner: Pick<Runner, 'runNow' | 'isStopping'>;
   judge: Judge;
 }): Record<string, DoErrand> {
   return {
     async run(request, { signal }) {
-      const claim = await takeClaim(db, JSON.parse(request.toString()) as RunRequest);
-      return answerOf(claim && (await runner.runNow(claim, signal)));
+      let claim: Claim | undefined;
+      try {
+        claim = await takeClaim(db, JSON.parse(request.toString()) as RunRequest);
+      } catch (error) {
+        if (mayPass(error)) return undefined;
+        throw error;
+      }
+      if (claim === undefined) return answerOf(undefined);
+      // Another node may have it then: the claim holds for whoever has the errand.
+      return runner.isStopping() ? undefined : answerOf(await runner.runNow(claim, signal));
     },
 
     async judge(request, { environmentId }) {

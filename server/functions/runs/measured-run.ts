@@ -1,21 +1,24 @@
 import { metrics } from '../../metrics/metrics.ts';
 import { currentCause, within } from '../../tracing/cause.ts';
+import { remoteSpanOf } from '../../tracing/span.ts';
 import { startSpan } from '../../tracing/tracing.ts';
 import type { Claim } from './claims.ts';
 
 /** What is told of a run: no ID of its connection, which a customer chose. */
-export type MeasuredRun = Pick<Claim, 'id' | 'kind' | 'trigger' | 'attempt' | 'function'>;
+export type MeasuredRun = Pick<Claim, 'id' | 'kind' | 'trigger' | 'attempt' | 'function' | 'traceparent'>;
 
 /**
- * Does one turn of a run as a cause of its own, part of whoever waits for it: what is logged meanwhile names it, what it calls
+ * Does one turn of a run as a cause of its own, part of whoever waits for it, or linked to who queued it: what is logged meanwhile names it, what it calls
  * stands below its span, and it is counted by what `outcomeOf` makes of its end. What it throws counts as `lost`.
  */
 export async function measuredRun<T>(
-  { id, kind, trigger, attempt, function: of }: MeasuredRun,
+  { id, kind, trigger, attempt, function: of, traceparent }: MeasuredRun,
   { work, outcomeOf }: { work: () => Promise<T>; outcomeOf: (result: T) => string },
 ): Promise<T> {
+  const isWaitedFor = currentCause()?.span !== undefined;
   const span = startSpan(`run ${kind}`, {
     kind: 'internal',
+    link: isWaitedFor || traceparent === null ? undefined : remoteSpanOf({ traceparent }),
     attributes: {
       'trellis.run_id': id,
       'trellis.function': of.name,

@@ -6,6 +6,7 @@
 import { randomUUIDv7 } from 'node:crypto';
 import { first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { currentTraceparent } from '../../tracing/cause.ts';
 import { lockLeft, tellFailed } from '../action-over.ts';
 import { releaseAllLocks } from '../context/locks.ts';
 import type { RunCounts } from '../context/run-counts.ts';
@@ -56,10 +57,10 @@ export async function queueRuns(
   const rows = await tx.query<{ id: string }>(
     `insert into run
        (id, environment_id, function_id, version_id, connection_id, sync_id, variant, kind, trigger, priority, most_attempts,
-        not_before, queued_at)
+        not_before, queued_at, traceparent)
      select
        given.id, function.environment_id, function.id, function.version_id, sync.connection_id, sync.id, sync.variant, 'sync',
-       'manual', $3, ${syncAttempts}, $4, $4
+       'manual', $3, ${syncAttempts}, $4, $4, $5
      from unnest($1::bigint[], $2::uuid[]) as given (sync_id, id)
      join sync on sync.id = given.sync_id
      join function on function.id = sync.function_id
@@ -67,10 +68,11 @@ export async function queueRuns(
      on conflict (sync_id) where state in ('waiting', 'running') and kind = 'sync' do update
      set not_before = least(run.not_before, excluded.not_before),
        priority = excluded.priority,
-       trigger = excluded.trigger
+       trigger = excluded.trigger,
+       traceparent = excluded.traceparent
      where run.state = 'waiting'
      returning id`,
-    [syncIds, syncIds.map(() => randomUUIDv7()), manualPriority, at],
+    [syncIds, syncIds.map(() => randomUUIDv7()), manualPriority, at, currentTraceparent()],
   );
   return rows.length;
 }

@@ -21,7 +21,7 @@ export type Ending =
   /** The code was not called: `error` says what of its connection is in the way. */
   | { state: 'held'; error: RunError };
 
-type Settling = { claim: Claim; ending: Ending; counts: RunCounts; now: Date; random: number };
+export type Settling = { claim: Claim; ending: Ending; counts: RunCounts; now: Date; random: number };
 
 /** Between one attempt and the next: 5 s, then four times as long each time, an hour at most, and a quarter more or less. */
 export function backoffMs(attempt: number, random: number): number {

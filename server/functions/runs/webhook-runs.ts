@@ -7,6 +7,7 @@ import type { LiveConnection } from '../../connections/reader.ts';
 import { holdConnection } from '../../connections/store.ts';
 import type { Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { currentTraceparent } from '../../tracing/cause.ts';
 import { inputContext } from './execute.ts';
 import { syncAttempts } from './schedule.ts';
 
@@ -57,9 +58,9 @@ export async function queueWebhookRuns(
   const input = connection.dataKey.sealJson(payload, inputContext);
   await tx.query(
     `insert into run (id, environment_id, function_id, version_id, connection_id, sync_id, variant, kind, trigger, priority,
-       not_before, queued_at, most_attempts, input)
+       not_before, queued_at, most_attempts, input, traceparent)
      select given.id, $1, given.function_id, given.version_id, $2, given.sync_id, given.variant, 'webhook', 'webhook', $3,
-       $4, $4, $5, $6
+       $4, $4, $5, $6, $12
      from unnest($7::uuid[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[])
        as given (id, function_id, version_id, sync_id, variant)`,
     [
@@ -69,6 +70,7 @@ export async function queueWebhookRuns(
       syncs.map(({ versionId }) => versionId),
       syncs.map(({ id }) => id),
       syncs.map(({ variant }) => variant),
+      currentTraceparent(),
     ],
   );
   return syncs.length;
@@ -109,10 +111,10 @@ export async function queueSyncsSoon(
   const syncIds = syncs.map(({ id }) => id);
   const waiting = await tx.query(
     `insert into run (id, environment_id, function_id, version_id, connection_id, sync_id, variant, kind, trigger, priority,
-       most_attempts, not_before, queued_at)
+       most_attempts, not_before, queued_at, traceparent)
      select given.id, function.environment_id, function.id, function.version_id, sync.connection_id, sync.id, sync.variant,
        'sync', 'webhook', $3, ${syncAttempts},
-       greatest($5::timestamptz, last.started_at + make_interval(secs => ${betweenMs / 1000})), $4
+       greatest($5::timestamptz, last.started_at + make_interval(secs => ${betweenMs / 1000})), $4, $6
      from unnest($1::bigint[], $2::uuid[]) as given (sync_id, id)
      join sync on sync.id = given.sync_id
      join function on function.id = sync.function_id
@@ -129,7 +131,10 @@ export async function queueSyncsSoon(
      -- One that failed has its own time.
      where run.state = 'waiting' and run.attempt = 0
      returning sync_id`,
-    [syncIds, syncIds.map(() => randomUUIDv7()), priority, at, new Date(at.getTime() + gatherMs)],
+    [
+      ...[syncIds, syncIds.map(() => randomUUIDv7()), priority, at, new Date(at.getTime() + gatherMs)],
+      currentTraceparent(),
+    ],
   );
   const running = await tx.query(
     `select from run where sync_id = any($1) and kind = 'sync' and state = 'running'`,

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { destroyConnection } from '../../connections/store.ts';
+import { getFunction } from '../deploys/store.ts';
+import { beginRun } from './asked-run.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
 import { cancelRun } from './runs.ts';
 
@@ -109,4 +111,48 @@ test('a run of a connection that is deleted meanwhile ends as cancelled', async 
   await until(async () => (await bench.runs())[0]?.state === 'cancelled');
   assert.deepEqual(await outcomes(), [['cancelled', 'connection_deleted']]);
   assert.deepEqual(await bench.events('sync.%'), []);
+});
+
+async function act(exec: string) {
+  await bench.deploy(
+    'act',
+    `exports.default = { type: 'action', description: '', async exec(nango) { ${exec} } };`,
+    'action',
+  );
+  const connection = await bench.connect('ada');
+  const found = await getFunction(bench.db, { ...bench.place, name: 'act' });
+  return () =>
+    beginRun(bench.db, {
+      connection: { ...connection, environmentId: bench.environment.id, integrationKey: 'api' },
+      ...{ found, environment: 'dev', kind: 'action', priority: 20, input: null, now: bench.now() },
+    });
+}
+
+test('a node that stops begins nothing that somebody waits for, and says so', async () => {
+  const begin = await act(`await nango.log('began');`);
+  const { runner } = bench.one;
+  const stopped = runner.stop();
+  const ending = await runner.runNow(await begin());
+  assert.equal(ending?.state === 'failed' && ending.mayPass, true);
+  assert.deepEqual(await outcomes(), [['failed', 'function_unavailable']]);
+  assert.deepEqual(await bench.lines(), []);
+  await stopped;
+});
+
+test('an action that does not end when its node stops is over with it, and not when its lease ends', async () => {
+  const begun = Promise.withResolvers<void>();
+  bench.serve((_request, response) => {
+    begun.resolve();
+    response.end('{}');
+  });
+  const begin = await act(
+    `await nango.get({ endpoint: '/begun' }); for (;;) await new Promise((done) => setTimeout(done, 50));`,
+  );
+  const { runner } = bench.one;
+  const asked = runner.runNow(await begin());
+  await begun.promise;
+  await runner.stop(100);
+  assert.deepEqual(await outcomes(), [['failed', 'function_unavailable']]);
+  await bench.one.runtime.close();
+  assert.equal(await asked, undefined);
 });

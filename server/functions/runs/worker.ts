@@ -24,6 +24,7 @@ import { measuredRun } from './measured-run.ts';
 import { createRunLog } from './run-log.ts';
 import { queueDue } from './schedule.ts';
 import { cancelled, detailsOf, type Ending, settle } from './settle.ts';
+import { settleWhileHeld } from './settle-while-held.ts';
 
 export type Runner = {
   /** From now on until `stop`. */
@@ -34,11 +35,15 @@ export type Runner = {
   runDue(): Promise<void>;
   /**
    * Runs one that was claimed as it was made, because its caller waits for it: at once, beside what this node takes of the
-   * queue. `signal` cancels it. Undefined where it was lost, or the node stops: nothing can be told of it.
+   * queue. `signal` cancels it. Undefined where it was lost, or its node stops meanwhile: nothing can be told of it. A node that
+   * stops already does not begin it, and says so.
    */
   runNow(claim: Claim, signal?: AbortSignal): Promise<Ending | undefined>;
   /** What is under way here. */
   running(): number;
+  /** Of that: what was taken from the queue. */
+  fromQueue(): number;
+  isStopping(): boolean;
   /**
    * Begins nothing more. What is under way is told to end, and may for `graceMs`; then it is given back, and another node
    * goes on from its last checkpoint.
@@ -114,7 +119,8 @@ export function createRunner(deps: RunnerDeps): Runner {
       report(error);
       return answer;
     };
-  const free = () => (isStopping ? 0 : most - (underWay.size - waitedFor));
+  const fromQueue = () => underWay.size - waitedFor;
+  const free = () => (isStopping ? 0 : most - fromQueue());
 
   /** From the queue, by integration. */
   const held = () => {
@@ -210,11 +216,15 @@ export function createRunner(deps: RunnerDeps): Runner {
       await release(db, claim, counts);
       return undefined;
     }
-    const settled = await settle(db, { claim, ending, counts, now: now(), random: random() });
+    const settled = await settleWhileHeld(
+      db,
+      { claim, ending, counts, now: now(), random: random() },
+      { isHeld: () => of.why !== 'lost', onFailure: report },
+    );
     // One that is held is told by its sync, once.
-    if (settled !== undefined && ending.state !== 'held')
+    if (settled === ending && ending.state !== 'held')
       note(of, { ending, startedAt, messages: lines.told() });
-    return settled === undefined ? undefined : ending;
+    return settled;
   }
 
   function note(
@@ -313,6 +323,10 @@ export function createRunner(deps: RunnerDeps): Runner {
       }
     },
     async runNow(claim, signal) {
+      if (isStopping) {
+        await settle(db, { claim, ending: notBegun, counts: claim.counts, now: now(), random: 0 });
+        return notBegun;
+      }
       waitedFor += 1;
       try {
         return await take(claim, signal);
@@ -321,6 +335,8 @@ export function createRunner(deps: RunnerDeps): Runner {
       }
     },
     running: () => underWay.size,
+    fromQueue,
+    isStopping: () => isStopping,
     async stop(graceMs = graceOrdinaryMs) {
       isStopping = true;
       wake();
@@ -333,8 +349,12 @@ export function createRunner(deps: RunnerDeps): Runner {
       clearInterval(renewing);
       // What did not end in time has its process ended by the runtime. Another node may have it now.
       for (const of of underWay.values()) {
+        const { claim, counts } = of;
         of.why = 'lost';
-        if (isRepeatable(of.claim)) await release(db, of.claim, of.counts).catch(report);
+        const done = isRepeatable(claim)
+          ? release(db, claim, counts)
+          : settle(db, { claim, ending: cutShort, counts, now: now(), random: random() });
+        await done.catch(report);
       }
     },
   };
@@ -351,6 +371,12 @@ function endingBefore(claim: Claim): Ending | undefined {
   const isSpent = claim.attempt > (isRepeatable(claim) ? mostTurns : claim.mostAttempts);
   return claim.isResumed && isSpent ? cutShort : undefined;
 }
+
+const notBegun: Ending = {
+  state: 'failed',
+  error: { code: 'function_unavailable', message: 'The node that was to run it stops. Nothing was done.' },
+  mayPass: true,
+};
 
 const cutShort: Ending = {
   state: 'failed',
