@@ -94,7 +94,7 @@ async function startParts({
   parts.push({ name: 'database connections', stop: () => db.end() });
 
   const applied = await migrate(db, {
-    onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for a table and is tried again'),
+    onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for others'),
   });
   if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
   const vault = openVault(config.encryptionKeys ?? (await ownMasterKeys(db, config)));

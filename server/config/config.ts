@@ -108,6 +108,17 @@ export function loadConfigWithoutKeys(): Config {
   return config;
 }
 
+/** What a command is given for itself, beside the settings of the service. */
+export function readCommandSecrets(env: Env = process.env): {
+  /** Of the installation that `trellis import nango` reads. */
+  peerKey: string | undefined;
+  /** Of the file that `trellis export` writes and `trellis import` reads. */
+  passphrase: string | undefined;
+} {
+  const read = (name: string): string | undefined => env[name] || undefined;
+  return { peerKey: read('TRELLIS_PEER_KEY')?.trim(), passphrase: read('TRELLIS_EXPORT_PASSPHRASE') };
+}
+
 function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: string[] } {
   const faults: string[] = [];
   const read = (name: string): string | undefined => env[name]?.trim() || undefined;

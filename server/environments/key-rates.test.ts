@@ -79,6 +79,25 @@ test('a key has its own limit, or that of the setting, or none', async () => {
   await other.stop();
 });
 
+test('a limit that is changed gives nothing back of what was taken', async () => {
+  let nowMs = 0;
+  const keyId = await newKey();
+  const node = createKeyRates({
+    db: database.db,
+    otherwise: undefined,
+    nowMs: () => nowMs,
+    shareEveryMs: 1 << 30,
+  });
+  assert.equal(passing(node, { keyId, rateLimit: 60 }, 100), 60);
+  for (const rateLimit of [61, 1_000, 10, 60]) assert.equal(passing(node, { keyId, rateLimit }, 10), 0);
+  // It fills as fast as the limit says that it has by then.
+  nowMs += 6_000;
+  assert.equal(passing(node, { keyId, rateLimit: 1_000 }, 200), 100);
+  nowMs += 60_000;
+  assert.equal(passing(node, { keyId, rateLimit: 60 }, 100), 60);
+  await node.stop();
+});
+
 test('while the database is away a node goes on by what it knows, and adds it afterwards', async () => {
   const keyId = await newKey();
   let isAway = true;

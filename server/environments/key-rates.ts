@@ -41,7 +41,8 @@ export function createKeyRates({
   function shareOf(keyId: number, limit: number): Share {
     const known = shares.get(keyId);
     if (known?.bucket.limit === limit) return known;
-    const share = { spentMs: 0, sinceMs: 0, ...known, bucket: new Bucket(limit) };
+    const bucket = known?.bucket.withLimit(limit) ?? new Bucket(limit);
+    const share = { spentMs: 0, sinceMs: 0, ...known, bucket };
     shares.set(keyId, share);
     return share;
   }

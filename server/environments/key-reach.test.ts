@@ -33,15 +33,6 @@ test('what two have in common is within both, whichever comes first', () => {
   }
 });
 
-test('a key that makes few calls a minute gives no key that makes more', () => {
-  const reach: Reach = { scopes: ['keys'], proxyRules: [], expiresAt: undefined };
-  const maker = { ...reach, scopes: new Set(reach.scopes), rateLimit: 60 };
-  for (const rateLimit of [1, 60]) requireWithin({ ...reach, rateLimit }, maker);
-  for (const rateLimit of [61, undefined])
-    assert.throws(() => requireWithin({ ...reach, rateLimit }, maker), /at most 60 calls a minute/);
-  requireWithin({ ...reach, rateLimit: undefined }, { ...maker, rateLimit: undefined });
-});
-
 test('a reach that lies within another one is left as it is', () => {
   for (const one of reaches) {
     assert.deepEqual(commonReach(one, one), one);

@@ -8,11 +8,12 @@ export type Reach = Pick<Key, 'scopes' | 'proxyRules' | 'expiresAt'>;
 
 /**
  * Throws `forbidden`, saying what exceeds it, unless all that this key may do, its maker may do too: by its scopes, by
- * its rules of the proxy, by its time, and by how often. So no key makes, or makes of another, one that could do more than itself.
+ * its rules of the proxy, and by its time. So no key makes, or makes of another, one that could do more than itself. How
+ * often it may call is a matter of `key-limits.ts`.
  */
 export function requireWithin(
-  key: Reach & Partial<Pick<Key, 'rateLimit'>>,
-  maker: Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt' | 'rateLimit'>,
+  key: Reach,
+  maker: Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'>,
 ): void {
   const beyond = key.scopes.filter((scope) => !holdsScope(maker.scopes, scope as Scope));
   if (beyond.length > 0) throw wider(`it lacks the scope ${beyond.join(', ')}`);
@@ -23,9 +24,6 @@ export function requireWithin(
   const ends = maker.expiresAt?.getTime();
   if (ends !== undefined && (key.expiresAt === undefined || key.expiresAt.getTime() > ends))
     throw wider(`it ends itself at ${maker.expiresAt?.toISOString()}`);
-  const { rateLimit } = maker;
-  if (rateLimit !== undefined && (key.rateLimit === undefined || key.rateLimit > rateLimit))
-    throw wider(`it makes at most ${rateLimit} calls a minute`);
 }
 
 /** Whether what the rules let pass, these others let pass too. Told by the rules' texts alone, so that it is certain. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
-import type { AppError } from '../errors.ts';
+import { AppError } from '../errors.ts';
 import type { KeyCaller, ProxyCaller, TicketCaller } from '../http/caller.ts';
 import { openVault } from '../vault.ts';
 import { createKeyReader, type KeyReader } from './key-reader.ts';
@@ -259,4 +259,38 @@ test('keys of another environment are out of reach', async () => {
   await updateKey(database.db, { key: { ...key, name: 'taken' }, environmentId: prod.id });
   assert.equal((await listKeys(database.db, dev.id)).find(({ id }) => id === key.id)?.name, 'k');
   assert.ok((await listKeys(database.db, prod.id)).every(({ id }) => id !== key.id));
+});
+
+test('before a key is looked up that was not good lately it is asked whether it may be; others are served on', async () => {
+  const reader = openReader();
+  const { key, secret } = await newKey();
+  const ticket = await ticketOf(key.id);
+  let asked = 0;
+  const admit = () => {
+    asked += 1;
+  };
+  const refuse = () => {
+    throw new AppError('too_many_requests');
+  };
+  const unknownTicket = ticket.replace(/^trt_\d+_/, 'trt_999999_');
+  assert.equal(await codeOf(() => reader.key(secret, refuse)), 'too_many_requests');
+  assert.equal(await codeOf(() => reader.ticket(ticket, refuse)), 'too_many_requests');
+  await reader.key(secret, admit);
+  await reader.ticket(ticket, admit);
+  assert.equal(asked, 2);
+  // Believed no longer, and remembered.
+  now += 3_600;
+  await reader.key(secret, refuse);
+  await reader.ticket(ticket, refuse);
+  for (const wrong of [`${secret}x`, secret.toLowerCase()])
+    assert.equal(await codeOf(() => reader.key(wrong, refuse)), 'too_many_requests');
+  assert.equal(await codeOf(() => reader.ticket(unknownTicket, refuse)), 'too_many_requests');
+  // One that is revoked is looked up once more, and is none that was good from then on.
+  await revokeKey(database.db, { id: key.id, environmentId: dev.id, at: new Date() });
+  now += 1_001;
+  assert.equal(await codeOf(() => reader.key(secret, refuse)), 'unknown_account');
+  assert.equal(await codeOf(() => reader.ticket(ticket, refuse)), 'invalid_ticket');
+  assert.equal(await codeOf(() => reader.key(secret, refuse)), 'too_many_requests');
+  assert.equal(await codeOf(() => reader.ticket(ticket, refuse)), 'too_many_requests');
+  await reader.settled();
 });

@@ -13,6 +13,8 @@ import { keyIdIn, openTicket, signingKeyOf, type TicketKey } from './tickets.ts'
 /** How exact the time of a key's last use is. */
 const useNotedEveryMs = 60_000;
 const mostTicketsOfKey = 1_000;
+/** Of so many keys it is remembered that they were good, 100 bytes each. */
+const mostServed = 10_000;
 
 export type KeyReader = AuthenticateCall & {
   /** As `key`, by what is stored at this moment. */
@@ -39,6 +41,9 @@ type Maker = {
  *
  * The row of a key is believed for a second, so a key that is revoked, narrowed or expired is so everywhere within that,
  * and with it its tickets; within it there is no wait. No key and no ticket stays in memory for longer than two.
+ *
+ * Anybody may make keys up, and each costs a look. So `admit` is asked before, but for a key that was good when it was looked
+ * up last: whoever has the address of somebody who makes them up is served on.
  */
 export function createKeyReader({
   db,
@@ -53,6 +58,7 @@ export function createKeyReader({
   clock?: () => number;
 }): KeyReader {
   const noting = new Set<Promise<unknown>>();
+  const served = new Served(mostServed);
 
   /** A call never waits for it, and one that is lost is noted again by the next. */
   function noteUse(key: Pick<Row, 'id' | 'last_used_at'>): void {
@@ -69,8 +75,11 @@ export function createKeyReader({
   async function loadCaller(secret: string): Promise<KeyCaller> {
     const hash = hashOf(secret);
     const row = first(await db.run(selectKeys().where('api_key.hash', '=', hash)));
+    const name = hash.toString('latin1');
+    served.delete(name);
     if (row === undefined || !timingSafeEqual(row.hash, hash)) throw new AppError('unknown_account');
     if (!isLive(row)) throw new AppError('unknown_account', 'This secret key has expired.');
+    served.add(name);
     noteUse(row);
     return callerOf(row);
   }
@@ -84,7 +93,9 @@ export function createKeyReader({
           .where('api_key.id', '=', keyId),
       ),
     );
+    served.delete(keyId);
     if (row === undefined || !isLive(row)) throw new AppError('invalid_ticket');
+    served.add(keyId);
     const signing = signingKeyOf(vault.unwrap(row.wrapped), row.hash);
     return { key: callerOf(row), row, signing, tickets: new Map() };
   }
@@ -115,15 +126,18 @@ export function createKeyReader({
   }
 
   return {
-    key(secret) {
+    key(secret, admit) {
       const caller = callers.known(secret);
       if (caller !== undefined) return caller;
       if (!isSecretKey(secret)) throw new AppError('invalid_secret_key_format');
+      if (!served.has(hashOf(secret).toString('latin1'))) admit?.();
       return callers.get(secret);
     },
     reread: (secret) => callers.reread(secret),
-    ticket(token) {
-      const maker = makers.get(keyIdIn(token));
+    ticket(token, admit) {
+      const keyId = keyIdIn(token);
+      if (makers.known(keyId) === undefined && !served.has(keyId)) admit?.();
+      const maker = makers.get(keyId);
       return maker instanceof Promise ? maker.then((read) => callerBy(token, read)) : callerBy(token, maker);
     },
     forget(keyId) {
@@ -138,6 +152,33 @@ export function createKeyReader({
       await Promise.all(noting);
     },
   };
+}
+
+/** Keys by their hashes, and makers of tickets by their ids; of too many the one that was added first is let go. */
+class Served {
+  readonly #most: number;
+  readonly #names = new Set<string | number>();
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  has(name: string | number): boolean {
+    return this.#names.has(name);
+  }
+
+  add(name: string | number): void {
+    this.#names.add(name);
+    if (this.#names.size <= this.#most) return;
+    for (const first of this.#names) {
+      this.#names.delete(first);
+      return;
+    }
+  }
+
+  delete(name: string | number): void {
+    this.#names.delete(name);
+  }
 }
 
 type Row = {

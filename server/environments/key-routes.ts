@@ -6,12 +6,15 @@ import type { Caller, KeyCaller, UserCaller } from '../http/caller.ts';
 import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import { expiry, keyName, newKey, rateLimit, readExpiry, scopeList } from './key-input.ts';
+import { giveLimit, requireNotRaised } from './key-limits.ts';
 import { requireWithin } from './key-reach.ts';
 import { createKey, findKeyForUpdate, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
 
 type Deps = {
   db: Db;
   now: () => Date;
+  /** Calls a minute of a key that has no limit of its own; undefined: no limit. */
+  perKey: number | undefined;
   /** Throws `forbidden` unless the user has this role there still, in the transaction that makes a key. */
   requireRole: (tx: Tx, user: UserCaller) => Promise<void>;
   /** Told of a key that was changed or revoked, so that nothing remembered of it is used. */
@@ -32,7 +35,7 @@ const keyWire = z.object({
 const params = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
 
 /** Keys of the caller's environment; what changes is in the audit log. */
-export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps): void {
+export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, afterChange }: Deps): void {
   const config = { access: { by: 'key', scope: 'keys' } } as const;
 
   app.get(
@@ -57,8 +60,9 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
         operationId: 'createKey',
         summary: 'Create a key',
         description:
-          'The secret is told this once. The new key may do no more than the one that makes it: rules, expiry and ' +
-          'limit are taken over from it where none are given.',
+          'The secret is told this once. The new key may do no more than the one that makes it: rules and expiry are ' +
+          'taken over from it where none are given. A key that has a limit of calls gives of its own: `rate_limit` ' +
+          'is required then, and taken off the limit of the key that calls.',
         body: newKey,
         response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
       },
@@ -69,19 +73,20 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
         scopes: body.scopes,
         proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
         expiresAt: body.expires_at === undefined ? maker.expiresAt : expiryOf(body.expires_at, now()),
-        rateLimit: body.rate_limit ?? maker.rateLimit,
+        rateLimit: body.rate_limit,
       };
       requireWithin(wanted, maker);
-      const { key, secret } = await db.transaction(async (tx) => {
-        if (caller.kind === 'user') await requireRole(tx, caller);
+      const { key, secret, giver } = await db.transaction(async (tx) => {
+        const giver = await allow(tx, { maker, rateLimit: wanted.rateLimit });
         const created = await createKey(tx, {
           environment: { id: caller.environmentId, name: caller.environment },
           name: body.name,
           ...wanted,
         });
         await note(tx, caller, 'key.created', created.key);
-        return created;
+        return { ...created, giver };
       });
+      if (giver !== undefined) afterChange(giver.id);
       reply.code(201);
       return { data: { ...toWire(key), secret } };
     },
@@ -127,7 +132,9 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
           }),
           ...(body.rate_limit !== undefined && { rateLimit: body.rate_limit ?? undefined }),
         };
-        requireWithin(key, keyOf(caller));
+        const maker = keyOf(caller);
+        requireWithin(key, maker);
+        if (maker.kind === 'key') requireNotRaised({ maker, before, key, otherwise });
         await updateKey(tx, { key, environmentId });
         await note(tx, caller, 'key.changed', key);
         return key;
@@ -160,6 +167,17 @@ export function keyRoutes(app: App, { db, now, requireRole, afterChange }: Deps)
       return { success: true as const };
     },
   );
+
+  /** Throws unless a key may be made: by a person who has the role still, by a key that has so much of a limit to give. */
+  async function allow(
+    tx: Tx,
+    { maker, rateLimit }: { maker: KeyCaller | UserCaller; rateLimit: number | undefined },
+  ): Promise<Key | undefined> {
+    if (maker.kind === 'key')
+      return giveLimit(tx, { maker: { ...maker, actor: actorOf(maker) }, rateLimit, otherwise });
+    await requireRole(tx, maker);
+    return undefined;
+  }
 }
 
 function toWire(key: Key): z.input<typeof keyWire> {

@@ -28,12 +28,17 @@ declare module 'fastify' {
     callerNow(): Promise<Caller>;
     /** Present on the routes of people. */
     person: Person;
+    /** Whether a key, a ticket or a person's cookie was shown that counts. */
+    isKnown: boolean;
   }
 }
 
-/** How a credential becomes a caller; both throw the 401 that fits. A key that is known already takes no wait. */
+/**
+ * How a credential becomes a caller; both throw the 401 that fits. A key that is known already takes no wait; before one is
+ * looked up that was not good here lately `admit` is asked, which may throw.
+ */
 export type Authenticate = {
-  key(secret: string): Caller | Promise<Caller>;
+  key(secret: string, admit?: Admit): Caller | Promise<Caller>;
   session(token: string): Promise<Caller>;
   /** Absent: cookies count nowhere. */
   door?: PersonDoor;
@@ -41,11 +46,14 @@ export type Authenticate = {
 
 /** As `Authenticate`, for the proxy: a ticket whose key is known already takes no wait either. */
 export type AuthenticateCall = {
-  key(secret: string): KeyCaller | Promise<KeyCaller>;
-  ticket(token: string): TicketCaller | Promise<TicketCaller>;
+  key(secret: string, admit?: Admit): KeyCaller | Promise<KeyCaller>;
+  ticket(token: string, admit?: Admit): TicketCaller | Promise<TicketCaller>;
   /** Absent: cookies count nowhere. */
   door?: PersonDoor;
 };
+
+/** Throws where no more may be looked up for the caller that cannot be told from a made-up one. */
+export type Admit = () => unknown;
 
 /** What a ticket begins with, and no key that we make. */
 export const ticketPrefix = 'trt_';
@@ -55,6 +63,7 @@ export function authorizeRoutes(app: FastifyInstance, by: By): void {
   app.decorateRequest<Caller | null>('caller', null);
   app.decorateRequest<(() => Promise<Caller>) | null>('callerNow', null);
   app.decorateRequest<Person | null>('person', null);
+  app.decorateRequest('isKnown', false);
   const routes: RouteOptions[] = [];
   const establishers = new WeakSet<object>();
   app.addHook('onRoute', (route) => {
@@ -102,11 +111,13 @@ async function establish(
   if (access.by === 'anyone') return rates?.takeAt(request.raw);
   if (access.by === 'person') {
     request.person = await personBy(request, { ...by, access });
+    request.isKnown = true;
     return rates?.takeOf({ kind: 'person', userId: request.person.userId });
   }
   const fields = access.by === 'key' ? undefined : takeOfSession(request, { ...by, access });
   request.callerNow = () => callerOf(request, { ...by, access });
   request.caller = await request.callerNow();
+  request.isKnown = request.caller.kind !== 'session';
   return fields ?? rates?.takeOf(request.caller);
 }
 
@@ -151,7 +162,7 @@ async function userBy(
 
 async function callerOf(
   request: FastifyRequest,
-  { access, authenticate, brand }: { access: Access; authenticate: Authenticate; brand: Brand },
+  { access, authenticate, brand, rates }: By & { access: Access },
 ): Promise<Caller> {
   const { door } = authenticate;
   if ('scope' in access && door?.isFor(request.headers)) return userBy(request, { access, door });
@@ -170,7 +181,7 @@ async function callerOf(
   }
   if (access.by === 'key or session' && isSession) return authenticate.session(credential);
   if (isTicket(credential)) throw new AppError('forbidden', 'A ticket is good for the proxy alone.');
-  const caller = await authenticate.key(credential);
+  const caller = await authenticate.key(credential, () => rates?.takeAt(request.raw));
   if ('scope' in access) requireScope(caller, access.scope);
   return caller;
 }
@@ -178,7 +189,7 @@ async function callerOf(
 /** Who is calling the proxy, by a key, a ticket or a cookie. Throws, or rejects with, the 401 or 403 that fits. */
 export function proxyCallerOf(
   request: Carried,
-  { authenticate, scope }: { authenticate: AuthenticateCall; scope: Scope },
+  { authenticate, scope, admit }: { authenticate: AuthenticateCall; scope: Scope; admit?: Admit },
 ): ProxyCaller | Promise<ProxyCaller> {
   const { door } = authenticate;
   const { authorization } = request.headers;
@@ -186,7 +197,9 @@ export function proxyCallerOf(
   if (authorization === undefined && door?.isFor(request.headers))
     return door.caller(request).then((caller) => scoped(caller, scope));
   const credential = bearerOf(authorization);
-  const found = isTicket(credential) ? authenticate.ticket(credential) : authenticate.key(credential);
+  const found = isTicket(credential)
+    ? authenticate.ticket(credential, admit)
+    : authenticate.key(credential, admit);
   if (found instanceof Promise) return found.then((caller: ProxyCaller) => scoped(caller, scope));
   return scoped(found, scope);
 }

@@ -1,4 +1,11 @@
-import type { FastifyInstance } from 'fastify';
+/**
+ * How much of large bodies a node holds at once, and which are refused.
+ *
+ * A body is kept whole until its request is answered, so many large ones at a time would fill the memory. It counts what
+ * has come, not what was announced: whoever announces much and sends nothing keeps nobody out.
+ */
+import { Readable } from 'node:stream';
+import type { FastifyInstance, FastifyReply, FastifyRequest, RequestPayload } from 'fastify';
 import { AppError } from '../errors.ts';
 import { metrics } from '../metrics/metrics.ts';
 
@@ -23,42 +30,122 @@ export function refuseCoded(app: FastifyInstance): void {
 
 /** A body that says to be no longer is read without more ado. */
 const smallBytes = 64 * 1024;
+/** The share of those who have shown no key. */
+const strangersShare = 1 / 4;
 
-/**
- * How much of large bodies a node holds at once. A body is kept whole until its request is answered, so many large ones at a
- * time would fill the memory: beyond `mostBytes` together the caller is told to come again, before any of it is read. One
- * that does not say how long it is counts as the longest that its route takes.
- */
+/** Bodies that are held together. */
+export class BodyRoom {
+  readonly #mostBytes: number;
+  #bytes = 0;
+
+  constructor(mostBytes: number) {
+    this.#mostBytes = mostBytes;
+  }
+
+  /** Whether so much more would be too much for one that holds so much already; one alone always goes. */
+  isFullFor(more: number, own = 0): boolean {
+    return this.#bytes > own && this.#bytes + more > this.#mostBytes;
+  }
+
+  add(bytes: number): void {
+    this.#bytes += bytes;
+  }
+}
+
+/** Bodies beyond `mostBytes` together, and those of strangers beyond their share of it, are told to come again. */
 export function limitBodyMemory(app: FastifyInstance, mostBytes: number): void {
-  let held = 0;
-  app.addHook('preParsing', (request, reply, _payload, done) => {
-    const said = request.headers['content-length'];
-    const longest = request.routeOptions.bodyLimit;
-    const length = said === undefined ? longestOf(request.headers, longest) : Number(said);
-    // One that says to be too long is refused by what reads it.
-    if (!(length > smallBytes && length <= longest)) {
-      done();
-      return;
-    }
-    // One alone always goes.
-    if (held > 0 && held + length > mostBytes) {
+  const all = new BodyRoom(mostBytes);
+  const ofStrangers = new BodyRoom(mostBytes * strangersShare);
+  app.addHook('preParsing', (request, reply, payload, done) => {
+    const rooms = request.isKnown ? [all] : [all, ofStrangers];
+    const refusal = () => {
       metrics.httpRefused.add(['overloaded']);
-      done(new AppError('overloaded', 'Too many large bodies come at once.', { retryAfterS: 1 }));
-      return;
-    }
-    // Who has gone meanwhile is answered by nobody, and `close` does not come again.
-    if (reply.raw.closed || reply.raw.destroyed) {
-      done();
-      return;
-    }
-    held += length;
-    reply.raw.once('close', () => {
-      held -= length;
-    });
-    done();
+      return new AppError('overloaded', 'Too many large bodies come at once.', { retryAfterS: 1 });
+    };
+    holdIn(rooms, { request, reply, payload, refusal }, done);
   });
 }
 
-function longestOf(headers: { 'transfer-encoding'?: string | undefined }, longest: number): number {
-  return headers['transfer-encoding'] === undefined ? 0 : longest;
+/**
+ * Hands on a body that may be large, each part of it counted before anybody holds it, until its request is answered.
+ * Where there is no room for it the request is refused before any of it is read; where there is none for the next part,
+ * the body ends with the refusal, and what it held is free again: so of those that fill the room together some always get
+ * to their end.
+ */
+export function holdIn(
+  rooms: readonly BodyRoom[],
+  {
+    request,
+    reply,
+    payload,
+    refusal,
+  }: {
+    request: FastifyRequest;
+    reply: FastifyReply;
+    payload: RequestPayload;
+    refusal: () => AppError;
+  },
+  done: (error?: Error | null, payload?: RequestPayload) => void,
+): void {
+  const said = lengthOf(request);
+  // One that says to be too long is refused by what reads it.
+  if (!(said > smallBytes && said <= request.routeOptions.bodyLimit)) {
+    done();
+    return;
+  }
+  if (rooms.some((room) => room.isFullFor(request.headers['content-length'] === undefined ? 1 : said))) {
+    done(refusal());
+    return;
+  }
+  const { raw } = reply;
+  let held = 0;
+  const letGo = () => {
+    for (const room of rooms) room.add(-held);
+    held = 0;
+  };
+  const admit = (bytes: number) => {
+    // What comes behind an answer nobody keeps, and after the end nobody would give it back.
+    if (raw.headersSent || raw.closed || raw.destroyed) return undefined;
+    if (rooms.some((room) => room.isFullFor(bytes, held))) {
+      letGo();
+      return refusal();
+    }
+    held += bytes;
+    for (const room of rooms) room.add(bytes);
+    return undefined;
+  };
+  raw.once('close', letGo);
+  done(null, counted(payload, admit));
+}
+
+/** What it says to be, or as long as its route takes where it does not say. */
+function lengthOf({ headers, routeOptions }: FastifyRequest): number {
+  if (headers['content-length'] !== undefined) return Number(headers['content-length']);
+  return headers['transfer-encoding'] === undefined ? 0 : routeOptions.bodyLimit;
+}
+
+/** As `payload`, which is read when this is. A part that is not admitted ends it with that error, and the rest stays unread. */
+function counted(payload: RequestPayload, admit: (bytes: number) => AppError | undefined): Readable {
+  let isBegun = false;
+  const take = (chunk: Buffer) => {
+    const refused = admit(chunk.length);
+    if (refused !== undefined) body.destroy(refused);
+    else if (!body.push(chunk)) payload.pause();
+  };
+  const body = new Readable({
+    read() {
+      if (!isBegun) payload.on('data', take);
+      isBegun = true;
+      payload.resume();
+    },
+    destroy(error, done) {
+      payload.off('data', take);
+      payload.pause();
+      done(error);
+    },
+  });
+  payload.once('end', () => body.push(null)).once('error', (error) => body.destroy(error));
+  // Whoever reads it may have stopped to listen.
+  body.on('error', () => {});
+  return body;
 }

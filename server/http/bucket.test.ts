@@ -40,6 +40,14 @@ test('whenever they come, no more calls pass in a time than the bucket holds and
   );
 });
 
+test('another limit changes how fast a bucket fills, and not how much of it is taken', () => {
+  const bucket = new Bucket(60);
+  for (let at = 0; at < 30; at++) bucket.take(0);
+  const other = bucket.withLimit(600);
+  assert.deepEqual(other.take(0), { limit: 600, left: 299, fullInMs: 30_100, waitMs: 0 });
+  assert.equal(bucket.take(0).left, 29);
+});
+
 test('what is told of a bucket by others counts', () => {
   const bucket = new Bucket(6);
   bucket.fillAt(60_000);

@@ -46,6 +46,13 @@ export class Bucket {
     return this.#callMs;
   }
 
+  /** One with another limit, of which the same part is taken as of this. */
+  withLimit(limit: number): Bucket {
+    const other = new Bucket(limit);
+    other.#fullAtMs = this.#fullAtMs;
+    return other;
+  }
+
   /** To be told what others know of it. */
   fillAt(fullAtMs: number): void {
     this.#fullAtMs = fullAtMs;

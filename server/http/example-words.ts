@@ -136,6 +136,7 @@ const named: Record<string, Word> = {
   webhook_url_secondary: like('https://app.customer.example/hooks/second'),
   webhook_url_override: like('https://app.customer.example/hooks/ada'),
   docs_connect: like('https://app.customer.example/help'),
+  return_url: like('https://app.customer.example/connected'),
 
   // Pages and filters
   limit: say('How many at most.', 100, 20, '100'),

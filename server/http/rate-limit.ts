@@ -23,7 +23,7 @@ export type RateLimits = {
    */
   takeOf(caller: Caller | ProxyCaller | { kind: 'person'; userId: string }): RateFields | undefined;
   /**
-   * Of whoever has shown no key: its address, where that is a public one. Behind a balancer that is not trusted all
+   * Of whoever has shown no key, or one that may be made up: its address, where that is a public one. Behind a balancer that is not trusted all
    * have that of the balancer, which is none of these as a rule. Throws `too_many_requests` (429).
    */
   takeAt(request: Pick<IncomingMessage, 'headers' | 'socket'>): RateFields | undefined;
@@ -85,7 +85,7 @@ function fieldsOf(policy: Policy, allowance: Allowance | undefined): RateFields 
 const subjects: Record<Policy, string> = {
   key: 'This key makes',
   person: 'A person makes',
-  address: 'Without a key an address makes',
+  address: 'Without a good key an address makes',
 };
 
 /** At least one: who comes at once would come too early. */

@@ -26,7 +26,7 @@ import { continueWhenRead, hasBody, limitBody, lingerBehind } from './bodies.ts'
 import { limitBodyMemory, refuseCoded } from './body-memory.ts';
 import { answerAnyOrigin } from './cors.ts';
 import { sendError, ValidationFault, writeErrors } from './error-writer.ts';
-import { inTurn } from './in-turn.ts';
+import { type InTurn, inTurn } from './in-turn.ts';
 import { parseJsonOnly } from './json-body.ts';
 import { allowedMethods } from './methods.ts';
 import { limitConnections } from './open-connections.ts';
@@ -110,10 +110,13 @@ export async function createBareHttp({
 
 function createOwn({ config, log, authenticate, isRootAlias, front, guard, limits = {} }: HttpSettings): App {
   const refuse = createRefusal(config.brand);
+  const turns = inTurn();
   const app: FastifyInstance = fastify({
     serverFactory: (routes) =>
-      serverOf(routes, { refuse, turnAway: createTurnAway(config.brand), front, guard, limits }),
-    clientErrorHandler: (error, socket) => refuseUnreadable(refuse, { error, socket }),
+      serverOf(routes, { refuse, turns, turnAway: createTurnAway(config.brand), front, guard, limits }),
+    clientErrorHandler: (error, socket) => {
+      if (!turns.isStop(error, socket)) refuseUnreadable(refuse, { error, socket });
+    },
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: config.trustedProxies.length > 0 ? config.trustedProxies : false,
@@ -163,17 +166,19 @@ function serverOf(
   routes: RequestListener,
   {
     refuse,
+    turns,
     turnAway,
     front,
     guard,
     limits: { overload, mostConnections },
   }: Pick<HttpSettings, 'front' | 'guard'> & {
     refuse: Refuse;
+    turns: InTurn;
     turnAway: ReturnType<typeof createTurnAway>;
     limits: Limits;
   },
 ): Server {
-  const listener = inTurn((request, response) => {
+  const listener = turns.each((request, response) => {
     const { url = '' } = request;
     if (url.charCodeAt(0) !== slash) readAbsolute(request);
     const fault = faultOf(request);
@@ -207,6 +212,7 @@ function serverOf(
     ...{ headersTimeout: headersMs, connectionsCheckingInterval: checkEveryMs },
   });
   if (mostConnections !== undefined) limitConnections(server, mostConnections);
+  server.on('connection', turns.watch);
   server.on('request', listener);
   server.on('checkContinue', (request, response) => {
     continueWhenRead(request, response);

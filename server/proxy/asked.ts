@@ -10,6 +10,7 @@ import type { ConnectionReader, LiveConnection } from '../connections/reader.ts'
 import { AppError } from '../errors.ts';
 import { type AuthenticateCall, proxyCallerOf } from '../http/authorize.ts';
 import { type ProxyCaller, proxyScopeOf } from '../http/caller.ts';
+import type { RateLimits } from '../http/rate-limit.ts';
 import type { Ask } from './attempt.ts';
 import type { Call } from './call.ts';
 import { rulesOf } from './rules.ts';
@@ -23,16 +24,18 @@ export type Knowing = {
   readonly connections: Pick<ConnectionReader, 'get'>;
   readonly credentials: Pick<CredentialSource, 'current' | 'fresh'>;
   readonly waits: Waits;
+  readonly rates?: Pick<RateLimits, 'takeAt'> | undefined;
 };
 
 export type Place = Parameters<ConnectionReader['get']>[0];
 
 /** Throws, or rejects with, the 401 or 403 that fits. */
 export function callerOf(
-  { authenticate }: Pick<Knowing, 'authenticate'>,
+  { authenticate, rates }: Pick<Knowing, 'authenticate' | 'rates'>,
   request: IncomingMessage,
 ): ProxyCaller | Promise<ProxyCaller> {
-  return proxyCallerOf(request, { authenticate, scope: proxyScopeOf(request.method) });
+  const admit = () => rates?.takeAt(request);
+  return proxyCallerOf(request, { authenticate, scope: proxyScopeOf(request.method), admit });
 }
 
 /** Throws `proxy_rule_denied` (403) where the caller holds a ticket for another place. */

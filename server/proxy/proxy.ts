@@ -57,8 +57,8 @@ export type ProxyDeps = {
   observer?: Pick<Observer, 'wants' | 'observe'>;
   /** Keeps calls within the providers' quotas. */
   quota?: Pick<Quota, 'admit'>;
-  /** Counts the calls of keys and people. */
-  rates?: Pick<RateLimits, 'takeOf'> | undefined;
+  /** Counts the calls of keys and people, and of addresses that show made-up keys. */
+  rates?: RateLimits | undefined;
   /** Is told of each call, after the reply. */
   activity?: Pick<Activity, 'log'>;
   /** What a call is part of that no caller from outside makes; absent: what its `traceparent` says. */

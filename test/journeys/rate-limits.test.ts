@@ -97,28 +97,94 @@ test('calls through the proxy and those of tickets count, and are refused in wor
   assert.deepEqual(ofKey, []);
 });
 
-test('a limit is changed while it is used, and given to no key that could call more often', async () => {
+type Answer = Awaited<ReturnType<typeof trellis.call>>;
+type Call = typeof trellis.call;
+const change = (id: number, body: object, { key, call = trellis.call }: { key?: string; call?: Call } = {}) =>
+  call('PATCH', `/environment/api-keys/${id}`, { body, ...(key !== undefined && { key }) });
+const make = (key: string, body: object, call: Call = trellis.call) =>
+  call('POST', '/environment/api-keys', { key, body: { name: 'given', scopes: ['*'], ...body } });
+const madeBy = ({ status, text, body }: Answer) => {
+  assert.equal(status, 201, text);
+  const made = body.data as { id: number; secret: string };
+  trellis.watch.made('key', made.secret);
+  return made;
+};
+const limitOf = async (id: number) => {
+  const { body } = await trellis.call('GET', '/environment/api-keys');
+  return (body.data as { id: number; rate_limit: number | null }[]).find((key) => key.id === id)?.rate_limit;
+};
+
+test('a limit is changed while it is used, and what was taken of it stays taken', async () => {
   const { id, secret: key } = await keyWith(2);
   const calls = () => trellis.call('GET', '/integrations', { key });
   assert.deepEqual([(await calls()).status, (await calls()).status, (await calls()).status], [200, 200, 429]);
-  const change = (body: object, by?: string) =>
-    trellis.call('PATCH', `/environment/api-keys/${id}`, { body, ...(by !== undefined && { key: by }) });
-  assert.equal((await change({ rate_limit: 100 })).status, 200);
-  assert.equal((await calls()).headers.get('ratelimit-policy'), '"key";q=100;w=60');
-  const widened = await change({ rate_limit: null }, key);
-  assert.equal(widened.status, 403);
-  assert.match(widened.text, /at most 100 calls a minute/);
-  const made = await trellis.call('POST', '/environment/api-keys', {
-    key,
-    body: { name: 'its own', scopes: ['records:read'] },
-  });
-  const { secret, rate_limit: inherited } = made.body.data as { secret: string; rate_limit: number };
-  trellis.watch.made('key', secret);
-  assert.equal(inherited, 100);
+  assert.equal((await change(id, { rate_limit: 3 })).status, 200);
+  const refused = await calls();
+  assert.deepEqual([refused.status, refused.headers.get('ratelimit-policy')], [429, '"key";q=3;w=60']);
   for (const wrong of [0, -1, 1.5, '5', 1_000_001])
-    assert.equal((await change({ rate_limit: wrong })).status, 400, String(wrong));
-  assert.equal((await change({ rate_limit: null })).status, 200);
+    assert.equal((await change(id, { rate_limit: wrong })).status, 400, String(wrong));
+  assert.equal((await change(id, { rate_limit: null })).status, 200);
   assert.equal((await calls()).headers.get('ratelimit'), null);
+});
+
+test('a key that has a limit gives of its own: with all keys that it makes it calls no more often', async () => {
+  const { id, secret: key } = await keyWith(10_000);
+  const unsaid = await make(key, {});
+  assert.deepEqual([unsaid.status, (unsaid.body.error as { code: string }).code], [400, 'invalid_body']);
+  assert.match(unsaid.text, /"path":\["rate_limit"\]/);
+  assert.equal((await make(key, { rate_limit: 10_000 })).status, 403);
+  const given = madeBy(await make(key, { rate_limit: 6_000 }));
+  assert.deepEqual([await limitOf(id), await limitOf(given.id)], [4_000, 6_000]);
+  // What it was made with it may be made with again, and what was given away is gone.
+  for (const raised of [4_001, 10_000, null])
+    assert.equal((await change(id, { rate_limit: raised }, { key })).status, 403);
+  for (const raised of [6_001, null])
+    assert.equal((await change(given.id, { rate_limit: raised }, { key })).status, 403);
+  assert.equal((await change(given.id, { name: 'renamed', rate_limit: 5_000 }, { key })).status, 200);
+  assert.equal((await trellis.call('DELETE', `/environment/api-keys/${given.id}`, { key })).status, 200);
+  assert.equal(await limitOf(id), 4_000);
+  const { body } = await trellis.call('GET', '/audit?limit=100');
+  const entries = body.entries as { action: string; actor: string; details: Record<string, unknown> }[];
+  assert.ok(
+    entries.some(
+      ({ action, actor, details }) =>
+        action === 'key.changed' && actor === `key:${id}` && details.rate_limit === 4_000,
+    ),
+  );
+  // One without a limit gives what it likes, as people do.
+  assert.equal((await change(id, { rate_limit: 20_000 })).status, 200);
+});
+
+test('twenty keys that are made at once get no more together than their maker had', async () => {
+  const { id, secret: key } = await keyWith(100_000);
+  const answers = await Promise.all(Array.from({ length: 20 }, () => make(key, { rate_limit: 10_000 })));
+  const made = answers.filter(({ status }) => status === 201);
+  for (const answer of made) madeBy(answer);
+  assert.equal(made.length, 9);
+  assert.ok(answers.every(({ status }) => status === 201 || status === 403));
+  assert.equal(await limitOf(id), 10_000);
+});
+
+test('TRELLIS_RATE_LIMIT is the limit of a key that has none of its own, also towards other keys', async () => {
+  const limited = await trellis.serveAnother({ TRELLIS_RATE_LIMIT: '600' });
+  try {
+    const { call } = limited;
+    const { id, secret: key } = madeBy(await make(trellis.keys.dev, {}));
+    for (const wider of [601, 1_000_000]) {
+      assert.equal((await make(key, { rate_limit: wider }, call)).status, 403);
+      assert.equal((await change(id, { rate_limit: wider }, { key, call })).status, 403);
+    }
+    assert.equal((await make(key, {}, call)).status, 400);
+    madeBy(await make(key, { rate_limit: 100 }, call));
+    assert.equal(await limitOf(id), 500);
+    assert.equal((await change(id, { rate_limit: null }, { key, call })).status, 403);
+    assert.equal((await change(id, { rate_limit: 400 }, { key, call })).status, 200);
+    // The setting would make this one whole again.
+    await trellis.db.query('update api_key set is_setting = true where id = $1', [id]);
+    assert.match((await make(key, { rate_limit: 1 }, call)).text, /TRELLIS_SECRET_KEY gives no calls away/);
+  } finally {
+    await limited.close();
+  }
 });
 
 test('two nodes count together', async () => {
@@ -159,6 +225,41 @@ test('who has shown no key is counted by the address, where that is a public one
   assert.equal((await from('9.9.9.9', '/webhook/dev/none')).status, 404);
 });
 
+test('made-up keys count for the address, and are looked up no more beyond its limit; a good key behind it is served on', async () => {
+  const { secret: key } = await keyWith(1_000);
+  const ask = async (address: string, shown: string, path = '/integrations') => {
+    const headers = { ...place, authorization: `Bearer ${shown}`, 'x-forwarded-for': address };
+    const answer = await fetch(trellis.baseUrl + path, { headers });
+    await answer.arrayBuffer();
+    return answer;
+  };
+  const madeUp = () => `trs_dev_${crypto.randomUUID().repeat(2)}`;
+  assert.equal((await ask('8.8.8.8', key)).status, 200);
+  const answers = await Promise.all(Array.from({ length: 30 }, () => ask('8.8.8.8', madeUp())));
+  const statuses = answers.map(({ status }) => status);
+  assert.deepEqual(new Set(statuses), new Set([401, 429]));
+  /** One call fits in every six seconds. */
+  const refusedAt = async (path: string, shown = madeUp()) => {
+    for (;;) {
+      const answer = await ask('8.8.8.8', shown, path);
+      if (answer.status !== 401) return answer;
+    }
+  };
+  for (const path of ['/integrations', '/proxy/v4/spreadsheets/none']) {
+    const refused = await refusedAt(path);
+    assert.equal(refused.status, 429, path);
+    assert.ok(Number(refused.headers.get('retry-after')) > 0, path);
+    assert.match(String(refused.headers.get('ratelimit')), /^"address";r=0;t=\d+$/, path);
+  }
+  const ticket = `trt_999_${'x'.repeat(80)}.y`;
+  assert.equal((await refusedAt('/proxy/v4/spreadsheets/none', ticket)).status, 429);
+  // Believed for a second, and known to be good for longer.
+  await sleep(1_100);
+  assert.equal((await ask('8.8.8.8', key)).status, 200);
+  assert.equal((await ask('8.8.8.8', key, '/proxy/v4/spreadsheets/none')).status, 404);
+  for (const address of ['8.8.4.4', '10.0.0.1']) assert.equal((await ask(address, madeUp())).status, 401);
+});
+
 test('a compressed body is refused unread', async () => {
   const bomb = gzipSync(Buffer.alloc(50 * 1024 * 1024, ' '));
   for (const coding of ['gzip', 'br', 'GZIP', 'zstd, gzip']) {
@@ -180,7 +281,7 @@ test('a compressed body is refused unread', async () => {
 test('large bodies beyond what memory there is for them are told to come again, small ones go on', async () => {
   const port = Number(new URL(trellis.baseUrl).port);
   const mb = 1024 * 1024;
-  /** The head of a save, whose body does not come. */
+  /** The head of a save, and what is answered to it: 100 where it is admitted. */
   const begin = async (bytes: number) => {
     const socket = connectSocket(port, '127.0.0.1').on('error', () => {});
     await once(socket, 'connect');
@@ -190,15 +291,23 @@ test('large bodies beyond what memory there is for them are told to come again, 
       ...['Content-Type: application/json', `Content-Length: ${bytes}`, 'Expect: 100-continue', '', ''],
     ];
     socket.write(lines.join('\r\n'));
-    // It is told to send once it is admitted.
     const [said] = (await once(socket, 'data')) as [Buffer];
-    assert.match(String(said), /^HTTP\/1.1 100 /);
-    return socket;
+    return { socket, status: String(said).slice(9, 12) };
   };
-  const held = await begin(30 * mb);
+  const announced = [await begin(31 * mb), await begin(31 * mb), await begin(31 * mb)];
+  assert.deepEqual(new Set(announced.map(({ status }) => status)), new Set(['100']));
+  const { socket: held } = announced[0]!;
   try {
     const large = { model: 'Thing', records: ['1', '2'].map((id) => ({ id, text: 'x'.repeat(7 * mb) })) };
     const save = (body: object) => trellis.call('POST', '/records', { headers: place, body });
+    // What is announced and does not come takes nothing.
+    assert.equal((await save(large)).status, 200);
+    held.write(Buffer.alloc(30 * mb, '"'));
+    for (let status = '100'; status === '100'; ) {
+      const next = await begin(14 * mb);
+      next.socket.destroy();
+      status = next.status;
+    }
     const refused = await save(large);
     assert.equal(refused.status, 503);
     assert.equal((refused.body.error as { code: string }).code, 'overloaded');
@@ -207,7 +316,7 @@ test('large bodies beyond what memory there is for them are told to come again, 
     held.destroy();
     while ((await save(large)).status === 503) await sleep(20);
   } finally {
-    held.destroy();
+    for (const { socket } of announced) socket.destroy();
   }
 });
 

@@ -134,9 +134,7 @@ const attacks: Record<string, (target: Target) => Promise<void>> = {
   },
   'requests ahead': (target) => {
     const many = 'GET /health HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(5_000);
-    // What comes in one piece is read at once, 1,800 requests of it: a few senders are a full load.
-    const strength = { ...target.strength, atOnce: Math.min(4, target.strength.atOnce) };
-    return repeat({ ...target, strength }, () => exchange(target, [many], 500));
+    return repeat(target, () => exchange(target, [many], 500));
   },
   resets: (target) =>
     repeat(target, async (at) => {

@@ -222,6 +222,18 @@ test('what a node has not used when it stops is there for the others at once', a
   await staying.stop();
 });
 
+test('a connection that brought its own client takes nothing of the integration’s quota', async () => {
+  const quota = createQuota({ db: database.db });
+  const [one, two] = subjects(2, { project: 1, account: 'none' });
+  const config_override = { client_id: `${projects}0-own.apps`, client_secret: 'secret' };
+  const credentials = { type: 'OAUTH2', access_token: 'a', config_override, raw: {} } as const;
+  const own: LiveConnection = { ...one!, credentials };
+  await send(quota, own);
+  await send(quota, two, { waitMs: 1_000 });
+  await assert.rejects(send(quota, own, { waitMs: 1_000 }), isExhausted);
+  await quota.stop();
+});
+
 test('who hangs up leaves the line at once', async () => {
   const quota = createQuota({ db: database.db });
   const [one, two] = subjects(2, { project: 2, windowS: 1 });

@@ -5,6 +5,7 @@
  * for them, and learns from refusals; `bucket.ts` has the line of one quota, `stock.ts` the tokens that this node has of
  * it, `book.ts` says how many there are, `ledger.ts` keeps that for all nodes. A provider without a quota in its definition costs nothing.
  */
+import { ownClientOf } from '../../auth-modes/mode.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
@@ -22,7 +23,9 @@ const mostIdle = 10_000;
 
 /** What the calls of a connection need. */
 type Meters = { read: Metered[]; write: Metered[]; all: Metered[] };
-type Subject = Pick<LiveConnection, 'id' | 'account' | 'integration'>;
+/** Without credentials an integration's own share is meant. */
+type Subject = Pick<LiveConnection, 'id' | 'account' | 'integration'> &
+  Partial<Pick<LiveConnection, 'credentials'>>;
 
 export type Quota = {
   /** The right to send one request; undefined where nothing limits it. */
@@ -128,11 +131,12 @@ function patternsOf(quota: ProviderQuota): Patterns {
  * The name of a bucket: whose calls the provider counts together. The environment is no part of it, since a provider
  * knows clients alone.
  */
-export function keyOf(limit: Limit, { id, account, integration }: Subject): string {
+export function keyOf(limit: Limit, { id, account, integration, credentials }: Subject): string {
   const { client, provider, isTest } = integration;
   const quota = provider.api.quota as ProviderQuota;
   const { service } = quota;
-  const clientId = client?.clientId;
+  // A client that a connection brought along has a quota of its own.
+  const { clientId } = (credentials && ownClientOf(credentials)) ?? client ?? {};
   const project = clientId && patternsOf(quota).owner?.exec(clientId)?.[1];
   const owner = project || clientId || `integration:${integration.id}`;
   const accountId = limit.per === 'account' ? (account?.id ?? `connection:${id}`) : '';
