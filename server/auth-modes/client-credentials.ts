@@ -22,7 +22,7 @@ import {
 import type { TokenFault } from './token-fault.ts';
 import { type TokenOutcome, type Tokens, tokenOutcome } from './token-request.ts';
 import type { JsonObject } from './token-response.ts';
-import { expiryText, tokenText, withoutRefreshToken } from './token-text.ts';
+import { clientText, expiryText, tokenText, withoutRefreshToken } from './token-text.ts';
 
 /** As sealed. `expires_at` is ISO 8601 in UTC. */
 export type ClientCredentials = {
@@ -37,12 +37,6 @@ export type ClientCredentials = {
   readonly raw: JsonObject;
 };
 
-// RFC 6749 appendix A.1 and A.2: printable ASCII.
-const clientText = z
-  .string()
-  .min(1)
-  .max(4096)
-  .regex(/^[\x20-\x7e]+$/, 'must be printable ASCII');
 const importSchema = z
   .strictObject({
     type: z.literal('OAUTH2_CC'),

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import type { AuthMode } from './mode.ts';
 import { refreshToken } from './oauth2.ts';
-import type { Tokens } from './token-request.ts';
+import type { TokenFault } from './token-fault.ts';
+import type { TokenOutcome, Tokens } from './token-request.ts';
 import type { JsonObject } from './token-response.ts';
-import { expiryText, tokenText, withoutClientSecret, withoutRefreshToken } from './token-text.ts';
+import { clientText, expiryText, tokenText, withoutClientSecret, withoutRefreshToken } from './token-text.ts';
 
 /** As sealed, and as official clients read them. `expires_at` is ISO 8601 in UTC. */
 export type OAuth2Credentials = {
@@ -11,6 +12,8 @@ export type OAuth2Credentials = {
   readonly access_token: string;
   readonly refresh_token?: string;
   readonly expires_at?: string;
+  /** The connection's own client, to which the grant was given in place of the integration's. */
+  readonly config_override?: { readonly client_id: string; readonly client_secret: string };
   /** The provider's last answer as it was; what `getRawTokenResponse` of the clients returns. */
   readonly raw: JsonObject;
 };
@@ -21,15 +24,17 @@ const importSchema = z
     access_token: tokenText,
     refresh_token: tokenText.optional(),
     expires_at: expiryText.optional(),
+    config_override: z.strictObject({ client_id: clientText, client_secret: clientText }).optional(),
     raw: z.record(z.string(), z.json()).optional(),
   })
-  .transform(({ type, access_token, refresh_token, expires_at, raw }): OAuth2Credentials => {
+  .transform(({ type, access_token, refresh_token, expires_at, config_override, raw }): OAuth2Credentials => {
     const given = {
       access_token,
       ...(refresh_token !== undefined && { refresh_token }),
       ...(expires_at !== undefined && { expires_at }),
     };
-    return { type, ...given, raw: (raw as JsonObject | undefined) ?? given };
+    const own = config_override && { config_override };
+    return { type, ...given, ...own, raw: (raw as JsonObject | undefined) ?? given };
   });
 
 /** Tokens that a person granted on the provider's pages; sent as bearer token (RFC 6750 §2.1). */
@@ -40,30 +45,55 @@ export const oauth2: AuthMode<OAuth2Credentials> = {
   templateValues: ({ access_token }) => ({ accessToken: access_token }),
   // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of ours
   placement: [{ in: 'header', name: 'Authorization', value: 'Bearer ${credentials.accessToken}' }],
-  toWire: ({ type, access_token, expires_at, raw }) => ({
+  toWire: ({ type, access_token, expires_at, config_override: own, raw }) => ({
     type,
     access_token,
     ...(expires_at !== undefined && { expires_at }),
+    ...(own && { config_override: { client_id: own.client_id } }),
     raw: withoutRefreshToken(raw),
   }),
   renewal: {
     accessTokenOf: ({ access_token }) => access_token,
     secretOf: ({ refresh_token }) => refresh_token,
-    ownClientOf: () => undefined,
-    request: ({ secret, ...context }) => refreshToken({ ...context, refreshToken: secret }),
+    ownClientOf: ({ config_override: own }) =>
+      own && { clientId: own.client_id, clientSecret: own.client_secret },
+    request: async ({ secret, credentials, ...context }) => {
+      const outcome = await refreshToken({ ...context, refreshToken: secret });
+      return credentials.config_override ? judgedAsOwn(outcome) : outcome;
+    },
     after: (tokens, { previous, secret }) => credentialsFrom(tokens, { ...previous, refresh_token: secret }),
     toWireWithSecret: (credentials) => ({ ...credentials, raw: withoutClientSecret(credentials.raw) }),
   },
 };
 
-/** What to store after an exchange, or after a refresh of `previous`: a refresh token stays until it is replaced. */
-export function credentialsFrom(tokens: Tokens, previous?: OAuth2Credentials): OAuth2Credentials {
-  const refreshToken = tokens.refreshToken ?? previous?.refresh_token;
+/** What says of the client alone that it is not, or no longer, known by this secret. */
+const ofClient: ReadonlySet<string | undefined> = new Set(['invalid_client', 'deleted_client']);
+
+/** What the provider says of a connection's own client is that connection's fault, and none of the integration's. */
+function judgedAsOwn(outcome: TokenOutcome): TokenOutcome {
+  if (outcome.ok || outcome.fault.kind !== 'client_misconfigured') return outcome;
+  const fault: TokenFault = ofClient.has(outcome.fault.error)
+    ? { ...outcome.fault, kind: 'dead_grant' }
+    : { ...outcome.fault, isOfOneGrant: true };
+  return { ok: false, fault };
+}
+
+/**
+ * What to store after an exchange, or after a refresh of `previous`, which is of the same client: a refresh token stays
+ * until it is replaced.
+ */
+export function credentialsFrom(
+  tokens: Tokens,
+  previous: Pick<OAuth2Credentials, 'refresh_token' | 'config_override'> = {},
+): OAuth2Credentials {
+  const refreshToken = tokens.refreshToken ?? previous.refresh_token;
+  const own = previous.config_override;
   return {
     type: 'OAUTH2',
     access_token: tokens.accessToken,
     ...(refreshToken !== undefined && { refresh_token: refreshToken }),
     ...(tokens.expiresAt !== undefined && { expires_at: tokens.expiresAt.toISOString() }),
+    ...(own && { config_override: own }),
     raw: tokens.raw,
   };
 }

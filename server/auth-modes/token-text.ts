@@ -10,6 +10,13 @@ export const tokenText = z
   .max(65_536)
   .regex(/^[\x20-\x7e]+$/, 'must be printable ASCII');
 
+/** RFC 6749 appendix A.1 and A.2: printable ASCII. */
+export const clientText = z
+  .string()
+  .min(1)
+  .max(4096)
+  .regex(/^[\x20-\x7e]+$/, 'must be printable ASCII');
+
 /** The end of a token, in UTC however it was given. */
 export const expiryText = z.iso
   .datetime({ offset: true })

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
+import type { OAuthClient } from '../integrations/store.ts';
 import type { Vault } from '../vault.ts';
 import { findSecret } from './browser-cookies.ts';
 import { hashOf } from './sessions.ts';
@@ -25,6 +26,8 @@ export type Attempt = {
   /** Whether it follows one that brought no refresh token. */
   isRepeated: boolean;
   connectionConfig: Record<string, string>;
+  /** The client that the end user brought in place of the integration's. */
+  ownClient: OAuthClient | undefined;
   /** Who waits for the end on a socket, if somebody does. */
   waiter: string | undefined;
   begunAt: Date;
@@ -37,6 +40,7 @@ type Sealed = {
   scopes_requested: string[];
   is_repeated: boolean;
   connection_config: Record<string, string>;
+  own_client?: OAuthClient;
   waiter?: string;
 };
 
@@ -56,6 +60,7 @@ export async function storeAttempt(
     scopes_requested: attempt.scopesRequested,
     is_repeated: attempt.isRepeated,
     connection_config: attempt.connectionConfig,
+    ...(attempt.ownClient !== undefined && { own_client: attempt.ownClient }),
     ...(attempt.waiter !== undefined && { waiter: attempt.waiter }),
   };
   const insert = tx.run(
@@ -133,6 +138,7 @@ export async function takeAttempt(
       scopesRequested: sealed.scopes_requested,
       isRepeated: sealed.is_repeated,
       connectionConfig: sealed.connection_config,
+      ownClient: sealed.own_client,
       waiter: sealed.waiter,
       begunAt: row.created_at,
     },

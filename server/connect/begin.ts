@@ -1,7 +1,7 @@
 import { authorizationRequest } from '../auth-modes/oauth2.ts';
 import { templateValues } from '../connections/values.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { clientOf } from '../integrations/store.ts';
+import { clientOf, type OAuthClient } from '../integrations/store.ts';
 import { storeAttempt } from './attempts.ts';
 import { findSecret, newBrowserSecret } from './browser-cookies.ts';
 import { readWishes, type Wishes } from './query.ts';
@@ -42,9 +42,10 @@ export async function begin(
     (session.browserHash && findSecret(request.secrets, session.browserHash)) ?? newBrowserSecret();
   const location = await startTrip(deps, {
     target,
-    plan: planScopes(target, wishes.scopes),
+    plan: planScopes(target, wishes),
     connectionConfig: readConfig(target, wishes.config),
     extraParams: paramsOf(target, wishes),
+    ownClient: wishes.ownClient,
     browser,
     waiter: wishes.waiter,
     isRepeated: false,
@@ -58,7 +59,7 @@ export async function begin(
  */
 export async function beginAgain(
   deps: ConnectDeps,
-  trip: Pick<Start, 'target' | 'plan' | 'connectionConfig' | 'browser' | 'waiter'>,
+  trip: Omit<Start, 'extraParams' | 'isRepeated'>,
   account: { id: string; email?: string | undefined } | undefined,
 ): Promise<string> {
   const { integration, session } = trip.target;
@@ -79,6 +80,7 @@ type Start = {
   plan: ScopePlan;
   connectionConfig: Record<string, string>;
   extraParams: Record<string, string>;
+  ownClient: OAuthClient | undefined;
   browser: string;
   waiter: string | undefined;
   isRepeated: boolean;
@@ -86,12 +88,12 @@ type Start = {
 
 async function startTrip(deps: ConnectDeps, trip: Start): Promise<string> {
   const { db, reading, now } = deps;
-  const { target, plan, connectionConfig, extraParams, browser, waiter, isRepeated } = trip;
+  const { target, plan, connectionConfig, extraParams, ownClient, browser, waiter, isRepeated } = trip;
   const { session, integration } = target;
   try {
     const { url, state, codeVerifier } = await authorizationRequest({
       definition: integration.provider,
-      client: { ...clientOf(integration), scopes: plan.asked },
+      client: { ...(ownClient ?? clientOf(integration)), scopes: plan.asked },
       values: templateValues({ connectionConfig, integration }),
       redirectUri: redirectUriOf(deps),
       extraParams,
@@ -112,6 +114,7 @@ async function startTrip(deps: ConnectDeps, trip: Start): Promise<string> {
         scopesRequested: plan.requested,
         isRepeated,
         connectionConfig,
+        ownClient,
         waiter,
         begunAt: now(),
       });

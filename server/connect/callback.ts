@@ -1,6 +1,7 @@
 import { readAccount } from '../auth-modes/account.ts';
+import { type Credentials, ownClientOf } from '../auth-modes/mode.ts';
 import { exchangeCode } from '../auth-modes/oauth2.ts';
-import { credentialsFrom } from '../auth-modes/oauth2-credentials.ts';
+import { credentialsFrom, type OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import type { OAuthContext } from '../auth-modes/oauth2-request.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { noteClientVerdict } from '../connections/client-verdict.ts';
@@ -14,7 +15,14 @@ import { clientOf, type Integration } from '../integrations/store.ts';
 import { type Attempt, endAttempt, takeAttempt } from './attempts.ts';
 import { beginAgain, redirectUriOf } from './begin.ts';
 import { failureOf, queueFailure } from './failures.ts';
-import { explainError, foreignBrowser, providerFault, unexpected, unknownState } from './fault.ts';
+import {
+  explainError,
+  foreignBrowser,
+  ownClientFault,
+  providerFault,
+  unexpected,
+  unknownState,
+} from './fault.ts';
 import { errorMessage, successMessage, tellWaiter } from './notices.ts';
 import { checkAccount, type Gain, isSameAccount, type Saved, saveConnection } from './save.ts';
 import { getSession, noteFailure, type SessionSettings } from './sessions.ts';
@@ -96,11 +104,10 @@ async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Prom
   try {
     checkAccount(target, gain);
     if (lacksRefreshToken(gain, trip)) {
-      const { connectionConfig, scopes: asked, scopesRequested: requested } = attempt;
+      const { connectionConfig, ownClient, waiter, scopes: asked, scopesRequested: requested } = attempt;
       const { browser } = trip;
       const next = {
-        ...{ target, plan: { asked, requested }, connectionConfig, browser },
-        waiter: attempt.waiter,
+        ...{ target, plan: { asked, requested }, connectionConfig, ownClient, browser, waiter },
       };
       return { kind: 'again', location: await beginAgain(deps, next, gain.grant.account) };
     }
@@ -122,8 +129,17 @@ function lacksRefreshToken(gain: Gain, { attempt, target: { integration, current
   if (integration.provider.authorization?.refresh_token_params === undefined) return false;
   const isSame = isSameAccount(current?.account, gain.grant.account);
   const isGood = current?.status === 'active' && current.withheld === undefined;
-  const kept = isSame && isGood ? current.credentials : undefined;
-  return kept?.type !== 'OAUTH2' || kept.refresh_token === undefined;
+  const kept = isSame && isGood ? ofClient(current.credentials, attempt) : undefined;
+  return kept?.refresh_token === undefined;
+}
+
+/** Credentials of the client that the trip was for: a refresh token of another one is of no use to it. */
+function ofClient(
+  credentials: Credentials | undefined,
+  { ownClient }: Pick<Attempt, 'ownClient'>,
+): OAuth2Credentials | undefined {
+  if (credentials?.type !== 'OAUTH2') return undefined;
+  return credentials.config_override?.client_id === ownClient?.clientId ? credentials : undefined;
 }
 
 /** A process that is told to stop ends soon after, and until it is saved the grant is nowhere but here. */
@@ -159,7 +175,9 @@ async function noteUnkept(
   { target: { integration }, gain }: { target: Target; gain: Gain },
 ): Promise<void> {
   const { account } = gain.grant;
-  const token = { integration, account, connection: undefined, wasDead: false, at: now() };
+  const client = ownClientOf(gain.credentials(undefined)) ?? integration.client;
+  const of = { integration: { ...integration, client }, account, connection: undefined };
+  const token = { ...of, wasDead: false, at: now() };
   await db
     .transaction((tx) => noteIssuedToken(tx, token))
     .catch((err: unknown) => log.warn({ err }, 'a token that was not kept was not counted'));
@@ -202,12 +220,13 @@ async function exchange(
   deps: ConnectDeps,
   { attempt, target: { integration, current }, params, state }: Trip,
 ): Promise<Gain> {
+  const { ownClient } = attempt;
   const isAddition = attempt.scopes.length < attempt.scopesRequested.length;
   const context: OAuthContext = {
     definition: integration.provider,
     // What a silent answer grants (RFC 6749 §5.1): what was asked for, beside what an addition adds to.
     client: {
-      ...clientOf(integration),
+      ...(ownClient ?? clientOf(integration)),
       scopes: [...attempt.scopes, ...((isAddition && current?.scopesGranted) || [])],
     },
     values: templateValues({ connectionConfig: attempt.connectionConfig, integration }),
@@ -222,19 +241,27 @@ async function exchange(
     codeVerifier: attempt.codeVerifier,
     now: deps.now(),
   });
-  if (!params.has('error')) {
+  if (!params.has('error') && ownClient === undefined) {
     await noteClientVerdict(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
   }
   if (!outcome.ok) {
     note(deps, { integration, fault: outcome.fault, step: params.has('error') ? 'callback' : 'exchange' });
-    throw providerFault(outcome.fault, integration.provider.display_name);
+    const { display_name: provider } = integration.provider;
+    throw ownClient ? ownClientFault(outcome.fault, provider) : providerFault(outcome.fault, provider);
   }
   const { tokens } = outcome;
   const read = await readAccount({ ...context, tokens, fetch });
   if (!read.ok) note(deps, { integration, fault: read.fault, step: 'account' });
   const account = read.ok ? read.account : {};
   return {
-    credentials: (previous) => credentialsFrom(tokens, previous?.type === 'OAUTH2' ? previous : undefined),
+    credentials: (previous) => {
+      const own = ownClient && { client_id: ownClient.clientId, client_secret: ownClient.clientSecret };
+      const token = ofClient(previous, attempt)?.refresh_token;
+      return credentialsFrom(tokens, {
+        ...(token !== undefined && { refresh_token: token }),
+        ...(own && { config_override: own }),
+      });
+    },
     grant: {
       account: account.subject === undefined ? undefined : { id: account.subject, email: account.email },
       scopesRequested: attempt.scopesRequested,

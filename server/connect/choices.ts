@@ -111,7 +111,7 @@ function toChoice(target: Target, logosUrl: string): Choice {
   const { session, integration } = target;
   const { provider, key } = integration;
   const isOAuth = provider.auth_mode === 'OAUTH2';
-  const { asked, requested } = isOAuth ? planScopes(target, undefined) : { asked: [], requested: [] };
+  const { asked, requested } = isOAuth ? planScopes(target) : { asked: [], requested: [] };
   return {
     unique_key: key,
     display_name: integration.displayName,

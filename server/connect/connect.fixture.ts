@@ -147,6 +147,8 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
     logged,
     apiUrl: api.url,
     sandbox,
+    /** To be told of secrets that it does not see come up. */
+    watch,
     environment,
     reading,
     addIntegration,

@@ -30,7 +30,7 @@ export const nextSteps: Record<ConnectCause, string> = {
   blocked_by_admin:
     "An administrator of the user's account does not allow the application. The user has to ask for it.",
   client_refused:
-    "The provider refuses the integration's client ID, its secret, its redirect address or its scopes. Compare them with the provider's console.",
+    "The provider refuses the client ID, its secret, its redirect address or its scopes: the integration's, unless the user brought a client along. Compare them with the provider's console.",
   code_refused: 'The user took too long, or loaded the page twice. A new link helps.',
   credentials_refused:
     "The provider gave a token, and its API refused it. Look at `evidence.http_status` and at the account's state with the provider.",

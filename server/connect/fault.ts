@@ -67,6 +67,19 @@ export function providerFault(fault: TokenFault, provider: string): ConnectFault
   return new ConnectFault({ ...explain(fault, provider), evidence, fault });
 }
 
+/** The same where the person brought the client along. */
+export function ownClientFault(fault: TokenFault, provider: string): ConnectFault {
+  if (fault.kind !== 'client_misconfigured') return providerFault(fault, provider);
+  return new ConnectFault({
+    type: 'provider_config_err',
+    title: 'The client ID and secret were not accepted',
+    message: `${provider} does not accept the client that was given for this connection. Nothing was connected.`,
+    nextStep: 'Start again from the application, with a client ID and a secret that work.',
+    evidence: fault.error,
+    fault,
+  });
+}
+
 function explain(fault: TokenFault, provider: string): Omit<Explanation, 'evidence'> {
   switch (fault.kind) {
     case 'denied':

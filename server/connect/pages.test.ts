@@ -131,6 +131,13 @@ test('how far a session is, is told of one that is open, used or over, and of no
   }
 });
 
+test('where the page leads back to is told with how far the session is', async () => {
+  const return_url = 'https://app.example.com/connected?x=1';
+  const token = await bench.session({ end_user: { id: 'u1' }, return_url });
+  assert.equal((await bench.progress(token)).return_url, return_url);
+  assert.equal((await bench.progress(await bench.session())).return_url, null);
+});
+
 test('how the page looks comes with the answer that asks for it, and with no other', async () => {
   const token = await bench.session();
   const look = await ask('GET /connect/session/progress?settings=true', token);

@@ -40,6 +40,8 @@ export const progressWire = z.object({
     .nullable(),
   /** What the end user is to choose before all is done: see `/connect/session/setup`. */
   setup: z.literal('sheet').nullable(),
+  /** Where the page leads back to, as the application said. */
+  return_url: z.string().nullable(),
   /** How the page looks, where it was asked for: a logo is too large to come with every answer. */
   settings: connectWire.optional(),
 });
@@ -68,6 +70,7 @@ export async function readProgress(
     failure: failure ?? null,
     connection: made?.wire ?? null,
     setup: isExpired || made === undefined ? null : toChoose(session, made.provider),
+    return_url: session.settings.return_url ?? null,
   };
 }
 

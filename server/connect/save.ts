@@ -1,5 +1,5 @@
 import { writeAudit } from '../activity/audit.ts';
-import type { Credentials } from '../auth-modes/mode.ts';
+import { type Credentials, ownClientOf } from '../auth-modes/mode.ts';
 import { requireAsTried } from '../connections/as-tried.ts';
 import { connectionEvent } from '../connections/event.ts';
 import { warnOfExpiry } from '../connections/expiry.ts';
@@ -106,7 +106,9 @@ export async function saveConnection(
     await warnOfExpiry(tx, { connection, provider: integration.provider, at });
     if (gain.isRefreshable) {
       const wasDead = current?.status === 'needs_reauth';
-      await noteIssuedToken(tx, { integration, account: connection.account, connection, wasDead, at });
+      const client = ownClientOf(connection.credentials) ?? integration.client;
+      const of = { integration: { ...integration, client }, account: connection.account, connection };
+      await noteIssuedToken(tx, { ...of, wasDead, at });
     }
     const isOtherAccount = differs(current?.account, gain.grant.account);
     return { connection, missingScopes: missing, isOtherAccount };

@@ -1,6 +1,8 @@
+import { ownClientOf } from '../auth-modes/mode.ts';
 import { missingScopesOf } from '../connections/health.ts';
 import { fieldError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
+import type { Wishes } from './query.ts';
 import { fixedScopes } from './session-input.ts';
 import type { Target } from './target.ts';
 
@@ -14,12 +16,15 @@ export type ScopePlan = { asked: string[]; requested: string[] };
  * A renewal that is to add scopes asks for those alone where the provider adds them to what it granted before and the
  * account will be the same one; else for all, since what is not asked for would be lost.
  */
-export function planScopes(target: Target, wished: readonly string[] | undefined): ScopePlan {
+export function planScopes(
+  target: Target,
+  { scopes: wished, ownClient }: Partial<Pick<Wishes, 'scopes' | 'ownClient'>> = {},
+): ScopePlan {
   const { session, integration, current } = target;
   const all = wantedScopes(target);
   const added = addedScopes(target);
   const requested = added === undefined ? all : union(current?.scopesRequested ?? all, added);
-  const asked = added !== undefined && keepsGrant(target) ? added : requested;
+  const asked = added !== undefined && keepsGrant(target, ownClient) ? added : requested;
   if (wished === undefined || hasFixedScopes(session, integration)) return { asked, requested };
   const wider = wished.filter((scope) => !asked.includes(scope));
   if (wider.length > 0) {
@@ -56,14 +61,15 @@ function hasFixedScopes({ settings }: Target['session'], { key }: Integration): 
 }
 
 /**
- * A dead grant has nothing left to add to, one that the client may not use is perhaps another client's, and one of an
- * account that is not known may turn out to be another's.
+ * A dead grant has nothing left to add to, one of another client adds nothing to this one's, one that the client may not
+ * use is perhaps another client's, and one of an account that is not known may turn out to be another's.
  */
-function keepsGrant(target: Target): boolean {
+function keepsGrant(target: Target, ownClient: Wishes['ownClient']): boolean {
   const { integration, current } = target;
   return (
     integration.provider.scopes.incremental &&
     current?.status === 'active' &&
+    ownClientOf(current.credentials)?.clientId === ownClient?.clientId &&
     current.withheld === undefined &&
     current.account !== undefined &&
     !allowsOtherAccount(target)

@@ -31,6 +31,8 @@ const common = {
   require_same_account: z.boolean().optional(),
   /** What the end user is to choose on the connect page once the connection is made. */
   setup: z.literal('sheet').optional(),
+  /** Where the connect page leads back to when it was the whole page. */
+  return_url: webAddress().optional(),
 };
 
 /** Body of `POST /connect/sessions`. `end_user` may be left out only where there are `tags`, even empty ones. */
@@ -109,6 +111,7 @@ export async function readSettings(
     webhook_url_override: body.webhook_url_override,
     require_same_account: body.require_same_account,
     setup: body.setup,
+    return_url: body.return_url,
   };
 }
 

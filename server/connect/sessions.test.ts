@@ -116,6 +116,11 @@ const faults: { title: string; body: unknown; path: string[] }[] = [
     path: ['overrides', 'sheets', 'docs_connect'],
   },
   {
+    title: 'a way back that is no web address',
+    body: { ...user, return_url: 'javascript:alert(1)' },
+    path: ['return_url'],
+  },
+  {
     title: 'a webhook address that is none',
     body: { ...user, webhook_url_override: 'ftp://x' },
     path: ['webhook_url_override'],

@@ -38,6 +38,8 @@ export type SessionSettings = {
   scopes?: 'missing' | string[] | undefined;
   /** What the end user is to choose once the connection is made. */
   setup?: 'sheet' | undefined;
+  /** Where the connect page leads back to. */
+  return_url?: string | undefined;
 };
 
 /** What a session has made; also of one that was opened again for what was not granted. */

@@ -2,7 +2,7 @@ import { authModes, type Credentials, ownClientOf } from '../auth-modes/mode.ts'
 import { noteClientVerdict } from '../connections/client-verdict.ts';
 import { firstToken, missingClient, noFirstToken } from '../connections/first-token.ts';
 import { type Tried, testFailed, verify } from '../connections/verify.ts';
-import { AppError, type FieldError } from '../errors.ts';
+import { AppError, type FieldError, fieldError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import { readFields } from '../providers/fields.ts';
 import { findSecret } from './browser-cookies.ts';
@@ -43,7 +43,10 @@ export async function submit(
     throw new AppError('session_in_other_browser');
   const target = await getTarget(db, { reading, session, key: request.key, mode: request.mode });
   const { integration } = target;
-  const connectionConfig = readConfig(target, readWishes(request.url).config);
+  const wishes = readWishes(request.url);
+  if (wishes.ownClient !== undefined)
+    throw fieldError('invalid_query_params', ['credentials'], 'belong in the body of a form');
+  const connectionConfig = readConfig(target, wishes.config);
   const credentials = readForm(integration, request);
   const gained = await gainFrom(deps, { integration, credentials, connectionConfig }).catch((error) => {
     throw asAppError(error);

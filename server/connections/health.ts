@@ -132,7 +132,7 @@ export function causeOf(
 ): Cause | undefined {
   switch (fault.kind) {
     case 'dead_grant': {
-      if (ownClientOf(connection.credentials) !== undefined) return 'credentials_refused';
+      if (isOfOwnClient(fault, connection)) return 'credentials_refused';
       const expiry = expiryOf(connection, provider);
       if (expiry === undefined || expiry.at > at) return 'grant_dead';
       return expiry.cause === 'testing_expiry' ? 'testing_expired' : 'access_time_ended';
@@ -145,6 +145,12 @@ export function causeOf(
       if (fault.error === 'invalid_scope') return 'scopes_refused';
   }
   return undefined;
+}
+
+/** Beside a client there is no grant in the mode of client credentials; in others the code says which of the two it is. */
+function isOfOwnClient({ error }: TokenFault, { credentials }: Pick<Connection, 'credentials'>): boolean {
+  if (ownClientOf(credentials) === undefined) return false;
+  return credentials.type === 'OAUTH2_CC' || error !== 'invalid_grant';
 }
 
 /** The codes of a token fault, without the provider's text. */

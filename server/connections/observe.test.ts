@@ -162,6 +162,18 @@ test("a page against robots is the operator's to hear of", async () => {
   assert.deepEqual(more, []);
 });
 
+test('what is said of a client that the connection brought along is no fault of the integration', async () => {
+  const config_override = { client_id: 'own', client_secret: 'own secret' };
+  const credentials = { type: 'OAUTH2', access_token: 'a', config_override, raw: {} } as const;
+  const current = await reader.reread(one);
+  await replaceCredentials(database.db, { vault, current, credentials, grant: {}, at: new Date() });
+  await observe(refused(403, 'SERVICE_DISABLED', { service: 'sheets.googleapis.com' }));
+  assert.equal((await health()).cause, null);
+  assert.deepEqual(await types(), []);
+  await observe(refused(429, 'RATE_LIMIT_EXCEEDED', { quota_limit: 'ReadRequestsPerMinutePerProject' }));
+  assert.deepEqual(await types(), ['connection.rate_limited']);
+});
+
 test('files, requests and outages say nothing of the connection', async () => {
   for (const status of [400, 401, 403, 404, 410, 500, 503]) await observe(refused(status, 'OTHER'));
   assert.deepEqual(await types(), []);

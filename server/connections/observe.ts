@@ -1,3 +1,4 @@
+import { ownClientOf } from '../auth-modes/mode.ts';
 import type { Db } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { apiFault, integrationEvent, noteMisconfigured, noteProven } from '../integrations/fault.ts';
@@ -59,7 +60,10 @@ export function createObserver({
   async function note(connection: LiveConnection, answer: ObservedAnswer): Promise<void> {
     const { integration } = connection;
     const api = apiOf(answer.url);
+    // What is said of a client that the connection brought along says nothing of the integration's.
+    const hasOwnClient = ownClientOf(connection.credentials) !== undefined;
     if (answer.status < 400) {
+      if (hasOwnClient) return;
       const isProven = await db.transaction((tx) =>
         noteProven(tx, { integration, at: now(), proof: { api } }),
       );
@@ -71,6 +75,7 @@ export function createObserver({
       case 'scope_missing':
         return noteLacking(connection, fault.accepted);
       case 'api_disabled':
+        if (hasOwnClient) return;
         return noteDisabled(connection, { ...fault, api });
       case 'rate_limited':
       case 'abuse_guard':
@@ -126,7 +131,8 @@ export function createObserver({
     connection: LiveConnection,
     fault: Extract<ApiFault, { kind: 'rate_limited' | 'abuse_guard' }>,
   ): Promise<void> {
-    const isOfConnection = fault.kind === 'rate_limited' && fault.of === 'connection';
+    const isOfOwnClient = ownClientOf(connection.credentials) !== undefined;
+    const isOfConnection = fault.kind === 'rate_limited' && (isOfOwnClient || fault.of === 'connection');
     const subject = isOfConnection ? 'connection' : 'integration';
     const id = isOfConnection ? connection.id : connection.integrationId;
     const at = now();

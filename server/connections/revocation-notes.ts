@@ -1,3 +1,4 @@
+import { ownClientOf } from '../auth-modes/mode.ts';
 import type { Queryable, Tx } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import type { ConnectionSubject } from '../events/event-type.ts';
@@ -63,7 +64,7 @@ export async function queueRevocation(
     provider: integration.provider.name,
     isTest: integration.isTest,
     tokens,
-    client: clientOf(integration),
+    client: ownClientOf(connection.credentials) ?? clientOf(integration),
     values: templateValues({ ...connection, integration }),
     event: connectionEvent(connection),
   };

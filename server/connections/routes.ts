@@ -116,7 +116,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
         'connection without them.',
       errors: [
         'not_found',
-        'unknown_provider_config',
+        { code: 'unknown_provider_config', status: 400 },
         { code: 'test_credentials_unavailable', status: 424 },
         'invalid_credentials',
         { code: 'invalid_credentials', status: 400 },
@@ -174,7 +174,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
         description: 'Its status, and where it does not work the cause, the evidence and what to do next.',
         errors: [
           'not_found',
-          'unknown_provider_config',
+          { code: 'unknown_provider_config', status: 400 },
           { code: 'test_credentials_unavailable', status: 424 },
         ],
         params,
@@ -198,7 +198,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
         description: 'Whether or not they have expired. A connection that is dead is tried once more.',
         errors: [
           'not_found',
-          'unknown_provider_config',
+          { code: 'unknown_provider_config', status: 400 },
           { code: 'test_credentials_unavailable', status: 424 },
           'connection_needs_reauth',
           'connection_blocked',
@@ -228,7 +228,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
         operationId: 'changeConnection',
         summary: 'Change tags, end user or webhook address',
         description: 'What is left out stays; an empty `webhook_url_override` removes the address.',
-        errors: ['not_found', 'address_not_allowed'],
+        errors: ['not_found', { code: 'unknown_provider_config', status: 400 }, 'address_not_allowed'],
         params,
         querystring: ofIntegration,
         example: { body: { tags: { team: 'analysis' } } },
@@ -240,7 +240,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
       const place = at(caller, id, query.provider_config_key);
       await db.transaction(async (tx) => {
         const connection = await findConnection(tx, { ...place, vault });
-        if (connection === undefined) throw new AppError('not_found', 'There is no such connection.');
+        if (connection === undefined) throw await absence(reader, place, 'There is no such connection.');
         await updateConnection(tx, {
           id: connection.id,
           tags: body.tags,
@@ -272,7 +272,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
   }
 }
 
-/** On this route an unknown connection is 404, as official clients expect. */
+/** On these routes an unknown connection is 404, as official clients expect. */
 async function getLive(
   reader: ConnectionReader,
   place: Parameters<ConnectionReader['get']>[0],
@@ -281,8 +281,26 @@ async function getLive(
     return await reader.get(place);
   } catch (error) {
     if (!(error instanceof AppError) || error.code !== 'unknown_connection') throw error;
-    throw new AppError('not_found', error.message, { cause: error });
+    throw await absence(reader, place, error.message);
   }
+}
+
+/** What is missing of a connection that is not there: it alone (404), or its integration already (400). */
+async function absence(
+  reader: ConnectionReader,
+  place: Parameters<ConnectionReader['get']>[0],
+  message: string,
+): Promise<AppError> {
+  const unknown = await reader.getIntegration(place).then(
+    () => undefined,
+    (error: unknown) => {
+      if (error instanceof AppError && error.code === 'unknown_provider_config') return error;
+      throw error;
+    },
+  );
+  return unknown
+    ? new AppError('unknown_provider_config', unknown.message, { status: 400 })
+    : new AppError('not_found', message);
 }
 
 function requiredKey(key: string | undefined): string {

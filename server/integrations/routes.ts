@@ -184,14 +184,15 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
         summary: 'One integration',
         description:
           'The client secret is told with `include=credentials` to keys with `integrations:secrets`.',
-        errors: ['unknown_provider_config', 'integration_not_allowed'],
+        errors: ['not_found', 'integration_not_allowed'],
         params,
         querystring: z.strictObject({ include: z.union([include, z.array(include)]).optional() }),
         response: one,
       },
     },
     async ({ params: { key }, query, caller }) => {
-      const integration = await getIntegration(db, { ...reading, environmentId: caller.environmentId, key });
+      const at = { ...reading, environmentId: caller.environmentId, key };
+      const integration = await getIntegration(db, at).catch(asNotFound);
       if (!mayKnow(caller, key)) throw new AppError('integration_not_allowed');
       const wanted = [query.include ?? []].flat();
       if (wanted.includes('credentials')) requireScope(caller, 'integrations:secrets');
@@ -222,7 +223,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
         description:
           'Where its secrets are sent only keys change that may read them: see "Keys and tickets". Without ' +
           '`credentials.client_secret` the stored secret stays. An empty value in `integration_config` removes that setting.',
-        errors: ['unknown_provider_config', 'integration_exists', 'test_credentials_unavailable'],
+        errors: ['not_found', 'integration_exists', 'test_credentials_unavailable'],
         params,
         example: { body: { display_name: 'Google Sheets' } },
         body: z.strictObject({
@@ -240,7 +241,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
             ...reading,
             environmentId: caller.environmentId,
             key,
-          });
+          }).catch(asNotFound);
           const provider = reading.catalog.get(current.provider.name);
           const change = readSettings(body, { provider, reading, before: current });
           await requireMayMove(tx, caller, { current, provider, after: change.integrationConfig ?? {} });
@@ -276,7 +277,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
         operationId: 'deleteIntegration',
         summary: 'Delete an integration',
         description: 'Only one that has no connections.',
-        errors: ['unknown_provider_config', 'integration_in_use'],
+        errors: ['not_found', 'integration_in_use'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
       },
@@ -287,7 +288,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
           ...reading,
           environmentId: caller.environmentId,
           key,
-        });
+        }).catch(asNotFound);
         await deleteIntegration(tx, integration);
         await audit(tx, caller, { action: 'integration.deleted', target: key });
       });
@@ -317,6 +318,12 @@ function audit(
   entry: { action: string; target: string; details?: Record<string, string | boolean> },
 ): Promise<void> {
   return writeAudit(tx, { environmentId: caller.environmentId, actor: actorOf(caller), ...entry });
+}
+
+/** On the routes of one integration an unknown one is `not_found`, as official clients expect. */
+function asNotFound(error: unknown): never {
+  if (!(error instanceof AppError) || error.code !== 'unknown_provider_config') throw error;
+  throw new AppError('not_found', error.message, { cause: error });
 }
 
 /** A session knows the integrations it allows; a key those of its environment. */

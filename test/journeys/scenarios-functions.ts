@@ -59,6 +59,11 @@ export const functionScenarios: Record<string, Scenario> = {
     right: 200,
     foreign: 200,
   },
+  'GET /providers/{provider}/templates': {
+    request: ofConnection('/providers/google-sheet/templates'),
+    right: 200,
+    foreign: 200,
+  },
   'PUT /integrations/{key}/functions/{name}/shipped': {
     request: ofConnection('/integrations/{key}/functions/create-spreadsheet/shipped', () => ({
       type: 'action',

@@ -49,23 +49,23 @@ export const scenarios: Record<string, Scenario> = {
   'GET /connections/{id}': {
     request: ofConnection(`/connections/{id}?${inQuery}`),
     right: 200,
-    foreign: 404,
+    foreign: 400,
   },
-  'GET /connection/{id}': { request: ofConnection(`/connection/{id}?${inQuery}`), right: 200, foreign: 404 },
+  'GET /connection/{id}': { request: ofConnection(`/connection/{id}?${inQuery}`), right: 200, foreign: 400 },
   'GET /connections/{id}/health': {
     request: ofConnection(`/connections/{id}/health?${inQuery}`),
     right: 200,
-    foreign: 404,
+    foreign: 400,
   },
   'POST /connections/{id}/refresh': {
     request: ofConnection(`/connections/{id}/refresh?${inQuery}`),
     right: 200,
-    foreign: 404,
+    foreign: 400,
   },
   'PATCH /connections/{id}': {
     request: ofConnection(`/connections/{id}?${inQuery}`, () => ({ tags: { a: 'b' } })),
     right: 200,
-    foreign: 404,
+    foreign: 400,
   },
   'POST /connections/metadata': {
     request: ofConnection('/connections/metadata', ({ connectionId }) => ({

@@ -45,6 +45,14 @@ function SessionApp({
   const settings = view.settings ?? plain;
   const made = view.progress?.connection ?? undefined;
   const tellConnected = useTellConnected();
+  const returnUrl = launch.isFramed ? undefined : (view.progress?.return_url ?? undefined);
+  const finish = useCallback(
+    (done: Made) => {
+      tellConnected(done);
+      if (returnUrl !== undefined) location.replace(returnUrl);
+    },
+    [tellConnected, returnUrl],
+  );
   const language =
     chosen ?? launch.language ?? settings.language ?? spoken(navigator.languages) ?? ('en' as const);
   const say = useMemo(() => sayIn(language, settings.app_name), [language, settings.app_name]);
@@ -72,13 +80,14 @@ function SessionApp({
           <Shell
             settings={settings}
             isFramed={launch.isFramed}
+            returnUrl={returnUrl}
             onLanguage={onLanguage}
             onClose={() => {
               if (made !== undefined) tellConnected(made);
               tellHost({ type: 'close' });
             }}
           >
-            <ConnectPage launch={launch} view={view} onConnected={tellConnected} />
+            <ConnectPage launch={launch} view={view} onConnected={finish} />
           </Shell>
         </SayContext.Provider>
       </LanguageContext.Provider>

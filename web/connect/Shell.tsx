@@ -7,12 +7,15 @@ import { type Language, languageNames, languages, useLanguage, useSay } from './
 export function Shell({
   settings,
   isFramed,
+  returnUrl,
   onLanguage,
   onClose,
   children,
 }: {
   settings: Settings;
   isFramed: boolean;
+  /** Where the application waits for whoever came from there. */
+  returnUrl: string | undefined;
   onLanguage: (language: Language) => void;
   onClose: () => void;
   children: ReactNode;
@@ -31,6 +34,13 @@ export function Shell({
           </header>
         )}
         {children}
+        {returnUrl !== undefined && (
+          <div className="links">
+            <a className="link" href={returnUrl}>
+              {say('backToApp')}
+            </a>
+          </div>
+        )}
       </main>
       <footer className="foot">
         <label>

@@ -1,5 +1,5 @@
+import type { Routes } from '../../sdk/client/routes.ts';
 import { type Answer, send } from '../api/client.ts';
-import type { Routes } from '../api/schema.ts';
 
 /** The page's calls of the service, each with the token of the session. All throw `Fault`. */
 export type Progress = Answer<'GET /connect/session/progress'>['data'];

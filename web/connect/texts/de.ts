@@ -6,6 +6,7 @@ export const de: Texts = {
   close: 'Schließen',
   loading: 'Wird geladen',
   back: 'Zurück',
+  backToApp: 'Zurück: {app}',
   tryAgain: 'Noch einmal versuchen',
   finish: 'Fertig',
   chooseTitle: 'Was möchten Sie verbinden?',

@@ -5,6 +5,7 @@ export const en = {
   close: 'Close',
   loading: 'Loading',
   back: 'Back',
+  backToApp: 'Back to {app}',
   tryAgain: 'Try again',
   finish: 'Finish',
   chooseTitle: 'What would you like to connect?',

@@ -6,6 +6,7 @@ export const es: Texts = {
   close: 'Cerrar',
   loading: 'Cargando',
   back: 'Atrás',
+  backToApp: 'Volver: {app}',
   tryAgain: 'Intentar de nuevo',
   finish: 'Terminar',
   chooseTitle: '¿Qué desea conectar?',

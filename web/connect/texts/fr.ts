@@ -6,6 +6,7 @@ export const fr: Texts = {
   close: 'Fermer',
   loading: 'Chargement',
   back: 'Retour',
+  backToApp: 'Retour : {app}',
   tryAgain: 'Réessayer',
   finish: 'Terminer',
   chooseTitle: 'Que souhaitez-vous connecter ?',

@@ -6,6 +6,7 @@ export const ja: Texts = {
   close: '閉じる',
   loading: '読み込み中',
   back: '戻る',
+  backToApp: '{app}に戻る',
   tryAgain: 'もう一度試す',
   finish: '完了',
   chooseTitle: '何を接続しますか？',

@@ -1,7 +1,7 @@
 import { Anchor, Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { IconChevronLeft, IconRefresh } from '@tabler/icons-react';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useIsMutating, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
@@ -20,7 +20,7 @@ import { DeleteConnection } from './DeleteConnection.tsx';
 import { HealthBadge } from './HealthBadge.tsx';
 import { HealthCard } from './HealthCard.tsx';
 import { MetadataCard } from './MetadataCard.tsx';
-import { type At, connectionQuery, refresh, type WholeConnection } from './queries.ts';
+import { type At, connectionQuery, deletionKey, refresh, type WholeConnection } from './queries.ts';
 import { ReconnectButton } from './ReconnectButton.tsx';
 import { ScopesCard } from './ScopesCard.tsx';
 import { TagsCard } from './TagsCard.tsx';
@@ -30,7 +30,11 @@ export function ConnectionPage() {
   const environment = useEnvironment();
   const mayWrite = useMayWrite();
   const at: At = useParams({ from: '/$environment/connections/$integration/$id' });
-  const query = useQuery({ ...connectionQuery(environment, at), refetchInterval: 5_000 });
+  const isBeingDeleted = useIsMutating({ mutationKey: deletionKey(environment, at) }) > 0;
+  const query = useQuery({
+    ...connectionQuery(environment, at),
+    refetchInterval: isBeingDeleted ? false : 5_000,
+  });
   const { data: connection } = query;
   return (
     <Page

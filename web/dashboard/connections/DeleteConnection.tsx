@@ -7,7 +7,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { counted } from '../../ui/size.ts';
 import type { Dataset } from '../records/queries.ts';
-import { type At, datasetsQuery, deleteConnection } from './queries.ts';
+import { type At, connectionQuery, datasetsQuery, deleteConnection, deletionKey } from './queries.ts';
 
 /** Deletion, with what it will destroy said first. */
 export function DeleteConnection({ environment, at }: { environment: string; at: At }) {
@@ -16,6 +16,8 @@ export function DeleteConnection({ environment, at }: { environment: string; at:
   const navigate = useNavigate();
   const datasets = useQuery({ ...datasetsQuery(environment, at), enabled: isOpen });
   const destroy = useMutation({
+    mutationKey: deletionKey(environment, at),
+    onMutate: () => queries.cancelQueries({ queryKey: connectionQuery(environment, at).queryKey }),
     mutationFn: () => deleteConnection(environment, at),
     onSuccess: async () => {
       await navigate({ to: '/$environment/connections', params: { environment }, search: {} });

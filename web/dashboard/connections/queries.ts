@@ -26,6 +26,14 @@ export const connectionQuery = (environment: string, { integration, id }: At) =>
       }),
   });
 
+/** Of its deletion: while that runs nobody asks for the connection. */
+export const deletionKey = (environment: string, { integration, id }: At) => [
+  environment,
+  'delete connection',
+  integration,
+  id,
+];
+
 export const datasetsQuery = (environment: string, { integration, id }: At) =>
   queryOptions({
     queryKey: [environment, 'connection', integration, id, 'datasets'],
