@@ -1,11 +1,14 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { errorCatalogue } from '../server/errors.ts';
+import { startRunningService } from '../test/support/service.ts';
 
 /**
- * Writes web/api/schema.ts: the interface as types, out of the OpenAPI document of a running service.
+ * Writes the interface as types, for the client and the dashboard: `sdk/client/routes.ts` and `event-types.ts` out of the
+ * OpenAPI document of the service, `error-codes.ts` out of the catalogue of errors.
  *
- * Use: `node scripts/api-types.ts http://localhost:3003`. What the generated file says is compared with the service's
- * document by `web/api/schema.test.ts`.
+ * Use: `node scripts/api-types.ts`, which starts a service for it, or names the address of one that runs. What the files say
+ * is compared with the service by `sdk/client/generated.test.ts`.
  */
 type Schema = {
   type?: string | string[];
@@ -25,10 +28,21 @@ type Operation = {
   requestBody?: Content;
   responses?: Record<string, Content>;
 };
-export type OpenApi = { paths: Record<string, Record<string, Operation>> };
+export type OpenApi = {
+  paths: Record<string, Record<string, Operation>>;
+  webhooks: Record<string, Record<string, Operation & { description?: string }>>;
+};
 
-/** The text of web/api/schema.ts for a document; the same document gives the same text. */
-export function apiTypes({ paths }: OpenApi): string {
+/** The text of each file for a document, by its name in `sdk/client/`; the same document gives the same text. */
+export function generatedFiles(document: OpenApi): Record<string, string> {
+  return {
+    'routes.ts': apiTypes(document),
+    'event-types.ts': eventTypes(document),
+    'error-codes.ts': errorCodes(),
+  };
+}
+
+function apiTypes({ paths }: OpenApi): string {
   const routes = Object.entries(paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => ({
       name: `${method.toUpperCase()} ${path}`,
@@ -45,6 +59,41 @@ export function apiTypes({ paths }: OpenApi): string {
     'export type Routes = {',
     ...lines,
     '};',
+    '',
+  ].join('\n');
+}
+
+function eventTypes({ webhooks }: OpenApi): string {
+  const lines = Object.entries(webhooks)
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .flatMap(([name, { post }]) => {
+      const schema = post?.requestBody?.content?.['application/json']?.schema;
+      const data = schema?.properties?.data;
+      return [
+        `  /** ${post?.description ?? ''} */`,
+        `  ${JSON.stringify(name)}: ${data ? typeOf(data) : 'unknown'};`,
+      ];
+    });
+  return [
+    '// Written by scripts/api-types.ts out of /openapi.json.',
+    '',
+    '/** What the event of each type carries as its `data`. */',
+    'export type EventData = {',
+    ...lines,
+    '};',
+    '',
+  ].join('\n');
+}
+
+function errorCodes(): string {
+  return [
+    '// Written by scripts/api-types.ts out of the catalogue of errors.',
+    '',
+    '/** The codes of the errors that the service answers. */',
+    'export type ErrorCode =',
+    ...Object.keys(errorCatalogue)
+      .sort()
+      .map((code, at, all) => `  | '${code}'${at === all.length - 1 ? ';' : ''}`),
     '',
   ].join('\n');
 }
@@ -106,8 +155,10 @@ function objectType({ properties = {}, required = [], additionalProperties }: Sc
 
 if (import.meta.main) {
   const [address] = process.argv.slice(2);
-  if (address === undefined) throw new Error('Name the address of a running service.');
-  const answer = await fetch(new URL('/openapi.json', address));
+  const service = address === undefined ? await startRunningService() : undefined;
+  const answer = await fetch(new URL('/openapi.json', address ?? service?.baseUrl));
   const document = (await answer.json()) as OpenApi;
-  writeFileSync(join(import.meta.dirname, '../web/api/schema.ts'), apiTypes(document));
+  for (const [name, text] of Object.entries(generatedFiles(document)))
+    writeFileSync(join(import.meta.dirname, '../sdk/client', name), text);
+  await service?.stop();
 }

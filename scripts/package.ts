@@ -18,6 +18,8 @@ const run = promisify(execFile);
 /** What goes along as it is, by folder. */
 const copied: Record<string, string[]> = {
   '.': ['README.md', 'CHANGELOG.md', 'SECURITY.md', 'LICENSE', 'docs/**/*.{md,json,yaml}'],
+  // For who runs the package itself; containers are built from a clone.
+  deploy: ['trellis.service', 'systemd.env.example', 'helm/**/*.{yaml,json,tpl,txt}'],
   migrations: ['*.sql'],
   providers: ['*.yaml', 'parsed.jsonl', 'logos/*'],
   shipped: ['**/*.ts'],

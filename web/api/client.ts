@@ -1,4 +1,4 @@
-import type { Routes } from './schema.ts';
+import type { Routes } from '../../sdk/client/routes.ts';
 
 /**
  * The one caller of the service: the interface that everybody has, with the session's cookie in place of a key.

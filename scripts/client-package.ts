@@ -1,0 +1,73 @@
+/**
+ * Makes the package `trellis-client` out of `sdk/client`, `sdk/connect` and `sdk/react`: `node scripts/client-package.ts
+ * [DIRECTORY]`, `dist.client` unless another is named; what it holds is replaced. `npm pack` of the directory makes the file
+ * that npm installs. It depends on nothing, and is JavaScript for platforms with the standards of the web.
+ */
+import { execFile } from 'node:child_process';
+import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+
+const root = join(import.meta.dirname, '..');
+const run = promisify(execFile);
+
+/** What a program imports, and where it begins. */
+const entries = { '.': 'client', './connect': 'connect', './react': 'react' };
+
+/**
+ * Fills `directory` anew. Throws what the compiler said, and where the directory holds anything but a former package, which
+ * is left alone.
+ */
+export async function makeClientPackage(directory: string): Promise<void> {
+  const found = await readFile(join(directory, 'package.json'), 'utf8').catch(() => '{}');
+  const isEmpty = (await readdir(directory).catch((): string[] => [])).length === 0;
+  if (!isEmpty && (JSON.parse(found) as { name?: string }).name !== 'trellis-client')
+    throw new Error(`${directory} holds something else than a package of the client`);
+  await rm(directory, { recursive: true, force: true });
+  await compile(directory);
+  await writeFile(join(directory, 'package.json'), `${JSON.stringify(await manifest(), null, 2)}\n`);
+  await cp(join(root, 'LICENSE'), join(directory, 'LICENSE'));
+  await cp(join(root, 'sdk/client/README.md'), join(directory, 'README.md'));
+}
+
+async function compile(directory: string): Promise<void> {
+  const compiler = join(root, 'node_modules/typescript/bin/tsc');
+  const args = [compiler, '-p', 'tsconfig.client.json', '--outDir', directory];
+  await run(process.execPath, args, { cwd: root }).catch((error: { stdout?: string; message: string }) => {
+    throw new Error(error.stdout || error.message, { cause: error });
+  });
+  for (const file of await readdir(directory, { recursive: true })) {
+    if (!file.endsWith('.d.ts')) continue;
+    // The compiler says .js in place of .ts in code alone, and older ones find no declarations behind a .ts.
+    const text = await readFile(join(directory, file), 'utf8');
+    await writeFile(join(directory, file), text.replace(/(from '\.{1,2}\/[^']+)\.ts'/g, "$1.js'"));
+  }
+}
+
+async function manifest(): Promise<object> {
+  const clone = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as Record<string, string>;
+  const { version, license } = clone;
+  return {
+    ...{ name: 'trellis-client', version, license, type: 'module', sideEffects: false },
+    description:
+      'Client of Trellis, the self-hosted integration service: connections, proxy, synced records.',
+    engines: { node: '>=20' },
+    exports: {
+      ...Object.fromEntries(
+        Object.entries(entries).map(([name, folder]) => [
+          name,
+          { types: `./${folder}/index.d.ts`, default: `./${folder}/index.js` },
+        ]),
+      ),
+      './package.json': './package.json',
+    },
+    peerDependencies: { react: '>=18' },
+    peerDependenciesMeta: { react: { optional: true } },
+  };
+}
+
+if (import.meta.main) {
+  const directory = resolve(process.argv[2] ?? join(root, 'dist.client'));
+  await makeClientPackage(directory);
+  console.log(directory);
+}

@@ -1,0 +1,220 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { answerer, type ClientBench, openClientBench, say } from './client.fixture.ts';
+import { isTrellisError, type Records, Trellis, type TrellisError } from './index.ts';
+
+type City = { city: string };
+
+let bench: ClientBench;
+let count = 0;
+/** Of a model that no other test uses. */
+let fresh: () => Records<City>;
+before(async () => {
+  bench = await openClientBench();
+  fresh = () => {
+    count += 1;
+    return bench.client.connection(bench.integration, bench.connectionId).records<City>(`Place${count}`);
+  };
+});
+after(() => bench.close());
+
+const cities = (from: number, to: number, word = 'city') =>
+  Array.from({ length: to - from }, (_, at) => ({ id: from + at, city: `${word} ${from + at}` }));
+const idsOf = ({ records }: { records: { id: string }[] }) => records.map(({ id }) => Number(id));
+
+test('a follower that is cut off in the middle of a batch gets that batch again, and all that follows', async () => {
+  const records = fresh();
+  await records.save(cities(0, 95));
+  const taken: number[][] = [];
+  const follow = () => records.follow({ consumer: 'billing', batchSize: 10, untilCaughtUp: true });
+  await assert.rejects(async () => {
+    for await (const batch of follow()) {
+      taken.push(idsOf(batch));
+      if (taken.length === 4) throw new Error('the program dies');
+    }
+  }, /dies/);
+  assert.equal(taken.flat().length, 40);
+  for await (const batch of follow()) taken.push(idsOf(batch));
+  assert.deepEqual(taken[4], taken[3]);
+  assert.deepEqual(
+    [...new Set(taken.flat())],
+    cities(0, 95).map(({ id }) => id),
+  );
+  assert.equal(taken.flat().length, 105);
+});
+
+test('a batch that is acknowledged by hand does not come again when the loop ends with it', async () => {
+  const records = fresh();
+  await records.save(cities(0, 20));
+  for await (const { acknowledge, cursor } of records.follow({ consumer: 'one', batchSize: 10 })) {
+    await acknowledge();
+    await acknowledge();
+    assert.equal(typeof cursor, 'string');
+    break;
+  }
+  const rest: number[] = [];
+  for await (const batch of records.follow({ consumer: 'one', untilCaughtUp: true }))
+    rest.push(...idsOf(batch));
+  assert.deepEqual(
+    rest,
+    cities(10, 20).map(({ id }) => id),
+  );
+});
+
+test('nothing is missed while others write, and what changes again comes again', async () => {
+  const records = fresh();
+  const stop = new AbortController();
+  const last = new Map<number, string | undefined>();
+  const following = (async () => {
+    for await (const batch of records.follow({
+      consumer: 'one',
+      batchSize: 50,
+      pollMs: 5,
+      signal: stop.signal,
+    })) {
+      for (const { id, city } of batch.records) last.set(Number(id), city);
+      if (last.get(299) === 'last 299' && last.size === 400) return;
+    }
+  })();
+  const write = async (from: number) => {
+    for (let at = from; at < from + 100; at += 20) await records.save(cities(at, at + 20));
+  };
+  await Promise.all([0, 100, 200, 300].map(write));
+  await records.save(cities(0, 300, 'last'));
+  const late = setTimeout(() => stop.abort(new Error('late')), 30_000);
+  await following;
+  clearTimeout(late);
+  assert.deepEqual(
+    [...last].sort(([one], [other]) => one - other).map(([, city]) => city),
+    [...cities(0, 300, 'last'), ...cities(300, 400)].map(({ city }) => city),
+  );
+});
+
+test('a new consumer begins with everything, with what comes from now on, or behind a cursor', async () => {
+  const records = fresh();
+  const begun = async (consumer: string, from?: string) => {
+    const ids: number[] = [];
+    for await (const batch of records.follow({ consumer, from, untilCaughtUp: true }))
+      ids.push(...idsOf(batch));
+    return ids;
+  };
+  assert.deepEqual(await begun('early', 'now'), []);
+  await records.save(cities(0, 3));
+  assert.deepEqual(await begun('late', 'now'), []);
+  const [, second] = await records.list().toArray();
+  await records.save(cities(3, 4));
+  assert.deepEqual(await begun('all'), [0, 1, 2, 3]);
+  assert.deepEqual(await begun('behind', second?._trellis_metadata.cursor), [2, 3]);
+  assert.deepEqual(await begun('early', 'now'), [0, 1, 2, 3]);
+  assert.deepEqual(await begun('late', 'start'), [3]);
+});
+
+test('an abort ends the wait with its reason, and what was taken before is acknowledged', async () => {
+  const records = fresh();
+  await records.save(cities(0, 3));
+  const stop = new AbortController();
+  await assert.rejects(
+    async () => {
+      for await (const _ of records.follow({ consumer: 'one', signal: stop.signal }))
+        stop.abort(new Error('the server closes'));
+    },
+    { message: 'the server closes' },
+  );
+  const again = records.follow({ consumer: 'one', untilCaughtUp: true });
+  assert.deepEqual(await Array.fromAsync(again), []);
+});
+
+test('deletions that are gone are told, or everything comes again', async () => {
+  const records = fresh();
+  const { service } = bench;
+  await records.save(cities(0, 5));
+  for await (const _ of records.follow({ consumer: 'slow', batchSize: 2, untilCaughtUp: true })) break;
+  for await (const batch of records.follow({ consumer: 'slow', batchSize: 2 })) {
+    await batch.acknowledge();
+    break;
+  }
+  await records.delete([4]);
+  await service.call('PUT', '/records/retention', {
+    body: { remove_tombstones_after_days: 1, wait_for_consumers: false },
+  });
+  await service.db.query("update record set last_modified_at = last_modified_at - interval '2 days'");
+  await service.runJob('records.retention');
+  await assert.rejects(
+    Array.fromAsync(records.follow({ consumer: 'slow', untilCaughtUp: true })),
+    (error) => isTrellisError(error, 'cursor_expired') && error.status === 410,
+  );
+  const batches = records.follow({
+    consumer: 'slow',
+    batchSize: 3,
+    untilCaughtUp: true,
+    onExpired: 'restart',
+  });
+  const seen: [number[], boolean][] = [];
+  for await (const batch of batches) seen.push([idsOf(batch), batch.isRestart]);
+  assert.deepEqual(seen, [
+    [[0, 1, 2], true],
+    [[3], false],
+  ]);
+});
+
+test('somebody else under the same name is told', async () => {
+  const records = fresh();
+  await records.save(cities(0, 6));
+  const one = records.follow({ consumer: 'both', batchSize: 2, untilCaughtUp: true });
+  await one.next();
+  for await (const _ of records.follow({ consumer: 'both', untilCaughtUp: true }));
+  await assert.rejects(
+    one.next(),
+    (error) => isTrellisError(error, 'cursor_behind_consumer') && typeof error.payload.cursor === 'string',
+  );
+});
+
+test('outages are waited for, refusals are not', async () => {
+  const told: string[] = [];
+  const page = (id: number) => ({
+    records: [{ id: String(id), _trellis_metadata: { cursor: `c${id}` } }],
+    next_cursor: null,
+  });
+  let pages = 0;
+  const away = await answerer((request, response, turn) => {
+    const { method, url = '' } = request;
+    // Each first attempt of a call fails, in one way after the other.
+    if (turn % 2 === 0) {
+      if (turn % 6 === 0) return response.destroy();
+      if (turn % 6 === 2)
+        return say(response, { status: 503, body: { error: { code: 'unavailable', message: 'away' } } });
+      return say(response, {
+        status: 429,
+        headers: { 'retry-after': '0' },
+        body: { error: { code: 'too_many_requests', message: 'slow' } },
+      });
+    }
+    if (url.includes('/consumers/')) {
+      if (method === 'GET') return say(response, { body: { cursor: null } });
+      return say(response, { body: {} });
+    }
+    pages += 1;
+    if (pages === 3)
+      return say(response, { status: 403, body: { error: { code: 'forbidden', message: 'no' } } });
+    return say(response, { body: page(pages) });
+  });
+  try {
+    const client = new Trellis({ url: away.url, key: 'k', retries: 0 });
+    const following = client
+      .connection('i', 'c')
+      .records('City')
+      .follow({ consumer: 'one', pollMs: 1, onRetry: ({ code }: TrellisError) => told.push(code) });
+    const ids: number[] = [];
+    await assert.rejects(
+      async () => {
+        for await (const batch of following) ids.push(...idsOf(batch));
+      },
+      (error) => isTrellisError(error, 'forbidden'),
+    );
+    assert.deepEqual(ids, [1, 2]);
+    assert.deepEqual(told.slice(0, 3), ['network_error', 'unavailable', 'too_many_requests']);
+    assert.equal(told.length, 6);
+  } finally {
+    await away.close();
+  }
+});

@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { generatedFiles, type OpenApi } from '../../scripts/api-types.ts';
+import { openTrellis } from '../../test/support/trellis.ts';
+
+test('the generated types are those of the service', async () => {
+  const trellis = await openTrellis();
+  try {
+    const { body } = await trellis.call('GET', '/openapi.json');
+    for (const [name, text] of Object.entries(generatedFiles(body as unknown as OpenApi))) {
+      const written = readFileSync(join(import.meta.dirname, name), 'utf8');
+      assert.equal(written, text, `${name}: run node scripts/api-types.ts`);
+    }
+  } finally {
+    await trellis.close();
+  }
+});

@@ -1,0 +1,49 @@
+/** When a call is tried again, and after how long. Pure: chance is passed in. */
+import type { TrellisError } from './errors.ts';
+import { whenAborted } from './when-aborted.ts';
+
+/** A service that asks for a longer pause has its error told instead. */
+const longestPauseMs = 60_000;
+const firstPauseMs = 300;
+const mostPauseMs = 10_000;
+
+/**
+ * How long to wait before the next attempt; undefined: the error is the caller's.
+ *
+ * 429, and the 503 `overloaded`, say that nothing was begun, so any call may be sent again. All else leaves open what was
+ * done: only a call whose repetition does no harm (`isRepeatable`) is sent again. A time-out is not: the time is over.
+ */
+export function pauseBefore(
+  error: TrellisError,
+  { attempt, isRepeatable, chance }: { attempt: number; isRepeatable: boolean; chance: number },
+): number | undefined {
+  const { code, status } = error;
+  const wasNotBegun = status === 429 || code === 'overloaded';
+  const mayPass = code === 'network_error' || status === 502 || status === 503 || status === 504;
+  if (!wasNotBegun && !(isRepeatable && mayPass)) return undefined;
+  const pauseMs = pauseAfter(error, { attempt, chance });
+  return pauseMs > longestPauseMs ? undefined : pauseMs;
+}
+
+/** As long as the service asks for and a little more, so that not all come at once; else twice as long each time. */
+export function pauseAfter(
+  { retryAfterMs }: Pick<TrellisError, 'retryAfterMs'>,
+  { attempt, chance }: { attempt: number; chance: number },
+): number {
+  if (retryAfterMs !== undefined) return retryAfterMs + chance * Math.min(1_000, retryAfterMs / 10);
+  return Math.min(mostPauseMs, firstPauseMs * 2 ** attempt) * (0.5 + chance / 2);
+}
+
+/** Resolves after a time. Rejects with the signal's reason as soon as it is aborted. */
+export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      stopWaiting();
+      resolve();
+    }, ms);
+    const stopWaiting = whenAborted(signal, () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    });
+  });
+}

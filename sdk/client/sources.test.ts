@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { sdkReference } from '../../scripts/sdk-reference.ts';
+
+const root = join(import.meta.dirname, '../..');
+const files = globSync('sdk/{client,connect,react}/**/*.ts', { cwd: root }).filter(
+  (file) => !/\.(test|fixture)\.ts$/.test(file),
+);
+
+test('the client imports nothing but itself, and React for its hook', () => {
+  assert.ok(files.length > 20);
+  for (const file of files) {
+    const text = readFileSync(join(root, file), 'utf8');
+    const imported = [...text.matchAll(/\bfrom '([^']+)'|\bimport\('([^']+)'\)/g)].map(
+      ([, from, by]) => from ?? by!,
+    );
+    const allowed =
+      file === 'sdk/react/use-connect.ts' ? /^(\.|react$)/ : /^\.{1,2}\/([a-z]+\/)?[a-z-]+\.ts$/;
+    assert.deepEqual(
+      imported.filter((name) => !allowed.test(name)),
+      [],
+      file,
+    );
+  }
+});
+
+test('it compiles with standards of the web alone, and the reference is made from it', async () => {
+  const written = readFileSync(join(root, 'docs/sdk-reference.md'), 'utf8');
+  assert.equal(await sdkReference(), written, 'run node scripts/sdk-reference.ts');
+});
+
+test('the guide names every call there is', () => {
+  const guide = readFileSync(join(root, 'docs/sdk.md'), 'utf8');
+  const unsaid = ['resources', 'connection', 'records', 'actions', 'syncs', 'events', 'trellis'].flatMap(
+    (name) => {
+      const text = readFileSync(join(root, `sdk/client/${name}.ts`), 'utf8');
+      const calls = [...text.matchAll(/^ {2}(?:readonly |async \*?)?(\w+)(?:<[^>]*>)?(?:\(|: Fetch)/gm)];
+      return calls.map(([, call]) => call!).filter((call) => call !== 'constructor' && !guide.includes(call));
+    },
+  );
+  assert.deepEqual(unsaid, []);
+});

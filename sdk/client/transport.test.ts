@@ -1,0 +1,264 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Answerer, answerer, say } from './client.fixture.ts';
+import { isTrellisError, Trellis, type TrellisOptions } from './index.ts';
+
+const ok = { connections: [] };
+const refusal = (code: string) => ({ error: { code, message: 'No.' } });
+
+async function withServer(
+  answer: Parameters<typeof answerer>[0],
+  use: (client: Trellis, server: Answerer) => Promise<void>,
+  options: Partial<TrellisOptions> = {},
+): Promise<void> {
+  const server = await answerer(answer);
+  try {
+    await use(new Trellis({ url: server.url, key: 'trs_dev_key', ...options }), server);
+  } finally {
+    await server.close();
+  }
+}
+const codeOf = (call: Promise<unknown>) =>
+  call.then(
+    () => 'done',
+    (error: unknown) => (isTrellisError(error) ? error.code : String(error)),
+  );
+
+test('a 503 is tried again after what Retry-After says, a call that only reads', async () => {
+  const times: number[] = [];
+  await withServer(
+    (_, response, turn) => {
+      times.push(performance.now());
+      if (turn > 0) return say(response, { body: ok });
+      say(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '1' } });
+    },
+    async (client) => {
+      assert.deepEqual(await client.connections.list().toArray(), []);
+      assert.ok(times[1]! - times[0]! >= 990);
+    },
+  );
+});
+
+test('a call that changes something is sent again only where nothing was begun', async () => {
+  const begin = (client: Trellis) => client.connectSessions.create({ tags: {} });
+  for (const [status, code, attempts] of [
+    [429, 'too_many_requests', 3],
+    [503, 'overloaded', 3],
+    [503, 'unavailable', 1],
+    [500, 'internal', 1],
+    [400, 'invalid_body', 1],
+  ] as const) {
+    await withServer(
+      (_, response) => say(response, { status, body: refusal(code), headers: { 'retry-after': '0' } }),
+      async (client, { asked }) => {
+        assert.equal(await codeOf(begin(client)), code);
+        assert.equal(asked.length, attempts, code);
+      },
+    );
+  }
+  await withServer(
+    (_, response) => response.destroy(),
+    async (client, { asked }) => {
+      assert.equal(await codeOf(begin(client)), 'network_error');
+      assert.equal(asked.length, 1);
+      assert.equal(await codeOf(client.variables.list()), 'network_error');
+      assert.equal(asked.length, 4);
+      const records = client.connection('i', 'c').records('City');
+      assert.equal(await codeOf(records.prune({ until: 'x' })), 'network_error');
+      assert.equal(asked.length, 7);
+      assert.equal(await codeOf(records.save([])), 'network_error');
+      assert.equal(asked.length, 8);
+    },
+  );
+});
+
+test('a pause that is longer than the time there is, or than a minute, is left to the caller', async () => {
+  await withServer(
+    (_, response) =>
+      say(response, { status: 429, body: refusal('too_many_requests'), headers: { 'retry-after': '61' } }),
+    async (client, { asked }) => {
+      await assert.rejects(client.variables.list(), (error) => {
+        return isTrellisError(error, 'too_many_requests') && error.retryAfterMs === 61_000;
+      });
+      assert.equal(asked.length, 1);
+    },
+  );
+  await withServer(
+    (_, response) =>
+      say(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '5' } }),
+    async (client, { asked }) => {
+      assert.equal(await codeOf(client.request('GET /environments', { timeoutMs: 3_000 })), 'unavailable');
+      assert.equal(asked.length, 1);
+    },
+  );
+});
+
+test('a server that hangs is a time-out, before the answer and in the middle of it', async () => {
+  await withServer(
+    (_, response, turn) => {
+      if (turn === 0) return;
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.write('{"connections":');
+    },
+    async (client, { asked }) => {
+      for (const turn of [1, 2]) {
+        await assert.rejects(client.connections.list().toArray(), (error) => {
+          return isTrellisError(error, 'timeout') && error.status === 0;
+        });
+        assert.equal(asked.length, turn, 'it is not tried again');
+      }
+    },
+    { timeoutMs: 300 },
+  );
+});
+
+test('an abort rejects with its reason: before, during, in a pause, and in the body', async () => {
+  const reason = new Error('changed my mind');
+  const stops: AbortController[] = [];
+  const stop = () => {
+    stops.push(new AbortController());
+    return stops.at(-1)!;
+  };
+  const abortSoon = () => setTimeout(() => stops.at(-1)!.abort(reason), 20);
+  await withServer(
+    (_, response, turn) => {
+      if (turn === 1) abortSoon();
+      if (turn === 2) {
+        abortSoon();
+        say(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '30' } });
+      }
+      if (turn === 3) {
+        abortSoon();
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.write('[');
+      }
+      if (turn === 0) say(response, { body: [] });
+    },
+    async (client, { asked }) => {
+      await client.variables.list({ signal: stop().signal });
+      for (let turn = 0; turn < 3; turn += 1)
+        await assert.rejects(client.variables.list({ signal: stop().signal }), reason);
+      await assert.rejects(client.variables.list({ signal: AbortSignal.abort(reason) }), reason);
+      assert.equal(asked.length, 4);
+    },
+  );
+});
+
+test('what is not Trellis is told so', async () => {
+  await withServer(
+    (_, response, turn) => {
+      const type = { 'content-type': 'text/html' };
+      if (turn === 0) response.writeHead(200, type).end('<h1>Sign in to the network</h1>');
+      if (turn === 1) response.writeHead(404, type).end('<h1>Not here</h1>');
+      if (turn === 2) response.writeHead(301, { location: 'https://elsewhere.example/' }).end();
+      if (turn === 3) say(response, { status: 500, body: { message: 'of something else' } });
+      if (turn === 4) response.writeHead(200, { 'content-type': 'application/json' }).end('{"half":');
+    },
+    async (client) => {
+      for (const status of [200, 404, 301, 500]) {
+        await assert.rejects(client.variables.list(), (error) => {
+          return isTrellisError(error, 'unexpected_answer') && error.status === status;
+        });
+      }
+      assert.equal(await codeOf(client.request('GET /environments', { retries: 0 })), 'network_error');
+    },
+  );
+  const nobody = new Trellis({ url: 'http://127.0.0.1:9', key: 'k', retries: 0 });
+  await assert.rejects(nobody.variables.list(), (error) => {
+    return isTrellisError(error, 'network_error') && /127\.0\.0\.1:9/.test(error.message);
+  });
+});
+
+test('where an answer of a provider leads, neither the key nor a header goes, and nothing leads back here', async () => {
+  const seen: Record<string, unknown>[] = [];
+  const elsewhere = await answerer((request, response) => {
+    seen.push(request.headers);
+    say(response, { body: { from: 'elsewhere' } });
+  });
+  let location = elsewhere.url;
+  const asked: string[] = [];
+  await withServer(
+    (request, response) => {
+      asked.push(request.url ?? '');
+      say(response, { status: 302, body: {}, headers: { location } });
+    },
+    async (client, server) => {
+      const { fetch } = client.connection('api', 'c-1');
+      const headers = { 'x-api-key': 'mine' };
+      assert.deepEqual(await (await fetch('/file', { headers })).json(), { from: 'elsewhere' });
+      const told = Object.keys(seen[0] ?? {}).join();
+      assert.doesNotMatch(told, /authorization|connection-id|provider-config-key|api-key/);
+      assert.equal((await fetch('/file', { method: 'POST', headers })).status, 302);
+      location = `${server.url}/environment/webhook-signing-key`;
+      assert.equal((await fetch('/file')).status, 302);
+      assert.deepEqual(asked, ['/proxy/file', '/proxy/file', '/proxy/file']);
+      assert.equal(seen.length, 1);
+    },
+  );
+  await elsewhere.close();
+});
+
+test('names in an address are escaped, and lead to no other route', async () => {
+  await withServer(
+    (_, response) => say(response, { body: {} }),
+    async (client, { asked }) => {
+      await client.connections.health('a/b', 'x/../y?z#é');
+      assert.equal(asked[0]?.url, '/connections/x%2F..%2Fy%3Fz%23%C3%A9/health?provider_config_key=a%2Fb');
+      for (const id of ['', '.', '..'])
+        await assert.rejects(client.connections.health('a', id), { name: 'TypeError' });
+      assert.equal(asked.length, 1);
+      await client.connections
+        .list({ tags: { team: 'a b' }, status: ['active', 'blocked'] })
+        .toArray()
+        .catch(() => {});
+      assert.equal(asked[1]?.url, '/connections?tags%5Bteam%5D=a+b&status=active%2Cblocked&limit=100&page=0');
+    },
+  );
+});
+
+test('an address or a key that cannot be one is refused at once, and no key is in the message', () => {
+  const make = (options: Partial<TrellisOptions>) => () =>
+    new Trellis({ url: 'http://localhost:3003', key: 'trs_dev_secret', ...options });
+  assert.throws(make({ url: 'localhost:3003' }), /no address/);
+  assert.throws(make({ url: '' }), /no address/);
+  assert.throws(make({ key: '' }), /missing/);
+  assert.throws(make({ key: undefined as never }), /missing/);
+  assert.throws(make({ key: 'trs_dev_secret\n' }), (error: Error) => !error.message.includes('secret_'));
+  assert.doesNotThrow(make({ url: 'https://example.com/trellis/?x#y' }));
+});
+
+test('a secret key is refused in a browser, tickets and session tokens are not', () => {
+  const page = globalThis as { document?: unknown; window?: unknown };
+  Object.assign(page, { document: {}, window: {} });
+  try {
+    const make = (key: TrellisOptions['key']) => () => new Trellis({ url: 'http://localhost:3003', key });
+    assert.throws(make('trs_dev_secret'), /does not belong into a browser/);
+    assert.doesNotThrow(make('trt_1_abc.def'));
+    assert.doesNotThrow(make(`trellis_connect_session_${'0'.repeat(64)}`));
+    assert.doesNotThrow(make(() => 'trt_1_abc.def'));
+  } finally {
+    delete page.document;
+    delete page.window;
+  }
+});
+
+test('a key that is asked for counts anew with each call', async () => {
+  let turn = 0;
+  await withServer(
+    (_, response) => say(response, { body: [] }),
+    async (client, { asked }) => {
+      await client.variables.list();
+      await client.variables.list();
+      assert.deepEqual(
+        asked.map(({ headers }) => headers.authorization),
+        ['Bearer key-1', 'Bearer key-2'],
+      );
+    },
+    {
+      key: async () => {
+        turn += 1;
+        return `key-${turn}`;
+      },
+    },
+  );
+});

@@ -1,0 +1,122 @@
+import type { ConnectError } from './connect-error.ts';
+import {
+  askProgress,
+  type Connected,
+  connectedBy,
+  failureOf,
+  fetchProgress,
+  isSettled,
+  outcomeOf,
+  type Session,
+} from './progress.ts';
+
+/** Asked so often; after a minute less. Whatever is heard or seen meanwhile has it asked at once. */
+const askEveryMs = 1_000;
+const askLaterEveryMs = 3_000;
+const oftenForMs = 60_000;
+/**
+ * A provider's page may cut the tie to its window (Cross-Origin-Opener-Policy), which then looks closed. Only where the
+ * person is back on this page for so long it is taken for closed.
+ */
+const backForMs = 3_000;
+
+/** An empty window in the middle of this one; null where the browser opens none. Must be called by a click. */
+export function openPopup(): Window | null {
+  const [width, height] = [Math.min(520, screen.availWidth), Math.min(720, screen.availHeight)];
+  const left = Math.max(0, Math.round(window.screenX + (window.outerWidth - width) / 2));
+  const top = Math.max(0, Math.round(window.screenY + (window.outerHeight - height) / 2));
+  return window.open(
+    'about:blank',
+    '_blank',
+    `popup,width=${width},height=${height},left=${left},top=${top}`,
+  );
+}
+
+/**
+ * Waits until the session has made a connection and the person is done with the window. Nothing that the window says is
+ * believed: it is a reason to ask the service. Throws `ConnectError`.
+ */
+export async function watchPopup(
+  popup: Window,
+  {
+    session,
+    signal,
+    onFailure,
+  }: { session: Session; signal: AbortSignal; onFailure: ((error: ConnectError) => void) | undefined },
+): Promise<Connected> {
+  const origin = new URL(session.url).origin;
+  const bell = createBell(signal);
+  let isToldDone = false;
+  const listen = ({ source, origin: from, data }: MessageEvent<{ type?: unknown } | undefined>) => {
+    if (source !== popup || from !== origin) return;
+    if (data?.type === 'connect') isToldDone = true;
+    bell.ring();
+  };
+  window.addEventListener('message', listen);
+  window.addEventListener('focus', bell.ring);
+  const begunAt = Date.now();
+  let failedAt: string | undefined;
+  let backAt: number | undefined;
+  try {
+    for (;;) {
+      const wasClosed = popup.closed;
+      const progress = wasClosed ? await askProgress(session, signal) : await fetchProgress(session, signal);
+      if (progress !== undefined) {
+        const made = connectedBy(progress);
+        if (made !== undefined && (isSettled(progress) || isToldDone || wasClosed)) return made;
+        if (progress.failure !== null && progress.failure.at !== failedAt) {
+          failedAt = progress.failure.at;
+          onFailure?.(failureOf(progress)!);
+        }
+        const isOver = progress.state === 'expired' && !progress.under_way;
+        backAt = wasClosed && document.hasFocus() ? (backAt ?? Date.now()) : undefined;
+        const isBack = backAt !== undefined && Date.now() - backAt >= backForMs;
+        const isClosed = wasClosed && (!progress.under_way || isBack);
+        if (isOver || isClosed) return outcomeOf(progress, 'window_closed');
+      }
+      const isEarly = Date.now() - begunAt < oftenForMs;
+      await bell.wait(isEarly ? askEveryMs : askLaterEveryMs, () => popup.closed !== wasClosed);
+    }
+  } finally {
+    window.removeEventListener('message', listen);
+    window.removeEventListener('focus', bell.ring);
+  }
+}
+
+/** Waits for a time, until somebody rings, or until something is so. Rejects with the signal's reason. */
+function createBell(signal: AbortSignal): {
+  ring: () => void;
+  wait(ms: number, isSo: () => boolean): Promise<void>;
+} {
+  let rung = () => {};
+  let isRung = false;
+  return {
+    ring: () => {
+      isRung = true;
+      rung();
+    },
+    wait: (ms, isSo) =>
+      new Promise((resolve, reject) => {
+        const end = () => {
+          clearTimeout(timer);
+          clearInterval(looking);
+          signal.removeEventListener('abort', stop);
+          rung = () => {};
+          isRung = false;
+        };
+        const done = () => {
+          end();
+          resolve();
+        };
+        const stop = () => {
+          end();
+          reject(signal.reason);
+        };
+        const timer = setTimeout(done, isRung || signal.aborted ? 0 : ms);
+        const looking = setInterval(() => isSo() && done(), 200);
+        rung = done;
+        signal.addEventListener('abort', stop);
+        if (signal.aborted) stop();
+      }),
+  };
+}

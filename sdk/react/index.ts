@@ -1,0 +1,1 @@
+export { type UseConnect, type UseConnectOptions, useConnect } from './use-connect.ts';

@@ -1,0 +1,361 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+import { build } from 'esbuild';
+import type { BrowserContext, Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { consent, deny, openConnectPages, popupBy, type TestConnectPages } from '../support/connect-pages.ts';
+import { picture } from '../support/dashboard.ts';
+
+type Outcome = {
+  made?: { connectionId: string; integration: string; missingScopes: string[] };
+  code?: string;
+  reason?: string;
+  message?: string;
+};
+
+/** An application of another origin whose page connects accounts with `trellis-client/connect` and `/react`. */
+describe('connecting with the client for browsers', { skip: skipBrowser }, () => {
+  let application: Awaited<ReturnType<typeof openApplication>>;
+  let stranger: Awaited<ReturnType<typeof openApplication>>;
+  let pages: TestConnectPages;
+  let page: Page;
+  let context: BrowserContext;
+  before(async () => {
+    application = await openApplication();
+    stranger = await openApplication();
+    pages = await openConnectPages({ TRELLIS_CONNECT_FRAME_ANCESTORS: application.origin });
+    ({ page, context } = await pages.openAsNobody());
+    pages.expectComplaint(/oauth\/callback.* 400/);
+    pages.expectComplaint(/status of 401/);
+  });
+  after(async () => {
+    await pages?.close();
+    application?.close();
+    stranger?.close();
+  });
+
+  const tokenOf = async (more: Record<string, unknown> = {}) =>
+    (await pages.link({ end_user: { id: 'ada' }, allowed_integrations: ['google-sheet'], ...more })).token;
+  /** Clicks a button that begins; what comes of it is in `outcome`. */
+  const click = async (token: string, more: Record<string, unknown> = {}, at = application.origin) => {
+    if (!page.url().startsWith(`${at}/`)) await page.goto(`${at}/`);
+    const options = JSON.stringify({ url: pages.trellis.baseUrl, ...more });
+    await page.evaluate(`begin(${options}, ${JSON.stringify(token)})`);
+    await page.getByRole('button', { name: 'Connect' }).click();
+  };
+  const open = (token: string, more?: Record<string, unknown>) => popupBy(context, () => click(token, more));
+  const outcome = async () => (await page.evaluate('outcome')) as Outcome;
+  const failures = async () => (await page.evaluate('failures')) as string[];
+  const goOn = (popup: Page) => popup.getByRole('button', { name: /^Continue to/ }).click();
+  const closed = (popup: Page) => (popup.isClosed() ? undefined : popup.waitForEvent('close'));
+
+  test('a window opens in the click, before there is a token, and closes when the account is connected', async () => {
+    await page.goto(application.origin);
+    const popup = await open(await tokenOf(), { delayMs: 300 });
+    await goOn(popup);
+    await consent(popup);
+    const { made } = await outcome();
+    const [newest] = await pages.connections();
+    assert.deepEqual(made, {
+      ...{ connectionId: newest?.connection_id, integration: 'google-sheet', missingScopes: [] },
+    });
+    await closed(popup);
+  });
+
+  test('a refusal is told while the person may still try again, and again when the window is closed', async () => {
+    const popup = await open(await tokenOf());
+    await goOn(popup);
+    await deny(popup);
+    await popup.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    await page.waitForFunction('failures.length === 1');
+    await popup.getByRole('button', { name: 'Try again' }).click();
+    await goOn(popup);
+    await consent(popup);
+    assert.equal((await outcome()).made?.integration, 'google-sheet');
+    assert.deepEqual(await failures(), ['denied']);
+
+    const other = await open(await tokenOf());
+    await goOn(other);
+    await deny(other);
+    await other.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    await other.close();
+    assert.deepEqual(await outcome(), {
+      ...{ code: 'denied', reason: 'access_denied', message: 'Access was not given.' },
+    });
+  });
+
+  test('a window that is closed is told: at once, and at the provider', async () => {
+    await (await open(await tokenOf())).close();
+    assert.equal((await outcome()).code, 'window_closed');
+    const popup = await open(await tokenOf());
+    await goOn(popup);
+    await popup.getByText('ada@example.com').first().waitFor();
+    await popup.close();
+    assert.equal((await outcome()).code, 'window_closed');
+  });
+
+  test('a window that a provider cuts off is no closed one', async () => {
+    // The way to the provider leads over a page that may not be tied to one of another origin.
+    await context.route(/\/oauth\/connect\//, async (route) => {
+      const response = await route.fetch({ maxRedirects: 0 });
+      const { location = '', ...headers } = response.headers();
+      const over = `${application.origin}/cut?to=${encodeURIComponent(location)}`;
+      await route.fulfill({ response, headers: { ...headers, location: over } });
+    });
+    try {
+      await page.goto(application.origin);
+      // The person is in the other window.
+      await page.evaluate('document.hasFocus = () => false');
+      const popup = await open(await tokenOf());
+      await goOn(popup);
+      await popup.getByText('ada@example.com').first().waitFor();
+      await page.waitForFunction('popup.closed');
+      assert.equal(await page.evaluate('isOver'), false);
+      await consent(popup);
+      assert.equal((await outcome()).made?.integration, 'google-sheet');
+      await popup.close();
+    } finally {
+      await context.unrouteAll();
+    }
+  });
+
+  test('what was not granted is told, once the person goes on without it', async () => {
+    const popup = await open(await tokenOf());
+    await goOn(popup);
+    await consent(popup, { untick: true });
+    await popup.getByRole('heading', { name: /but not fully/ }).waitFor();
+    assert.equal(await page.evaluate('isOver'), false);
+    await popup.getByRole('button', { name: 'Go on without' }).click();
+    const { made } = await outcome();
+    assert.deepEqual(made?.missingScopes, ['https://www.googleapis.com/auth/spreadsheets']);
+    await closed(popup);
+  });
+
+  test('a blocked window, an unknown token, a token that does not come, and an abort are told apart', async () => {
+    await page.goto(application.origin);
+    await page.evaluate('window.realOpen = window.open; window.open = () => null');
+    await click(await tokenOf());
+    assert.equal((await outcome()).code, 'popup_blocked');
+    await page.evaluate('window.open = window.realOpen');
+    for (const [more, code] of [
+      [{ fails: true }, 'no session for you'],
+      [{ aborts: true }, 'the person went elsewhere'],
+    ] as const) {
+      const popup = await open(await tokenOf(), more);
+      assert.equal((await outcome()).message, code);
+      await closed(popup);
+    }
+    const popup = await open(`trellis_connect_session_${'0'.repeat(64)}`);
+    assert.equal((await outcome()).code, 'invalid_token');
+    await closed(popup);
+  });
+
+  test('a form is filled in in the window, too', async () => {
+    const { token } = await pages.link({ end_user: { id: 'ada' } });
+    const popup = await open(token, { integration: 'key', lang: 'de', theme: 'dark' });
+    await popup.getByRole('textbox', { name: 'API key' }).fill('a-key-of-a-user');
+    await popup.getByRole('button', { name: 'Verbinden', exact: true }).click();
+    assert.equal((await outcome()).made?.integration, 'key');
+  });
+
+  test('a frame within the page connects, and closes', async () => {
+    await click(await tokenOf(), { mode: 'frame' });
+    const frame = page.frameLocator('iframe');
+    await frame.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+    const popup = await popupBy(context, () => frame.getByRole('button', { name: /^Continue to/ }).click());
+    await consent(popup);
+    const { made } = await outcome();
+    assert.equal(made?.connectionId, (await pages.connections())[0]?.connection_id);
+    assert.equal(await page.locator('iframe').count(), 0);
+
+    await click(await tokenOf(), { mode: 'frame', within: true });
+    await page.locator('#place iframe').waitFor();
+    await deny(await popupBy(context, () => frame.getByRole('button', { name: /^Continue to/ }).click()));
+    await page.waitForFunction('failures.length === 1');
+    await frame.getByRole('button', { name: 'Close' }).click();
+    assert.equal((await outcome()).code, 'denied');
+    await click(await tokenOf(), { mode: 'frame' });
+    await frame.getByRole('button', { name: 'Close' }).click();
+    assert.equal((await outcome()).code, 'window_closed');
+    await click('', { mode: 'frame', fails: true });
+    assert.equal((await outcome()).message, 'no session for you');
+    assert.equal(await page.locator('iframe').count(), 0);
+  });
+
+  test('a frame in a page that the service does not name is told', async () => {
+    pages.expectComplaint(/frame-ancestors/);
+    await page.goto(stranger.origin);
+    await page.evaluate('const late = setTimeout; window.setTimeout = (run, ms) => late(run, ms / 30)');
+    await click(await tokenOf(), { mode: 'frame' }, stranger.origin);
+    assert.equal((await outcome()).code, 'frame_blocked');
+    assert.equal(await page.locator('iframe').count(), 0);
+  });
+
+  test('a redirect leads to the connect page and back, with what came of it', async () => {
+    const back = { return_url: `${application.origin}/?back` };
+    const leave = async () => {
+      await page.goto(application.origin);
+      await click(await tokenOf(back), { mode: 'redirect' });
+      await page.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+      assert.ok(!page.url().includes('session_token'));
+    };
+    await leave();
+    await picture(page, 'connect-return');
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.setViewportSize({ width: 600, height: 900 });
+    await goOn(page);
+    await consent(page);
+    await page.waitForURL(back.return_url);
+    assert.equal((await outcome()).made?.connectionId, (await pages.connections())[0]?.connection_id);
+    await page.reload();
+    assert.deepEqual(await outcome(), {}, 'once');
+
+    await leave();
+    await goOn(page);
+    await deny(page);
+    await page.getByRole('link', { name: 'Back to the application' }).click();
+    await page.waitForURL(back.return_url);
+    assert.equal((await outcome()).code, 'denied');
+
+    await leave();
+    await page.getByRole('link', { name: 'Back to the application' }).click();
+    await page.waitForURL(back.return_url);
+    assert.equal((await outcome()).code, 'abandoned');
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test('the hook of React tells how it goes, in StrictMode too', async () => {
+    const status = page.locator('output');
+    const button = page.getByRole('button', { name: 'Connect with React' });
+    const render = async (token: string, more: Record<string, unknown> = {}) => {
+      await page.goto(application.origin);
+      const options = JSON.stringify({ url: pages.trellis.baseUrl, ...more });
+      await page.evaluate(`renderHook(${options}, ${JSON.stringify(token)})`);
+    };
+    await render(await tokenOf());
+    const popup = await popupBy(context, () => button.click());
+    await status.getByText('connecting').waitFor();
+    const before = context.pages().length;
+    await button.click();
+    assert.equal(context.pages().length, before, 'a second click opens no second window');
+    await goOn(popup);
+    await consent(popup);
+    const [newest] = await (async () => {
+      await status.getByText('connected ').waitFor();
+      return pages.connections();
+    })();
+    assert.equal(await status.textContent(), `connected ${newest?.connection_id}`);
+
+    await render(await tokenOf());
+    const refused = await popupBy(context, () => button.click());
+    await refused.close();
+    await status.getByText('failed window_closed').waitFor();
+    const cancelled = await popupBy(context, () => button.click());
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await status.getByText('idle').waitFor();
+    await closed(cancelled);
+    const taken = await popupBy(context, () => button.click());
+    await page.evaluate('unmountHook()');
+    await closed(taken);
+
+    const back = { return_url: `${application.origin}/?react` };
+    await render(await tokenOf(back), { mode: 'redirect' });
+    await page.setViewportSize({ width: 600, height: 900 });
+    await button.click();
+    await goOn(page);
+    await consent(page);
+    await page.waitForURL(back.return_url);
+    await status.getByText('connected ').waitFor();
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test('a session that has expired is told', async () => {
+    await page.goto(application.origin);
+    const popup = await open(await tokenOf());
+    await popup.getByRole('button', { name: /^Continue to/ }).waitFor();
+    await pages.trellis.advance(31 * 60);
+    assert.equal((await outcome()).code, 'session_expired');
+    await closed(popup);
+  });
+});
+
+const script = `
+  import { createElement as h, StrictMode } from 'react';
+  import { createRoot } from 'react-dom/client';
+  import { connect, finishConnect, isConnectError } from '../../sdk/connect/index.ts';
+  import { useConnect } from '../../sdk/react/index.ts';
+
+  const told = (error) => isConnectError(error)
+    ? { code: error.code, reason: error.reason, message: error.message }
+    : { message: error.message };
+  const open = window.open.bind(window);
+  window.open = (...given) => (window.popup = open(...given));
+  window.begin = ({ delayMs = 0, fails, aborts, within, ...options }, token) => {
+    window.failures = [];
+    window.isOver = false;
+    document.querySelector('button').onclick = () => {
+      const stop = new AbortController();
+      if (aborts) setTimeout(() => stop.abort(new Error('the person went elsewhere')), 300);
+      const getToken = async () => {
+        await new Promise((resolve) => setTimeout(resolve, delayMs));
+        if (fails) throw new Error('no session for you');
+        return token;
+      };
+      window.outcome = connect({
+        ...options,
+        token: getToken,
+        signal: stop.signal,
+        container: within && document.getElementById('place'),
+        onFailure: ({ code }) => failures.push(code),
+      })
+        .then((made) => ({ made }), told)
+        .finally(() => { window.isOver = true; });
+    };
+  };
+  if (location.search === '?back')
+    window.outcome = finishConnect().then((made) => (made === undefined ? {} : { made }), told);
+
+  function App({ options, token }) {
+    const { connect, cancel, status, connection, error } = useConnect({ ...options, getToken: () => token });
+    return h('section', null,
+      h('button', { onClick: connect }, 'Connect with React'),
+      h('button', { onClick: cancel }, 'Cancel'),
+      h('output', null, [status, connection?.connectionId ?? error?.code].filter(Boolean).join(' ')));
+  }
+  let root;
+  window.renderHook = (options, token) => {
+    root = createRoot(document.getElementById('place'));
+    root.render(h(StrictMode, null, h(App, { options, token })));
+  };
+  window.unmountHook = () => root.unmount();
+  if (location.search === '?react') renderHook({ mode: 'redirect', url: '' }, '');
+`;
+
+/** A page on a site of its own that has the client at hand. */
+async function openApplication(): Promise<{ origin: string; close: () => Server }> {
+  const { outputFiles } = await build({
+    stdin: { contents: script, resolveDir: import.meta.dirname },
+    ...{ bundle: true, write: false, format: 'iife', jsx: 'automatic' },
+    define: { 'process.env.NODE_ENV': '"development"' },
+  });
+  const text = (outputFiles[0]?.text ?? '').replaceAll('</script', '<\\/script');
+  const server = createServer(({ url = '' }, response) => {
+    if (url.startsWith('/cut')) {
+      response.setHeader('cross-origin-opener-policy', 'same-origin').setHeader('content-type', 'text/html');
+      const onwards = "location.replace(new URLSearchParams(location.search).get('to'))";
+      response.end(`<script>${onwards}</script>`);
+      return;
+    }
+    response
+      .setHeader('content-type', 'text/html; charset=utf-8')
+      .end(
+        `<!doctype html><html lang="en"><meta name="viewport" content="width=device-width"><title>Application</title><link rel="icon" href="data:,"><main><h1>An application</h1><button>Connect</button><div id="place" style="height:700px"></div></main><script>${text}</script></html>`,
+      );
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return { origin: `http://127.0.0.1:${port}`, close: () => server.close() };
+}
