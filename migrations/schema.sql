@@ -344,6 +344,7 @@ create table errand (
   owner uuid,
   lease_until timestamp with time zone,
   answer bytea,
+  traceparent text,
   constraint errand_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint errand_lease CHECK (((owner IS NULL) = (lease_until IS NULL))),
   constraint errand_pkey PRIMARY KEY (id)
@@ -476,6 +477,46 @@ create table function_version (
   constraint function_version_pkey PRIMARY KEY (id)
 );
 CREATE INDEX function_version_bundle ON public.function_version USING btree (bundle_id);
+
+create table import (
+  id bigint generated always as identity not null,
+  environment_id bigint not null,
+  source text not null,
+  started_at timestamp with time zone not null default now(),
+  ended_at timestamp with time zone,
+  constraint import_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint import_pkey PRIMARY KEY (id),
+  constraint import_source_unique UNIQUE (environment_id, source)
+);
+
+create table imported_connection (
+  import_id bigint not null,
+  integration text not null,
+  connection text not null,
+  outcome text not null,
+  reason text,
+  detail text,
+  at timestamp with time zone not null default now(),
+  constraint imported_connection_import_id_fkey FOREIGN KEY (import_id) REFERENCES import(id) ON DELETE CASCADE,
+  constraint imported_connection_outcome CHECK ((outcome = ANY (ARRAY['made'::text, 'overwritten'::text, 'existing'::text, 'dead'::text, 'gone'::text, 'removed'::text, 'skipped'::text, 'failed'::text]))),
+  constraint imported_connection_pkey PRIMARY KEY (import_id, integration, connection)
+);
+CREATE INDEX imported_connection_outcome ON public.imported_connection USING btree (import_id, outcome);
+
+create table imported_dataset (
+  import_id bigint not null,
+  integration text not null,
+  connection text not null,
+  model text not null,
+  variant text not null,
+  position text,
+  records bigint not null default 0,
+  deleted bigint not null default 0,
+  pruned bigint not null default 0,
+  is_done boolean not null default false,
+  constraint imported_dataset_import_id_fkey FOREIGN KEY (import_id) REFERENCES import(id) ON DELETE CASCADE,
+  constraint imported_dataset_pkey PRIMARY KEY (import_id, integration, connection, model, variant)
+);
 
 create table integration (
   id bigint generated always as identity not null,
@@ -754,6 +795,7 @@ create table run (
   error jsonb,
   counts jsonb not null default '{}'::jsonb,
   earlier jsonb not null default '[]'::jsonb,
+  traceparent text,
   constraint run_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
   constraint run_ended CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'running'::text])))),
   constraint run_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,

@@ -155,7 +155,10 @@ export async function addRoutes(
     },
   });
   variableRoutes(app, { db, vault });
-  keyRoutes(app, { db, now, requireRole: rights.requireRole, afterChange: keys.forget });
+  keyRoutes(app, {
+    ...{ db, now, perKey: config.limits.perKey },
+    ...{ requireRole: rights.requireRole, afterChange: keys.forget },
+  });
   providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
   integrationRoutes(app, {
     ...{ db, reading, baseUrl, now },
@@ -195,7 +198,7 @@ export async function addRoutes(
   overviewRoutes(app, { db, now, open });
   configRoutes(app, { db, open });
   deployRoutes(app, { ...deploys, open });
-  shippedRoutes(app, { shipped, open });
+  shippedRoutes(app, { catalog, shipped, open });
   syncRoutes(app, { db, reader, now, poke: runner.poke, open });
   runRoutes(app, { db, now, poke: runner.poke, open });
   actionRoutes(app, { actions, connections: reader, open });

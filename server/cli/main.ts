@@ -36,6 +36,11 @@ const usage = `Usage: trellis <command>
   upgrade-database --old-binaries DIRECTORY
                                bring the embedded database to the PostgreSQL that this
                                version brings
+  import nango --from URL --environment NAME [--records] [--dry-run]
+                               move in from a running Nango; --help tells more
+  import FILE [--dry-run]      take in what another installation has exported
+  export --to FILE --environment NAME|--all [--records]
+                               write what an environment holds, encrypted
   user list                    show the people who sign in to the dashboard
   user invite --role owner|developer|viewer [--environment dev]... [--email ADDRESS]
                                print a link that makes one user
@@ -77,6 +82,8 @@ async function main(args: string[]): Promise<number> {
   if (command === 'restored') return (await import('./restored.ts')).restoredCommand(rest);
   if (command === 'upgrade-database')
     return (await import('./upgrade-database.ts')).upgradeDatabaseCommand(rest);
+  if (command === 'import') return (await import('./import.ts')).importCommand(rest);
+  if (command === 'export') return (await import('./export.ts')).exportCommand(rest);
   if (command === 'keys') return (await import('./keys.ts')).keysCommand(rest);
   const isHelp = command === undefined || ['help', '--help', '-h'].includes(command);
   console[isHelp ? 'log' : 'error'](isHelp ? usage : `Unknown command: ${args.join(' ')}\n\n${usage}`);

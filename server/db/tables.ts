@@ -268,6 +268,7 @@ export interface Errand {
   lease_until: Timestamp | null;
   owner: string | null;
   request: Buffer;
+  traceparent: string | null;
 }
 
 export interface Event {
@@ -353,6 +354,37 @@ export interface FunctionVersion {
   id: Generated<number>;
   label: string;
   number: number;
+}
+
+export interface Import {
+  ended_at: Timestamp | null;
+  environment_id: number;
+  id: Generated<number>;
+  source: string;
+  started_at: Generated<Timestamp>;
+}
+
+export interface ImportedConnection {
+  at: Generated<Timestamp>;
+  connection: string;
+  detail: string | null;
+  import_id: number;
+  integration: string;
+  outcome: string;
+  reason: string | null;
+}
+
+export interface ImportedDataset {
+  connection: string;
+  deleted: Generated<number>;
+  import_id: number;
+  integration: string;
+  is_done: Generated<boolean>;
+  model: string;
+  position: string | null;
+  pruned: Generated<number>;
+  records: Generated<number>;
+  variant: string;
 }
 
 export interface Integration {
@@ -570,6 +602,7 @@ export interface Run {
   started_at: Timestamp | null;
   state: Generated<string>;
   sync_id: number | null;
+  traceparent: string | null;
   trigger: string;
   variant: Generated<string>;
   version_id: number;
@@ -767,6 +800,9 @@ export interface DB {
   function_lock: FunctionLock;
   function_state: FunctionState;
   function_version: FunctionVersion;
+  import: Import;
+  imported_connection: ImportedConnection;
+  imported_dataset: ImportedDataset;
   integration: Integration;
   invitation: Invitation;
   issued_token: IssuedToken;

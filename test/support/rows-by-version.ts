@@ -213,5 +213,18 @@ export function rowsByVersion(): RowsByVersion {
      insert into errand (id, environment_id, kind, request, awaited_until) values (${uuid(9)}, 1, 'run', '\\x01', now());`,
   );
   after.set(36, 'insert into key_rate (key_id, full_at) values (1, now());');
+  const traceparent = `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01`;
+  after.set(
+    37,
+    `update run set traceparent = '${traceparent}'; update errand set traceparent = '${traceparent}';`,
+  );
+  after.set(
+    38,
+    `insert into import (environment_id, source) values (1, 'https://peer.example.com');
+     insert into imported_connection (import_id, integration, connection, outcome)
+     values (1, '${held.integrationKey}', '${held.connectionId}', 'made');
+     insert into imported_dataset (import_id, integration, connection, model, variant)
+     values (1, '${held.integrationKey}', '${held.connectionId}', '${held.model}', 'base');`,
+  );
   return { vault, after };
 }

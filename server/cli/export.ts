@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto';
+import { parseArgs } from 'node:util';
+import { writeAudit } from '../activity/audit.ts';
+import { loadConfigWithoutKeys, readCommandSecrets } from '../config/config.ts';
+import type { Db } from '../db/pool.ts';
+import { type Environment, getEnvironment, listEnvironments } from '../environments/store.ts';
+import { exportedLines } from '../moving/file/export.ts';
+import { seal } from '../moving/file/sealed.ts';
+import { writeWhole } from '../whole-file.ts';
+import { withStore } from './import.ts';
+import { createProgress } from './progress.ts';
+import { readSecret } from './secret.ts';
+
+const usage =
+  'The command is: export --to FILE --environment NAME|--all [--records] [--api-keys] [--passphrase-file FILE].';
+const leastPassphrase = 12;
+const flag = { type: 'boolean', default: false } as const;
+const text = { type: 'string' } as const;
+
+/** `trellis export`: what environments hold, sealed with a passphrase, also while the service runs. */
+export async function exportCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      ...{ to: text, environment: text, 'passphrase-file': text },
+      ...{ all: flag, records: flag, 'api-keys': flag, help: flag },
+    },
+  });
+  if (values.help) {
+    console.log(usage);
+    return 0;
+  }
+  if (values.to === undefined || (values.environment === undefined) === !values.all) throw new Error(usage);
+  const passphrase = await readPassphrase(values['passphrase-file']);
+  if ([...passphrase].length < leastPassphrase)
+    throw new Error(
+      `The passphrase has fewer than ${leastPassphrase} characters. Make one: openssl rand -base64 24`,
+    );
+  const config = loadConfigWithoutKeys();
+  return withStore(config, async ({ db, reading }) => {
+    const environments = await environmentsOf(db, values.environment);
+    const progress = createProgress(process.stderr);
+    const counts: Record<string, number> = {};
+    const lines = exportedLines(
+      {
+        ...{ db, reading, environments, now: new Date() },
+        hasRecords: values.records,
+        hasApiKeys: values['api-keys'],
+        onProgress: ({ connection = 0, record = 0 }) =>
+          progress.show(`${connection} connections and ${record} records written`),
+      },
+      counts,
+    );
+    const given = {
+      id: randomUUID(),
+      made_at: new Date().toISOString(),
+      contents: {
+        environments: environments.map(({ name }) => name),
+        records: values.records,
+        api_keys: values['api-keys'],
+      },
+    };
+    await writeWhole(values.to!, async (file) => {
+      for await (const bytes of seal(lines, { given, passphrase })) await file.writeFile(bytes);
+      await note(db, { environments, id: given.id, counts });
+    }).finally(() => progress.end());
+    for (const kind of ['integration', 'connection', 'record', 'api_key'])
+      if (counts[kind] !== undefined) console.log(`${counts[kind]} ${kind.replace('_', ' ')}s`);
+    console.log(`written to ${values.to}; whoever has it and the passphrase has all of these credentials`);
+    console.log(
+      'Before another installation uses them, see that this one renews no tokens any more (docs/moving.md).',
+    );
+    return 0;
+  });
+}
+
+/** By `--passphrase-file`, the setting, or asked for. */
+export function readPassphrase(file: string | undefined): Promise<string> {
+  return readSecret({
+    file,
+    setting: readCommandSecrets().passphrase,
+    question: 'Passphrase of the file:',
+    advice: 'Give the passphrase by --passphrase-file FILE, or as TRELLIS_EXPORT_PASSPHRASE.',
+  });
+}
+
+async function environmentsOf(db: Db, name: string | undefined): Promise<Environment[]> {
+  if (name !== undefined) return [await getEnvironment(db, name)];
+  const all = await listEnvironments(db);
+  return Promise.all(all.map((one) => getEnvironment(db, one.name)));
+}
+
+async function note(
+  db: Db,
+  { environments, id, counts }: { environments: Environment[]; id: string; counts: Record<string, number> },
+): Promise<void> {
+  for (const { id: environmentId, name } of environments)
+    await writeAudit(db, {
+      environmentId,
+      actor: 'command line',
+      action: 'environment.exported',
+      target: name,
+      details: { file: id, connections: counts.connection ?? 0, records: counts.record ?? 0 },
+    });
+}

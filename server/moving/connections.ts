@@ -1,0 +1,217 @@
+import { z } from 'zod';
+import { writeAudit } from '../activity/audit.ts';
+import { type Credentials, isRenewable } from '../auth-modes/mode.ts';
+import { requireAsTried } from '../connections/as-tried.ts';
+import { isKept, sealKept } from '../connections/candidates.ts';
+import { faultFrom } from '../connections/health.ts';
+import { type GrantFacts, insertConnection, replaceCredentials } from '../connections/save.ts';
+import { type Connection, type EndUser, findConnectionForUpdate } from '../connections/store.ts';
+import { endUserInput, organizationInput, tagsInput } from '../connections/tags.ts';
+import { connectionId } from '../connections/wire.ts';
+import type { Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { webAddress } from '../http/text.ts';
+import type { Integration, IntegrationReading } from '../integrations/store.ts';
+import { type Import, type Judged, note } from './ledger.ts';
+
+/**
+ * Connections from elsewhere, stored as our own: under their ID, sealed with a data key of their own.
+ *
+ * Credentials are not tried: the source has just vouched for them, and thousands of trials would look like an attack to a
+ * provider. No event is raised and no event function is run: the application knows its connections. The audit log has an
+ * entry for each. Does not own: which are imported (`ledger.ts`), when their syncs begin (whoever ends the import).
+ */
+
+const organization = organizationInput.nullish();
+const json = z.record(z.string(), z.unknown());
+
+/** What stands in a connection beside its credentials, read with the rules of `POST /connections`. */
+export const movedSettings = z.object({
+  connectionId,
+  metadata: json.nullish().transform((given) => given ?? {}),
+  connectionConfig: json.nullish().transform((given) => given ?? {}),
+  tags: tagsInput.nullish().transform((given) => given ?? {}),
+  endUser: endUserInput.extend({ organization }).nullish(),
+  webhookUrlOverride: webAddress().nullish(),
+});
+
+/** What was known of the grant elsewhere, beyond what credentials say. */
+export type MovedGrant = GrantFacts & { keptTokens?: readonly string[]; grantedAt?: Date | undefined };
+
+export type Moved = z.output<typeof movedSettings> & {
+  integration: Integration;
+  /** Undefined: the source has none that work. The connection waits for its user, under its ID. */
+  credentials: Credentials | undefined;
+  grant: MovedGrant;
+  createdAt: Date | undefined;
+  /** State that goes along; active where absent. */
+  state?: { status: Connection['status']; fault: unknown; scopesLacking: string[] | undefined } | undefined;
+};
+
+export type Storing = {
+  reading: IntegrationReading;
+  from: Import;
+  /** For the audit log. */
+  sourceName: string;
+  /** Whether one that is here gets what is moved. */
+  overwrites: boolean;
+  at: Date;
+};
+
+/** Never sent to anybody: it has ended. */
+const noCredentials: Credentials = {
+  type: 'OAUTH2',
+  access_token: '-',
+  expires_at: new Date(0).toISOString(),
+  raw: {},
+};
+
+/**
+ * Makes the connection, or where one of the ID is here, gives it what is moved: what became of it, noted in the same
+ * transaction. To be called for those that `judge` wants imported.
+ *
+ * A refresh token that was replaced by its successor here is used up: the stored ones are newer, and stay. Throws
+ * `unknown_provider_config` where the integration was changed or deleted meanwhile, and fails on `connection_id_unique`
+ * where somebody else makes the connection at the same time.
+ */
+export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promise<Judged> {
+  const { integration, connectionId: id } = moved;
+  const { reading, from, at } = storing;
+  const { vault } = reading;
+  const place = { environmentId: integration.environmentId, integrationKey: integration.key };
+  const current = await findConnectionForUpdate(tx, { ...place, connectionId: id, vault });
+  const judgedAs = { integration: integration.key, connection: id };
+  const judgedBefore = current && judgeFound(current, moved, storing);
+  if (judgedBefore !== undefined) {
+    const judged = { ...judgedAs, ...judgedBefore };
+    await note(tx, from, [judged]);
+    return judged;
+  }
+  const content = contentOf(moved, at);
+  const connection =
+    current === undefined
+      ? await insertConnection(tx, { vault, integration, connectionId: id, ...content })
+      : await replace(tx, { current, content, storing });
+  await putGrant(tx, { connection, moved, storing, isNew: current === undefined });
+  await requireAsTried(tx, { tried: integration, reading });
+  const isNew = current === undefined || isShell(current);
+  const judged: Judged =
+    moved.credentials === undefined
+      ? { ...judgedAs, ...dead }
+      : { ...judgedAs, outcome: isNew ? 'made' : 'overwritten' };
+  await writeAudit(tx, {
+    environmentId: integration.environmentId,
+    actor: 'command line',
+    action: current === undefined ? 'connection.imported' : 'connection.overridden',
+    target: `${integration.key}/${id}`,
+    details: { from: storing.sourceName },
+  });
+  await note(tx, from, [judged]);
+  return judged;
+}
+
+function contentOf(moved: Moved, at: Date) {
+  const endUser: EndUser | undefined = moved.endUser ?? undefined;
+  const credentials = moved.credentials ?? noCredentials;
+  const expiry = isRenewable(credentials) ? credentials.expires_at : undefined;
+  return {
+    credentials,
+    grant: { accessExpiresAt: expiry === undefined ? undefined : new Date(expiry), ...moved.grant },
+    metadata: moved.metadata,
+    connectionConfig: moved.connectionConfig,
+    tags: moved.tags,
+    endUser,
+    webhookUrlOverride: moved.webhookUrlOverride ?? undefined,
+    at,
+  };
+}
+
+async function replace(
+  tx: Tx,
+  given: { current: Connection; content: ReturnType<typeof contentOf>; storing: Storing },
+): Promise<Connection> {
+  const { current, content, storing } = given;
+  const isOlder = await isUsedUp(tx, current, content.credentials);
+  return replaceCredentials(tx, {
+    vault: storing.reading.vault,
+    current,
+    ...content,
+    ...(isOlder && {
+      credentials: current.credentials,
+      grant: { accessExpiresAt: current.accessExpiresAt },
+    }),
+  });
+}
+
+async function isUsedUp(tx: Tx, current: Connection, given: Credentials): Promise<boolean> {
+  if (given.type !== 'OAUTH2' || given.refresh_token === undefined) return false;
+  return isKept(tx, { connection: current, token: given.refresh_token });
+}
+
+/** What becomes of a connection that is here and stays as it is; undefined where it gets what is moved. */
+function judgeFound(
+  current: Connection,
+  { credentials }: Moved,
+  { overwrites }: Storing,
+): Pick<Judged, 'outcome' | 'reason'> | undefined {
+  if (isShell(current)) return credentials === undefined ? dead : undefined;
+  // Somebody made it since it was looked for; and one that works is worth more than one that waits for its user.
+  return !overwrites || credentials === undefined ? { outcome: 'existing' } : undefined;
+}
+
+const dead = { outcome: 'dead', reason: 'no_credentials' } as const;
+
+/** Whether it stands for one of the source that has no credentials, and nobody has connected it since. */
+function isShell({ status, fault }: Connection): boolean {
+  return status === 'needs_reauth' && fault?.evidence.imported_from !== undefined;
+}
+
+/** What `insertConnection` has no word for. */
+async function putGrant(
+  tx: Tx,
+  given: { connection: Connection; moved: Moved; storing: Storing; isNew: boolean },
+): Promise<void> {
+  const { connection, moved, storing, isNew } = given;
+  const { sourceName, at } = storing;
+  const shell = {
+    status: 'needs_reauth' as const,
+    fault: faultFrom('no_refresh_token', { evidence: { imported_from: sourceName }, at }),
+    scopesLacking: undefined,
+  };
+  const state = moved.credentials === undefined ? shell : moved.state;
+  const kept = moved.grant.keptTokens ?? [];
+  await tx.query(
+    `update connection
+     set
+       created_at = case when $6 then coalesce($2, created_at) else created_at end,
+       granted_at = coalesce($3, granted_at),
+       status = coalesce($4, status),
+       fault = coalesce($5, fault),
+       scopes_lacking = coalesce($7, scopes_lacking),
+       kept_tokens = coalesce($8, kept_tokens)
+     where id = $1 and environment_id = $9`,
+    [
+      connection.id,
+      moved.createdAt ?? null,
+      moved.grant.grantedAt ?? null,
+      state?.status ?? null,
+      state?.fault ? JSON.stringify(state.fault) : null,
+      isNew,
+      state?.scopesLacking ?? null,
+      kept.length === 0 ? null : sealKept(connection, kept),
+      connection.environmentId,
+    ],
+  );
+}
+
+/** Why something could not be stored, in a word and a sentence; undefined where the run cannot go on. */
+export function reasonOf(error: unknown): { reason: string; detail: string } | undefined {
+  if (error instanceof z.ZodError)
+    return {
+      reason: 'invalid',
+      detail: error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '),
+    };
+  if (!(error instanceof AppError) || error.code === 'unavailable') return undefined;
+  const fields = error.errors?.map(({ path, message }) => `${path.join('.')}: ${message}`) ?? [];
+  return { reason: error.code, detail: [error.message, ...fields].join(' ') };
+}

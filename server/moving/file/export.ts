@@ -1,0 +1,258 @@
+import { openKept } from '../../connections/candidates.ts';
+import { fromRow, selectConnections } from '../../connections/rows.ts';
+import type { Connection } from '../../connections/store.ts';
+import type { Db } from '../../db/pool.ts';
+import { listEndpoints } from '../../deliveries/endpoints.ts';
+import { readSettings } from '../../deliveries/settings.ts';
+import { signingKeys } from '../../deliveries/signing-keys.ts';
+import { connectToWire, readConnectSettings } from '../../environments/connect-settings.ts';
+import type { Environment } from '../../environments/store.ts';
+import { listVariables } from '../../environments/variables.ts';
+import type { ProxyRule } from '../../http/proxy-rule.ts';
+import { type IntegrationReading, listIntegrations } from '../../integrations/store.ts';
+import { listConsumers } from '../../records/consumers.ts';
+import { cursorWriter, namedBy } from '../../records/cursor.ts';
+import { type DatasetView, listDatasets } from '../../records/datasets.ts';
+import { createRoom, listRecords } from '../../records/list.ts';
+import { portionBytes, portionRecords } from '../../records/page.ts';
+import { listPolicies } from '../../records/policy.ts';
+import { type Given, lineOf } from './entries.ts';
+
+/**
+ * What an environment holds, as entries of a file.
+ *
+ * A page of connections is in memory at a time, and of one of them a portion of records. Each connection is as of the moment
+ * when it was read: one that is made or changed meanwhile is in the file as it was or as it is, never half.
+ */
+type Exporting = {
+  db: Db;
+  reading: IntegrationReading;
+  environments: readonly Environment[];
+  hasRecords: boolean;
+  hasApiKeys: boolean;
+  now: Date;
+  onProgress: (counts: Readonly<Record<string, number>>) => void;
+};
+
+const pageSize = 100;
+
+/** The lines of the file. `counts` is filled on the way, by kind. */
+export async function* exportedLines(
+  exporting: Exporting,
+  counts: Record<string, number>,
+): AsyncGenerator<Buffer> {
+  for await (const entry of entries(exporting)) {
+    counts[entry.kind] = (counts[entry.kind] ?? 0) + 1;
+    exporting.onProgress(counts);
+    yield lineOf(entry);
+  }
+  yield lineOf({ kind: 'end', counts: { ...counts } });
+}
+
+async function* entries(exporting: Exporting): AsyncGenerator<Given> {
+  for (const environment of exporting.environments) {
+    yield { kind: 'environment', name: environment.name };
+    yield* settingsOf(exporting, environment);
+    if (exporting.hasApiKeys) yield* apiKeysOf(exporting, environment);
+    yield* integrationsOf(exporting, environment);
+    yield* connectionsOf(exporting, environment);
+  }
+}
+
+async function* settingsOf({ db, reading, now }: Exporting, { id }: Environment): AsyncGenerator<Given> {
+  const { vault } = reading;
+  const { addresses, switches, overlapHours } = await readSettings(db, id);
+  yield {
+    kind: 'settings',
+    switches,
+    overlap_hours: overlapHours,
+    webhook_url: addresses.primary ?? null,
+    webhook_url_secondary: addresses.secondary ?? null,
+    connect: connectToWire(await readConnectSettings(db, id)),
+  };
+  const keys = await signingKeys(db, { environmentId: id, vault, now });
+  yield {
+    kind: 'signing_keys',
+    keys: keys.map(({ secret, createdAt, retiresAt }) => ({
+      secret,
+      created_at: createdAt.toISOString(),
+      retires_at: retiresAt?.toISOString() ?? null,
+    })),
+  };
+  for (const { name, value } of await listVariables(db, { environmentId: id, vault }))
+    yield { kind: 'variable', name, value };
+  for (const { url, description, types, disabled } of await listEndpoints(db, {
+    environmentId: id,
+    kinds: ['events'],
+    limit: 1_000,
+  }))
+    yield { kind: 'endpoint', url, description, types: [...types], is_disabled: disabled !== undefined };
+}
+
+/** Those that count, but for the one of the setting, which is told to each installation. */
+async function* apiKeysOf({ db }: Exporting, { id }: Environment): AsyncGenerator<Given> {
+  const rows = await db.query<{
+    hash: Buffer;
+    hint: string;
+    name: string;
+    scopes: string[];
+    rules: ProxyRule[];
+    expiresAt: Date | null;
+    rateLimit: number | null;
+  }>(
+    `select
+       hash, hint, name, scopes, proxy_rules as rules, expires_at as "expiresAt", rate_limit as "rateLimit"
+     from api_key
+     where environment_id = $1 and revoked_at is null and not is_setting
+     order by id`,
+    [id],
+  );
+  for (const { hash, rules, expiresAt, rateLimit, ...rest } of rows)
+    yield {
+      kind: 'api_key',
+      ...rest,
+      hash: hash.toString('base64'),
+      proxy_rules: rules,
+      expires_at: expiresAt?.toISOString() ?? null,
+      rate_limit: rateLimit,
+    };
+}
+
+async function* integrationsOf({ db, reading }: Exporting, { id }: Environment): AsyncGenerator<Given> {
+  for (const one of await listIntegrations(db, { ...reading, environmentId: id }))
+    yield {
+      kind: 'integration',
+      unique_key: one.key,
+      provider: one.provider.name,
+      display_name: one.displayName,
+      is_test: one.isTest,
+      client:
+        one.client === undefined || one.isTest
+          ? null
+          : { client_id: one.client.clientId, client_secret: one.client.clientSecret },
+      webhook_secret: one.webhookSecret ?? null,
+      scopes: one.scopes ?? null,
+      integration_config: one.integrationConfig,
+      custom: one.custom ?? null,
+      forward_webhooks: one.forwardWebhooks,
+      proxy_rules: [...one.proxyRules],
+    };
+  for (const one of await listPolicies(db, id))
+    yield {
+      kind: 'retention',
+      unique_key: one.integrationKey ?? null,
+      prune_after_days: one.pruneAfterDays ?? null,
+      remove_tombstones_after_days: one.removeTombstonesAfterDays ?? null,
+      wait_for_consumers: one.waitForConsumers,
+    };
+}
+
+async function* connectionsOf(exporting: Exporting, { id }: Environment): AsyncGenerator<Given> {
+  const { db, reading } = exporting;
+  for (let after = 0; ; ) {
+    const rows = await db.run(
+      selectConnections()
+        .select('connection.kept_tokens')
+        .where('connection.environment_id', '=', id)
+        .where('connection.id', '>', after)
+        .orderBy('connection.id')
+        .limit(pageSize),
+    );
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    after = last.id;
+    for (const row of rows) {
+      // Its data key is gone: it counts as deleted.
+      if (row.data_key === null || row.credentials === null) continue;
+      const connection = fromRow(row, reading.vault);
+      yield connectionEntry(connection, openKept(connection, row.kept_tokens));
+      yield* datasetsOf(exporting, connection);
+    }
+  }
+}
+
+function connectionEntry(one: Connection, keptTokens: string[]): Given {
+  return {
+    kind: 'connection',
+    unique_key: one.integrationKey,
+    connection_id: one.connectionId,
+    credentials: { ...one.credentials },
+    kept_tokens: keptTokens,
+    metadata: one.metadata,
+    connection_config: one.connectionConfig,
+    tags: one.tags,
+    end_user: one.endUser ?? null,
+    webhook_url_override: one.webhookUrlOverride ?? null,
+    account: one.account ? { id: one.account.id, email: one.account.email ?? null } : null,
+    scopes_requested: one.scopesRequested ?? null,
+    scopes_granted: one.scopesGranted ?? null,
+    scopes_lacking: one.scopesLacking ?? null,
+    access_expires_at: one.accessExpiresAt?.toISOString() ?? null,
+    refresh_expires_at: one.refreshExpiresAt?.toISOString() ?? null,
+    granted_at: one.grantedAt.toISOString(),
+    created_at: one.createdAt.toISOString(),
+    status: one.status,
+    fault: one.fault ?? null,
+  };
+}
+
+async function* datasetsOf(exporting: Exporting, connection: Connection): AsyncGenerator<Given> {
+  const { db, hasRecords } = exporting;
+  const consumers = await listConsumers(db, connection.id);
+  for (const dataset of await listDatasets(db, connection.id)) {
+    const following = consumers
+      .filter(({ model, variant }) => model === dataset.model && variant === dataset.variant)
+      .map(({ name, cursor }) => ({ name, seq: cursor === undefined ? 0 : (namedBy(cursor)?.seq ?? 0) }))
+      .sort((one, other) => one.seq - other.seq);
+    yield {
+      kind: 'dataset',
+      model: dataset.model,
+      variant: dataset.variant,
+      ignore_fields: dataset.ignoreFields,
+      keep_previous: dataset.keepPrevious,
+      mass_delete_share: dataset.massDeleteShare,
+      mass_delete_number: dataset.massDeleteNumber,
+    };
+    if (hasRecords) yield* recordsOf(exporting, { connection, dataset, following });
+    // Without records each begins from the first one.
+    else for (const { name } of following) yield { kind: 'consumer', name };
+  }
+}
+
+async function* recordsOf(
+  { db }: Exporting,
+  given: { connection: Connection; dataset: DatasetView; following: { name: string; seq: number }[] },
+): AsyncGenerator<Given> {
+  const { connection, dataset } = given;
+  const following = [...given.following];
+  const room = createRoom();
+  let cursor: string | undefined;
+  for (let hasMore = true; hasMore; ) {
+    const portion = await listRecords(db, {
+      connection,
+      model: dataset.model,
+      variant: dataset.variant,
+      cursor,
+      limit: portionRecords,
+      maxBytes: portionBytes,
+      room,
+    });
+    hasMore = portion.hasMore;
+    for (const record of portion.records) {
+      while (following[0] !== undefined && following[0].seq < record.seq)
+        yield { kind: 'consumer', name: following.shift()!.name };
+      yield {
+        kind: 'record',
+        id: record.id,
+        is_deleted: record.lastAction === 'DELETED',
+        fields: record.fields
+          ? (JSON.parse(record.fields.toString('utf8')) as Record<string, unknown>)
+          : null,
+      };
+    }
+    const last = portion.records.at(-1);
+    if (last === undefined || portion.datasetId === undefined) break;
+    cursor = cursorWriter(portion.datasetId, portion.since)(last.seq);
+  }
+  for (const { name } of following) yield { kind: 'consumer', name };
+}

@@ -1,0 +1,113 @@
+import { z } from 'zod';
+import { PeerLostError } from './client.ts';
+
+/**
+ * What the peer answers, as much of it as is imported. Versions differ in what they add, so nothing else is looked at.
+ */
+
+/** What an answer says. Throws PeerLostError where it is not of the form that is known, naming the fields. */
+export function readAnswer<S extends z.ZodType>(schema: S, answer: unknown, path: string): z.output<S> {
+  const read = schema.safeParse(answer);
+  if (read.success) return read.data;
+  const faults = read.error.issues.slice(0, 3).map(({ path: at, message }) => `${at.join('.')}: ${message}`);
+  throw new PeerLostError(`The peer answers GET ${path} in a form that is not known (${faults.join('; ')}).`);
+}
+
+const text = z.string();
+const json = z.record(z.string(), z.unknown());
+
+/**
+ * A time, however it is spelled: with `Z` or an offset, with milliseconds or microseconds, a blank in place of the T, or
+ * as a number of seconds or milliseconds. Undefined where it is none.
+ */
+export function readTime(given: unknown): Date | undefined {
+  if (typeof given === 'number' && Number.isFinite(given))
+    return new Date(given > 100_000_000_000 ? given : given * 1000);
+  if (typeof given !== 'string') return undefined;
+  const [, date, time = '00:00:00', fraction = '', offset = 'Z'] =
+    /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(\.\d+)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?$/i.exec(
+      given.trim(),
+    ) ?? [];
+  if (date === undefined) return undefined;
+  const zone = /^[+-]/.test(offset)
+    ? `${offset.slice(0, 3)}:${offset.slice(3).replace(':', '') || '00'}`
+    : 'Z';
+  const seconds = time.length === 5 ? `${time}:00` : time;
+  const read = new Date(`${date}T${seconds}${fraction.slice(0, 4)}${zone}`);
+  return Number.isNaN(read.getTime()) ? undefined : read;
+}
+
+const time = z.unknown().optional().transform(readTime);
+
+export const peerIntegrations = z.object({
+  data: z.array(z.object({ unique_key: text, provider: text, display_name: text.nullish() })),
+});
+export type PeerIntegration = z.output<typeof peerIntegrations>['data'][number];
+
+export const peerIntegration = z.object({
+  data: z.object({
+    forward_webhooks: z.boolean().nullish(),
+    /** The OAuth client is one that the peer lends to all who use it: nobody else has its secret. */
+    preconfigured_credentials: z.unknown().optional().transform(Boolean),
+    credentials: z
+      .object({
+        type: text,
+        client_id: text.nullish(),
+        client_secret: text.nullish(),
+        scopes: text.nullish(),
+        webhook_secret: text.nullish(),
+      })
+      .nullish(),
+  }),
+});
+
+export const peerProvider = z.object({ data: z.object({ auth_mode: text.nullish() }) });
+
+const common = {
+  connection_id: text,
+  provider_config_key: text,
+  end_user: json.nullish(),
+  tags: json.nullish(),
+};
+
+export const peerConnections = z.object({
+  connections: z.array(
+    z.object({
+      ...common,
+      metadata: json.nullish(),
+      created: time,
+      errors: z.array(z.looseObject({ type: text.nullish() })).nullish(),
+    }),
+  ),
+});
+export type PeerSummary = z.output<typeof peerConnections>['connections'][number];
+
+export const peerConnection = z.object({
+  ...common,
+  metadata: json.nullish(),
+  connection_config: json.nullish(),
+  webhook_url_override: text.nullish(),
+  created_at: time,
+  credentials: json.nullish(),
+});
+export type PeerConnection = z.output<typeof peerConnection>;
+
+export const peerSyncs = z.object({
+  syncs: z.array(
+    z.object({
+      name: text,
+      variant: text.nullish(),
+      recordCount: z.record(text, z.number()).nullish(),
+    }),
+  ),
+});
+
+export const peerRecords = z.object({ records: z.array(json), next_cursor: text.nullish() });
+
+/** What the peer says of a record beside its payload. */
+export const peerRecordMetadata = z.object({
+  last_action: text.nullish(),
+  deleted_at: text.nullish(),
+  pruned_at: text.nullish(),
+  cursor: text.nullish(),
+});

@@ -1,0 +1,165 @@
+import type { Credentials } from '../../auth-modes/mode.ts';
+import { readImported } from '../../connections/import.ts';
+import { tagsOf } from '../../connections/tags.ts';
+import { AppError } from '../../errors.ts';
+import type { Integration } from '../../integrations/store.ts';
+import { type Moved, movedSettings } from '../connections.ts';
+import {
+  type PeerConnection,
+  type PeerSummary,
+  peerConnection,
+  peerConnections,
+  readAnswer,
+  readTime,
+} from './answers.ts';
+import { type Peer, PeerError } from './client.ts';
+
+/** Connections as the peer gives them, made ready to be stored. */
+
+/**
+ * All connections that the peer lists, each once, in pages.
+ *
+ * Its pages are numbers of places in a list that goes on changing: where a connection is deleted while they are read, those
+ * behind it move up by one, and one slips past. So they are read again until a pass brings nothing that was not seen. A
+ * page may be shorter than was asked for, and the last one is followed by an empty one.
+ */
+export async function* pagesOfConnections(peer: Peer, pageSize: number): AsyncGenerator<PeerSummary[]> {
+  const seen = new Set<string>();
+  for (let hasNew = true; hasNew; ) {
+    hasNew = false;
+    const inPass = new Set<string>();
+    for (let page = 0; ; page += 1) {
+      const answer = await peer.get('/connections', { limit: pageSize, page });
+      const { connections } = readAnswer(peerConnections, answer, '/connections');
+      const size = inPass.size;
+      for (const one of connections) inPass.add(keyOf(one));
+      // A peer that knows no pages gives all of them each time.
+      if (inPass.size === size) break;
+      const fresh = new Map(connections.map((one) => [keyOf(one), one]));
+      for (const key of fresh.keys()) if (seen.has(key)) fresh.delete(key);
+      if (fresh.size === 0) continue;
+      for (const key of fresh.keys()) seen.add(key);
+      hasNew = true;
+      yield [...fresh.values()];
+    }
+  }
+}
+
+export function keyOf(one: Pick<PeerSummary, 'connection_id' | 'provider_config_key'>): string {
+  return JSON.stringify([one.provider_config_key, one.connection_id]);
+}
+
+/** What the peer has of a connection. */
+export type Fetched =
+  | { kind: 'found'; connection: PeerConnection }
+  /** It has no credentials that work, or says so for a while after it failed to renew them. */
+  | { kind: 'dead'; connection: PeerConnection | undefined; detail: string }
+  | { kind: 'gone' };
+
+/**
+ * One connection with its credentials and its refresh token. The peer renews what is about to end before it answers; it is
+ * never asked to renew anything else.
+ */
+export async function fetchConnection(
+  peer: Peer,
+  { connection_id: id, provider_config_key: key }: Pick<PeerSummary, 'connection_id' | 'provider_config_key'>,
+): Promise<Fetched> {
+  try {
+    const answer = await peer.get(`/connections/${encodeURIComponent(id)}`, {
+      provider_config_key: key,
+      refresh_token: 'true',
+      force_refresh: 'false',
+    });
+    return { kind: 'found', connection: peerConnection.parse(answer) };
+  } catch (error) {
+    if (!(error instanceof PeerError)) throw error;
+    if (error.status === 404 || error.code === 'unknown_connection') return { kind: 'gone' };
+    if (error.code !== 'invalid_credentials' && error.status !== 424) throw error;
+    const { connection } = (error.payload ?? {}) as { connection?: unknown };
+    const read = peerConnection.safeParse(connection);
+    return { kind: 'dead', connection: read.data, detail: `${error.status} ${error.code}` };
+  }
+}
+
+/** Ready to be stored. Throws ZodError and `invalid_body` where a part of it does not fit, naming the part. */
+export function movedFrom(
+  connection: PeerConnection,
+  { integration, at }: { integration: Integration; at: Date },
+): Moved {
+  return {
+    ...settingsOf(connection),
+    integration,
+    credentials: credentialsOf(connection.credentials ?? {}, { integration, at }),
+    grant: {},
+    createdAt: connection.created_at,
+  };
+}
+
+/** A connection without credentials, to be renewed by its user under its ID. */
+export function shellFrom(
+  summary: PeerSummary,
+  { connection, integration }: { connection: PeerConnection | undefined; integration: Integration },
+): Moved {
+  return {
+    ...settingsOf(connection ?? { ...summary, created_at: summary.created }),
+    integration,
+    credentials: undefined,
+    grant: {},
+    createdAt: connection?.created_at ?? summary.created,
+  };
+}
+
+function settingsOf(connection: Omit<PeerConnection, 'credentials'>) {
+  const { end_user: endUser } = connection;
+  const settings = movedSettings.parse({
+    connectionId: connection.connection_id,
+    metadata: connection.metadata,
+    connectionConfig: connection.connection_config,
+    tags: connection.tags,
+    endUser: endUser && {
+      id: endUser.id,
+      email: endUser.email,
+      display_name: endUser.display_name,
+      tags: endUser.tags,
+      organization: endUser.organization,
+    },
+    webhookUrlOverride: connection.webhook_url_override || undefined,
+  });
+  // Connections that are older than tags have none.
+  return { ...settings, tags: tagsOf({ endUser: settings.endUser ?? undefined, tags: settings.tags }) };
+}
+
+function credentialsOf(
+  given: Record<string, unknown>,
+  { integration, at }: { integration: Integration; at: Date },
+): Credentials {
+  const { auth_mode: mode } = integration.provider;
+  // Tokens that a client of the connection's own got: the integration's could not renew them.
+  const own = given.config_override as { client_id?: unknown } | undefined;
+  if (mode === 'OAUTH2' && own?.client_id && own.client_id !== integration.client?.clientId)
+    throw new AppError(
+      'invalid_body',
+      'Its tokens are of an OAuth client of its own. Make an integration of that client, and connect it there.',
+    );
+  const named = (names: readonly string[]) =>
+    Object.fromEntries(
+      names.flatMap((name) =>
+        given[name] === undefined || given[name] === null ? [] : [[name, given[name]]],
+      ),
+    );
+  const fields = {
+    OAUTH2: ['access_token', 'refresh_token', 'raw'],
+    OAUTH2_CC: ['token', 'client_id', 'client_secret', 'raw'],
+    API_KEY: ['apiKey'],
+    BASIC: ['username', 'password'],
+    NONE: [],
+  }[mode];
+  const type = given.type ?? (mode === 'NONE' ? 'NONE' : undefined);
+  return readImported(integration, { type, ...named(fields), ...expiryOf(given, at) });
+}
+
+/** An end that cannot be read is one that has come: the token is renewed before it is used. */
+function expiryOf({ expires_at: given }: Record<string, unknown>, at: Date): { expires_at?: string } {
+  if (given === undefined || given === null) return {};
+  return { expires_at: (readTime(given) ?? at).toISOString() };
+}

@@ -1,0 +1,257 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { type PeerStandIn, startPeer } from '../../../test/support/peer.ts';
+import { cursorOf, type PeerRecord, peerConnection } from '../../../test/support/peer-bodies.ts';
+import { RecordChecker, requireRecords } from '../../records/check.ts';
+import { findConsumer } from '../../records/consumers.ts';
+import { createRoom, listRecords } from '../../records/list.ts';
+import { saveRecords } from '../../records/save.ts';
+import { type Installation, openInstallation, openRun } from '../moving.fixture.ts';
+import type { Report } from '../report.ts';
+import { keyOfDataset, type Position, readPositions } from './positions.ts';
+import { type PeerRun, runPeer } from './run.ts';
+
+let peer: PeerStandIn;
+let here: Installation;
+let closing: (() => Promise<void>)[];
+beforeEach(async () => {
+  [peer, here] = await Promise.all([startPeer(), openInstallation()]);
+  closing = [() => peer.close(), () => here.drop()];
+  const credentials = { type: 'OAUTH2', client_id: 'c', client_secret: 'client-secret-there' };
+  peer.integrations = [{ key: 'sheets', provider: 'google-sheet', authMode: 'OAUTH2', credentials }];
+  peer.connections = [peerConnection({ id: 'ada', integration: 'sheets' })];
+});
+afterEach(async () => {
+  for (const close of closing.reverse()) await close();
+});
+
+const some = (count: number, more: (n: number) => Partial<PeerRecord> = () => ({})): PeerRecord[] =>
+  Array.from({ length: count }, (_, n) => ({
+    id: `r${n}`,
+    fields: { name: `Name ${n}`, n },
+    // Several of a batch have one time.
+    order: Math.floor(n / 7) * 1000,
+    ...more(n),
+  }));
+
+const positionsOf = (given: Position, variant = 'base') =>
+  new Map([[keyOfDataset({ integration: 'sheets', connection: 'ada', model: 'Row', variant }), given]]);
+
+async function run(more: Partial<PeerRun['records'] & object> = {}): Promise<Report> {
+  const records = { models: undefined, positions: new Map(), consumer: 'app', ...more };
+  const { run: ready, close } = openRun(here, peer, { records });
+  closing.push(close);
+  return (await runPeer(ready)).report;
+}
+
+async function stored(cursor?: string, variant = 'base') {
+  const connection = (await here.find('sheets', 'ada'))!;
+  const room = createRoom();
+  const at = { connection, model: 'Row', variant, limit: 10_000, maxBytes: 1e9, room, cursor };
+  const { records } = await listRecords(here.db, at);
+  return records.map(({ id, lastAction, fields, prunedAt }) => ({
+    id,
+    lastAction,
+    fields: fields && (JSON.parse(fields.toString()) as unknown),
+    prunedAt,
+  }));
+}
+
+async function consumer(variant = 'base') {
+  const connection = (await here.find('sheets', 'ada'))!.id;
+  return findConsumer(here.db, { connection, model: 'Row', variant, name: 'app' });
+}
+
+test('records come over in their order, tombstones too; pruned ones are counted and passed over', async () => {
+  const records = some(650, (n) => ({
+    isDeleted: n % 50 === 3,
+    isPruned: n % 50 === 4,
+  }));
+  peer.connections[0]!.records.set('Row', records);
+  peer.connections[0]!.records.set('Row::eu', some(3));
+  const report = await run();
+  assert.deepEqual(report.records, {
+    ...{ datasets: 2, records: 627, deleted: 13, pruned: 13, unfinished: 0 },
+    ...{ consumers: { made: 0, existing: 0 }, failed: [], differing: [] },
+  });
+  const order = (one: PeerRecord) => cursorOf(one);
+  const expected = records
+    .filter(({ isPruned }) => !isPruned)
+    .toSorted((one, other) => (atob(order(one)) < atob(order(other)) ? -1 : 1));
+  const found = await stored();
+  assert.deepEqual(found.map(({ id }) => id).toSorted(), expected.map(({ id }) => id).toSorted());
+  const live = found.filter(({ lastAction }) => lastAction !== 'DELETED');
+  assert.deepEqual(
+    live.map(({ id }) => id),
+    expected.filter(({ isDeleted }) => !isDeleted).map(({ id }) => id),
+  );
+  assert.deepEqual(live[0]!.fields, expected.find(({ isDeleted }) => !isDeleted)!.fields);
+  assert.equal((await stored(undefined, 'eu')).length, 3);
+});
+
+test('a second run saves nothing anew, and goes on where the one before was cut off', async () => {
+  peer.connections[0]!.records.set(
+    'Row',
+    some(900, (n) => ({ isDeleted: n === 450 })),
+  );
+  const asked = () => peer.requests.filter(({ path }) => path === '/records').length;
+  let pages = 0;
+  peer.trouble = (_, path) => (path === '/records' && ++pages > 3 ? 'drop' : undefined);
+  const broken = await run();
+  assert.equal((broken.records as { failed: unknown[] }).failed.length, 1);
+  peer.trouble = () => undefined;
+  const before = asked();
+  const report = await run();
+  assert.equal(asked() - before, 2, 'the first pages were asked for again');
+  assert.equal((report.records as { records: number }).records, 899);
+  const lastSeq = await here.db.query('select last_seq from dataset');
+  await run();
+  assert.deepEqual(await here.db.query('select last_seq from dataset'), lastSeq);
+});
+
+test('an application goes on behind the cursor that it had there', async () => {
+  const records = some(500);
+  peer.connections[0]!.records.set('Row', records);
+  const ordered = records.toSorted((one, other) => (atob(cursorOf(one)) < atob(cursorOf(other)) ? -1 : 1));
+  const report = await run({ positions: positionsOf({ cursor: cursorOf(ordered[299]!) }) });
+  assert.deepEqual((report.records as { consumers: object }).consumers, { made: 1, existing: 0 });
+  const { cursor, behind } = (await consumer())!;
+  assert.equal(behind, 200);
+  assert.deepEqual(
+    (await stored(cursor)).map(({ id }) => id),
+    ordered.slice(300).map(({ id }) => id),
+  );
+});
+
+test('an application that has seen all goes on at the end, and one that had seen nothing at the beginning', async () => {
+  const records = some(20);
+  peer.connections[0]!.records.set('Row', records);
+  peer.connections[0]!.records.set('Row::eu', records);
+  const last = records.reduce((one, other) => (atob(cursorOf(one)) > atob(cursorOf(other)) ? one : other));
+  const positions = new Map([
+    ...positionsOf({ cursor: cursorOf(last) }),
+    ...positionsOf({ modified_after: '2020-01-01T00:00:00Z' }, 'eu'),
+  ]);
+  await run({ positions });
+  assert.equal((await consumer())!.behind, 0);
+  assert.equal((await consumer('eu'))!.behind, 20);
+  assert.equal((await consumer('eu'))!.cursor, undefined);
+});
+
+test('a position by time leads to the first change at or after it', async () => {
+  peer.connections[0]!.records.set(
+    'Row',
+    some(30, (n) => ({ order: n * 1_000_000 })),
+  );
+  await run({ positions: positionsOf({ modified_after: '2026-01-01T00:00:10.000Z' }) });
+  const { cursor } = (await consumer())!;
+  assert.deepEqual(
+    (await stored(cursor)).map(({ id }) => id),
+    Array.from({ length: 20 }, (_, n) => `r${n + 10}`),
+  );
+});
+
+test('what changes there between the reading and the placing is not missed', async () => {
+  const records = some(400);
+  peer.connections[0]!.records.set('Row', records);
+  const ordered = records.toSorted((one, other) => (atob(cursorOf(one)) < atob(cursorOf(other)) ? -1 : 1));
+  const at = cursorOf(ordered[390]!);
+  let pages = 0;
+  peer.trouble = (_, path) => {
+    pages += path === '/records' ? 1 : 0;
+    // After the two pages of all records, before the one of those behind the cursor.
+    if (pages === 3) {
+      Object.assign(records[5]!, { fields: { name: 'changed' }, order: 900_000 });
+      records.push({ id: 'late', fields: { name: 'late' }, order: 900_001 });
+      pages += 1;
+    }
+    return undefined;
+  };
+  await run({ positions: positionsOf({ cursor: at }) });
+  const { cursor } = (await consumer())!;
+  const seen = await stored(cursor);
+  assert.ok(seen.some(({ id }) => id === 'late'));
+  assert.deepEqual(seen.find(({ id }) => id === 'r5')?.fields, { name: 'changed' });
+  for (const { id } of ordered.slice(391))
+    assert.ok(
+      seen.some((one) => one.id === id),
+      id,
+    );
+});
+
+test('a dataset that has records here is left alone, and a consumer of the name stays where it is', async () => {
+  peer.connections[0]!.records.set('Row', some(20));
+  await run({ positions: positionsOf({ modified_after: '2026-01-01T00:00:00Z' }) });
+  const before = await consumer();
+  const [last] = await stored();
+  assert.ok(last);
+  const again = await run({ positions: positionsOf({ cursor: cursorOf(some(20)[19]!) }) });
+  assert.deepEqual((again.records as { consumers: object }).consumers, { made: 0, existing: 1 });
+  assert.deepEqual(await consumer(), before);
+
+  await here.db.query('delete from import');
+  const report = await run();
+  const { failed } = report.records as { failed: { reason: string }[] };
+  assert.deepEqual(
+    failed.map(({ reason }) => reason),
+    ['dataset_has_records'],
+  );
+});
+
+test('a connection that goes before its records are read leaves the others as they are', async () => {
+  peer.connections[0]!.records.set('Row', some(10));
+  const bob = peerConnection({ id: 'bob', integration: 'sheets', createdAt: new Date(0) });
+  peer.connections.push(bob);
+  peer.trouble = (_, path) => {
+    if (path === '/sync/status') peer.connections = peer.connections.filter((one) => one !== bob);
+    return undefined;
+  };
+  const { failed, records } = (await run()).records as { failed: object[]; records: number };
+  assert.deepEqual(failed, [
+    { integration: 'sheets', connection: 'bob', outcome: 'failed', reason: 'unknown_connection' },
+  ]);
+  assert.equal(records, 10);
+});
+
+test('an answer of a form that nobody knows ends the run, and is named', async () => {
+  peer.connections[0]!.records.set('Row', [{ id: 'r', fields: {}, order: 1 }]);
+  peer.connections[0]!.tags = 'none' as unknown as Record<string, string>;
+  const report = await run();
+  assert.match(
+    report.broken_off ?? '',
+    /GET \/connections in a form that is not known \(connections\.0\.tags/,
+  );
+});
+
+test('a sync that saves the same here finds nothing changed, whatever the order of the fields', async () => {
+  peer.connections[0]!.records.set('Row', some(30));
+  await run();
+  const connection = (await here.find('sheets', 'ada'))!;
+  const checker = new RecordChecker({ metadataKey: '_trellis_metadata', expectedBytes: 1_000 });
+  for (const [index, { id, fields }] of some(30).entries())
+    checker.add({ n: fields.n as number, name: fields.name as string, id }, index);
+  const saved = await saveRecords(here.db, {
+    ...{ connection, model: 'Row', variant: 'base', restore: 'always' },
+    records: requireRecords(checker.end()),
+  });
+  assert.deepEqual([saved.added, saved.updated, saved.unchangedCount], [[], [], 30]);
+});
+
+test('a file of positions names the line that is none', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'trellis-positions-'));
+  closing.push(() => rm(folder, { recursive: true }));
+  const path = join(folder, 'positions.ndjson');
+  const one = { provider_config_key: 'sheets', connection_id: 'ada', model: 'Row' };
+  await writeFile(
+    path,
+    `${JSON.stringify({ ...one, cursor: 'c' })}\n\n${JSON.stringify({ ...one, variant: 'eu', modified_after: 't' })}\n`,
+  );
+  assert.equal((await readPositions(path)).size, 2);
+  await writeFile(path, `${JSON.stringify({ ...one, cursor: 'c' })}\n{"model": 1}\n`);
+  await assert.rejects(readPositions(path), /positions\.ndjson:2: /);
+  await writeFile(path, `${JSON.stringify(one)}\n`);
+  await assert.rejects(readPositions(path), /:1: .*either cursor or modified_after/);
+});

@@ -1,0 +1,313 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Db, retryOnViolation } from '../../db/pool.ts';
+import type { Environment } from '../../environments/store.ts';
+import { startNewSyncs } from '../../functions/runs/schedule.ts';
+import type { Integration, IntegrationReading } from '../../integrations/store.ts';
+import { type Moved, reasonOf, storeMoved } from '../connections.ts';
+import { eachAtOnce } from '../each-at-once.ts';
+import {
+  closeImport,
+  findImport,
+  type Import,
+  type Judged,
+  judge,
+  look,
+  note,
+  openImport,
+  pagesOfHere,
+} from '../ledger.ts';
+import { type Count, countsOf, type Report, recordsOf } from '../report.ts';
+import type { PeerSummary } from './answers.ts';
+import { type Peer, PeerError, PeerLostError } from './client.ts';
+import { fetchConnection, movedFrom, pagesOfConnections, shellFrom } from './connections.ts';
+import { makeIntegrations, type PlannedIntegration, planIntegrations } from './integrations.ts';
+import type { Position } from './positions.ts';
+import { type MovedDataset, moveDatasets } from './records.ts';
+
+/**
+ * An import from a peer that runs: integrations, connections, and where they are asked for records and positions.
+ *
+ * Each connection is one transaction, with what the ledger says of it. So a run that is killed at any moment is gone on
+ * with by the next one, and nothing is lost or there twice.
+ */
+export type PeerRun = {
+  db: Db;
+  peer: Peer;
+  reading: IntegrationReading;
+  environment: Environment;
+  /** Where providers send users back to. */
+  baseUrl: string;
+  providerNames: ReadonlyMap<string, string>;
+  only: ReadonlySet<string> | undefined;
+  overwrites: boolean;
+  /** Connections that are read at once, and that are listed at once, at most 2,000. */
+  parallel: number;
+  pageSize: number;
+  /** Undefined: no records. */
+  records:
+    | {
+        models: readonly string[] | undefined;
+        positions: ReadonlyMap<string, Position>;
+        consumer: string;
+      }
+    | undefined;
+  onProgress: (text: string) => void;
+  now: () => Date;
+  /** After a renewal that failed the peer gives no credentials for so long. */
+  deadAgainMs: number;
+};
+
+const sourceName = 'nango';
+
+/** What would be done. Reads no credentials, and writes nothing. */
+export async function tryPeerRun(run: PeerRun): Promise<{ report: Report; from: undefined }> {
+  const { db, environment } = run;
+  const startedAt = run.now();
+  const planned = await planIntegrations(db, run.peer, planSettings(run));
+  const from = await findImport(db, { environmentId: environment.id, source: run.peer.url });
+  const counts = new Map<string, Count>();
+  const add = ({ outcome, reason }: Omit<Count, 'count'>) => {
+    const key = `${outcome} ${reason ?? ''}`;
+    counts.set(key, { outcome, reason, count: (counts.get(key)?.count ?? 0) + 1 });
+  };
+  let seen = 0;
+  for await (const page of pagesOfConnections(run.peer, run.pageSize)) {
+    const asked = page.filter((one) => isAsked(run, one));
+    seen += asked.length;
+    run.onProgress(`${seen} connections compared`);
+    for (const { summary, verdict, plan } of await compare(run, { page: asked, from, planned })) {
+      if (verdict !== 'import') add({ outcome: verdict, reason: undefined });
+      else if (plan === undefined) add({ outcome: 'skipped', reason: 'unknown_integration' });
+      else if (plan.plan === 'skip') add({ outcome: 'skipped', reason: plan.reason });
+      else add({ outcome: 'to_import', reason: hasErrors(summary) ? 'may_be_dead' : undefined });
+    }
+  }
+  const report = reportOf(run, { planned, startedAt, isDryRun: true });
+  return { report: { ...report, connections: [...counts.values()] }, from: undefined };
+}
+
+/** Imports. Where the peer is lost on the way, the report says so. Whoever calls sees that no other import runs. */
+export async function runPeer(run: PeerRun): Promise<{ report: Report; from: Import }> {
+  const { db, environment, now } = run;
+  const startedAt = now();
+  const settings = planSettings(run);
+  const planned = await planIntegrations(db, run.peer, settings);
+  const made = await makeIntegrations(db, planned, settings);
+  const from = await openImport(db, { environmentId: environment.id, source: run.peer.url });
+  const report = reportOf(run, { planned: made.planned, startedAt, isDryRun: false });
+  let records: Report['records'] = null;
+  try {
+    await importConnections(run, { from, ...made });
+    if (run.records !== undefined) records = await importRecords(run, { from });
+    // Spread over their frequencies, not all at once.
+    await db.transaction((tx) => startNewSyncs(tx, { environmentId: environment.id, at: now() }));
+    await closeImport(db, from);
+  } catch (error) {
+    if (!(error instanceof PeerLostError)) throw error;
+    report.broken_off = error.message;
+  }
+  report.connections = await countsOf(db, from);
+  report.records = records;
+  report.ended_at = now().toISOString();
+  return { report, from };
+}
+
+function planSettings({ environment, reading, providerNames, only }: PeerRun) {
+  return { environmentId: environment.id, reading, providerNames, only };
+}
+
+function isAsked({ only }: PeerRun, { provider_config_key: key }: PeerSummary): boolean {
+  return only === undefined || only.has(key);
+}
+
+function hasErrors({ errors }: PeerSummary): boolean {
+  return (errors ?? []).some(({ type }) => type === 'auth');
+}
+
+type Compared = {
+  summary: PeerSummary;
+  verdict: ReturnType<typeof judge>;
+  plan: PlannedIntegration | undefined;
+};
+
+async function compare(
+  { db, environment, overwrites }: PeerRun,
+  {
+    page,
+    from,
+    planned,
+  }: { page: PeerSummary[]; from: Import | undefined; planned: readonly PlannedIntegration[] },
+): Promise<Compared[]> {
+  const plans = new Map(planned.map((one) => [one.key, one]));
+  const places = page.map((one) => ({ integration: one.provider_config_key, connection: one.connection_id }));
+  const known = await look(db, { environmentId: environment.id, from, places });
+  return known.map((one, index) => ({
+    summary: page[index]!,
+    verdict: judge(one, { overwrites }),
+    plan: plans.get(one.integration),
+  }));
+}
+
+type Made = { planned: PlannedIntegration[]; integrations: Map<string, Integration> };
+
+async function importConnections(run: PeerRun, { from, ...made }: Made & { from: Import }): Promise<void> {
+  const { db, onProgress } = run;
+  const dead: { summary: PeerSummary; at: number }[] = [];
+  let seen = 0;
+  let read = 0;
+  const tell = () => onProgress(`${read} of ${seen} connections read`);
+  for await (const page of pagesOfConnections(run.peer, run.pageSize)) {
+    const asked = page.filter((one) => isAsked(run, one));
+    const compared = await compare(run, { page: asked, from, planned: made.planned });
+    seen += compared.length;
+    await note(db, from, compared.flatMap(settledWithout));
+    const open = compared.filter((one) => settledWithout(one).length === 0);
+    read += compared.length - open.length;
+    tell();
+    await eachAtOnce(open, run.parallel, async ({ summary }) => {
+      if ((await importOne(run, { from, made, summary })) === 'dead') dead.push({ summary, at: Date.now() });
+      read += 1;
+      tell();
+    });
+  }
+  await eachAtOnce(dead, run.parallel, async ({ summary, at }) => {
+    await sleep(Math.max(0, at + run.deadAgainMs - Date.now()));
+    onProgress(`${dead.length} connections without credentials asked for again`);
+    await importOne(run, { from, made, summary, isLast: true });
+  });
+}
+
+/** What is known without a look at the peer: nothing, or one. */
+function settledWithout({ summary, verdict, plan }: Compared): Judged[] {
+  const place = { integration: summary.provider_config_key, connection: summary.connection_id };
+  if (verdict !== 'import') return [{ ...place, outcome: verdict }];
+  if (plan === undefined) return [{ ...place, outcome: 'skipped', reason: 'unknown_integration' }];
+  if (plan.plan === 'skip') return [{ ...place, outcome: 'skipped', reason: plan.reason }];
+  return [];
+}
+
+/**
+ * Reads one connection and stores it. `dead` where the peer gives no credentials and is to be asked once more; the last
+ * time one of OAuth is made that waits for its user.
+ */
+async function importOne(
+  run: PeerRun,
+  {
+    from,
+    made,
+    summary,
+    isLast = false,
+  }: { from: Import; made: Made; summary: PeerSummary; isLast?: boolean },
+): Promise<'done' | 'dead'> {
+  const { db, peer } = run;
+  const place = { integration: summary.provider_config_key, connection: summary.connection_id };
+  const integration = made.integrations.get(place.integration)!;
+  const at = run.now();
+  try {
+    const fetched = await fetchConnection(peer, summary);
+    if (fetched.kind === 'gone') {
+      await note(db, from, [{ ...place, outcome: 'gone' }]);
+      return 'done';
+    }
+    if (fetched.kind === 'found') {
+      await store(run, { from, moved: movedFrom(fetched.connection, { integration, at }) });
+      return 'done';
+    }
+    if (!isLast) return 'dead';
+    if (integration.provider.auth_mode === 'OAUTH2')
+      await store(run, { from, moved: shellFrom(summary, { connection: fetched.connection, integration }) });
+    else
+      await note(db, from, [
+        { ...place, outcome: 'failed', reason: 'no_credentials', detail: fetched.detail },
+      ]);
+    return 'done';
+  } catch (error) {
+    const said = error instanceof PeerError ? { reason: error.code, detail: error.message } : reasonOf(error);
+    if (said === undefined) throw error;
+    await note(db, from, [{ ...place, outcome: 'failed', ...said }]);
+    return 'done';
+  }
+}
+
+async function store(run: PeerRun, { from, moved }: { from: Import; moved: Moved }): Promise<void> {
+  const { db, reading, overwrites } = run;
+  const storing = { reading, from, sourceName, overwrites, at: run.now() };
+  await retryOnViolation('connection_id_unique', () =>
+    db.transaction((tx) => storeMoved(tx, moved, storing)),
+  );
+}
+
+async function importRecords(run: PeerRun, { from }: { from: Import }): Promise<Record<string, unknown>> {
+  const { db, peer, reading } = run;
+  const moving = { db, peer, vault: reading.vault, from, ...run.records! };
+  const failed: Partial<MovedDataset>[] = [];
+  const differing: Partial<MovedDataset>[] = [];
+  const positions = { made: 0, existing: 0 };
+  let datasets = 0;
+  for await (const page of pagesOfHere(db, from)) {
+    const asked = page.filter(({ integration }) => run.only === undefined || run.only.has(integration));
+    await eachAtOnce(asked, run.parallel, async (place) => {
+      const moved = await moveDatasets(moving, place).catch((error: unknown) => {
+        if (!(error instanceof PeerError)) throw error;
+        failed.push({ ...place, outcome: 'failed', reason: error.code });
+        return [];
+      });
+      for (const one of moved) {
+        datasets += 1;
+        run.onProgress(`records of ${datasets} datasets read`);
+        if (one.placed !== undefined) positions[one.placed] += 1;
+        if (one.outcome !== 'moved') failed.push(one);
+        else if (one.expected !== undefined && one.expected !== one.records + one.pruned) differing.push(one);
+      }
+    });
+  }
+  return { ...(await recordsOf(db, from)), consumers: positions, failed, differing };
+}
+
+function reportOf(
+  run: PeerRun,
+  { planned, startedAt, isDryRun }: { planned: PlannedIntegration[]; startedAt: Date; isDryRun: boolean },
+): Report {
+  return {
+    source: run.peer.url,
+    environment: run.environment.name,
+    dry_run: isDryRun,
+    started_at: startedAt.toISOString(),
+    ended_at: run.now().toISOString(),
+    broken_off: null,
+    integrations: planned.map(({ key, provider, plan, reason, nextStep }) => ({
+      unique_key: key,
+      provider: provider ?? null,
+      outcome: plan === 'skip' ? 'skipped' : plan === 'use' ? 'used' : isDryRun ? 'to_make' : 'made',
+      reason: reason ?? null,
+      next_step: nextStep ?? null,
+    })),
+    connections: [],
+    records: null,
+    next_steps: nextSteps(run, planned),
+  };
+}
+
+function nextSteps({ reading, baseUrl, records }: PeerRun, planned: readonly PlannedIntegration[]): string[] {
+  const here = planned.filter(({ plan }) => plan !== 'skip');
+  const rotating = here.filter(({ rotates }) => rotates).map(({ key }) => key);
+  const modeOf = (provider = '') => reading.catalog.find(provider)?.auth_mode;
+  const withPages = here.filter(({ provider }) => modeOf(provider) === 'OAUTH2').map(({ key }) => key);
+  return [
+    ...(withPages.length > 0
+      ? [
+          `At the provider, add the redirect URI ${baseUrl}/oauth/callback to the OAuth clients of ${withPages.join(', ')}: ` +
+            'users who connect again are sent back there.',
+        ]
+      : []),
+    ...(rotating.length > 0
+      ? [
+          `Tokens of ${rotating.join(', ')} are good for one renewal: from now on either the peer renews them or this ` +
+            'service. See that the peer does not, before anything is called here.',
+        ]
+      : []),
+    ...(records === undefined
+      ? ['No records were moved: syncs read everything from the providers, and all of it comes as ADDED.']
+      : []),
+  ];
+}

@@ -1,0 +1,128 @@
+import { findConnection } from '../connections/store.ts';
+import type { Db } from '../db/pool.ts';
+import type { JsonValue } from '../records/canonical.ts';
+import { RecordChecker, requireRecords } from '../records/check.ts';
+import { acknowledge, findConsumer } from '../records/consumers.ts';
+import { cursorWriter } from '../records/cursor.ts';
+import { ensureDataset, findDataset } from '../records/dataset.ts';
+import { deleteRecords } from '../records/delete.ts';
+import { type RecordOwner, saveRecords } from '../records/save.ts';
+import type { Vault } from '../vault.ts';
+import type { Dataset } from './ledger.ts';
+
+/**
+ * Records from elsewhere, saved in the order in which they changed there, so that a position among them means the same
+ * here: whoever had seen what stood up to it goes on behind it.
+ *
+ * Saving the same ones again changes nothing. Does not own: how far an import is (`ledger.ts`).
+ */
+export type Target = { owner: RecordOwner; connection: number; model: string; variant: string };
+
+export type MovedRecord = {
+  id: string;
+  isDeleted: boolean;
+  /** The payload, also with `id` and the metadata of the source in it, which are left out. */
+  fields: Record<string, unknown>;
+};
+
+/** Undefined where the connection is not here. */
+export async function openTarget(
+  db: Db,
+  { environmentId, dataset, vault }: { environmentId: number; dataset: Dataset; vault: Vault },
+): Promise<Target | undefined> {
+  const { integration, connection, model, variant } = dataset;
+  const place = { environmentId, integrationKey: integration, connectionId: connection };
+  const found = await findConnection(db, { ...place, vault });
+  return found && { owner: found, connection: found.id, model, variant };
+}
+
+/** Whether records were saved there, by whomever. */
+export async function hasRecords(db: Db, target: Target): Promise<boolean> {
+  const dataset = await findDataset(db, target);
+  return dataset !== undefined && dataset.lastSeq > 0;
+}
+
+/**
+ * Saves records in their order; those that are deleted become tombstones with the payload they come with. Answers how many
+ * of both. Throws `invalid_record` where one does not fit, naming it.
+ */
+export async function saveMoved(
+  db: Db,
+  { target, records, metadataKey }: { target: Target; records: readonly MovedRecord[]; metadataKey: string },
+): Promise<{ records: number; deleted: number }> {
+  let deleted = 0;
+  for (const run of runsOf(records)) {
+    if (run[0]?.isDeleted !== true) {
+      await save(db, { target, records: run, metadataKey });
+      continue;
+    }
+    deleted += run.length;
+    const ids = run.map(({ id }) => id);
+    // One that is deleted here already keeps its position: the run before this one was killed.
+    const { missing } = await deleteRecords(db, { ...target, ids });
+    if (missing.length === 0) continue;
+    const unknown = new Set(missing);
+    await save(db, { target, records: run.filter(({ id }) => unknown.has(id)), metadataKey });
+    await deleteRecords(db, { ...target, ids: missing });
+  }
+  return { records: records.length - deleted, deleted };
+}
+
+async function save(
+  db: Db,
+  { target, records, metadataKey }: { target: Target; records: readonly MovedRecord[]; metadataKey: string },
+): Promise<void> {
+  const checker = new RecordChecker({ metadataKey, expectedBytes: 64 * 1024 });
+  for (const [index, { id, fields }] of records.entries()) checker.add({ ...fields, id } as JsonValue, index);
+  await saveRecords(db, {
+    connection: target.owner,
+    model: target.model,
+    variant: target.variant,
+    records: requireRecords(checker.end()),
+    restore: 'always',
+  });
+}
+
+/** Neighbours of a kind together, so that their order stays. */
+function runsOf(records: readonly MovedRecord[]): MovedRecord[][] {
+  const runs: MovedRecord[][] = [];
+  for (const record of records) {
+    const last = runs.at(-1);
+    if (last?.[0]?.isDeleted === record.isDeleted) last.push(record);
+    else runs.push([record]);
+  }
+  return runs;
+}
+
+/** The dataset's last position; 0 where nothing was saved. */
+export async function lastPosition(db: Db, target: Target): Promise<number> {
+  return (await findDataset(db, target))?.lastSeq ?? 0;
+}
+
+/** The first position that one of these records has; undefined where none is here. */
+export async function firstPositionOf(
+  db: Db,
+  { target, ids }: { target: Target; ids: readonly string[] },
+): Promise<number | undefined> {
+  const dataset = await findDataset(db, target);
+  if (dataset === undefined || ids.length === 0) return undefined;
+  const [row] = await db.query<{ seq: number | null }>(
+    'select min(seq) as seq from record where dataset_id = $1 and external_id = any($2)',
+    [dataset.id, ids],
+  );
+  return row?.seq ?? undefined;
+}
+
+/**
+ * Makes the consumer, as having taken everything up to this position, 0 for nothing. False where there is one of that name:
+ * it stays where it is.
+ */
+export async function placeConsumer(
+  db: Db,
+  { target, name, seq }: { target: Target; name: string; seq: number },
+): Promise<boolean> {
+  if ((await findConsumer(db, { ...target, name })) !== undefined) return false;
+  const datasetId = await ensureDataset(db, target);
+  await acknowledge(db, { ...target, name, cursor: seq === 0 ? undefined : cursorWriter(datasetId)(seq) });
+  return true;
+}

@@ -1,0 +1,130 @@
+import type { Db } from '../db/pool.ts';
+import { countOutcomes, countRecords, type Import, type Outcome, pagesOfUnsettled } from './ledger.ts';
+
+/**
+ * What an import came to, for a person and for a program. Never a secret.
+ *
+ * Does not own: what is counted (`ledger.ts`), and what is said beyond counts (`peer/`, `file/`).
+ */
+
+export type Count = { outcome: Outcome | 'to_import'; reason: string | undefined; count: number };
+
+export type ReportedIntegration = {
+  unique_key: string;
+  provider: string | null;
+  outcome: 'made' | 'used' | 'skipped' | 'to_make';
+  reason: string | null;
+  next_step: string | null;
+};
+
+export type Report = {
+  source: string;
+  environment: string;
+  dry_run: boolean;
+  started_at: string;
+  ended_at: string;
+  /** Why the run broke off; null where it came to its end. */
+  broken_off: string | null;
+  integrations: ReportedIntegration[];
+  /** Over all runs of this import. */
+  connections: Count[];
+  /** Of records, where they were asked for. */
+  records: Record<string, unknown> | null;
+  /** What to do now, in sentences. */
+  next_steps: string[];
+};
+
+const words: Record<Count['outcome'], string> = {
+  to_import: 'would be imported',
+  made: 'imported',
+  overwritten: 'given the credentials of the source',
+  existing: 'were here and were left alone',
+  dead: 'have no credentials that work at the source: made to be connected again',
+  gone: 'are gone at the source',
+  removed: 'were deleted here since they were imported, and stay so',
+  skipped: 'passed over',
+  failed: 'failed',
+};
+
+/** Whether everything that the source has is here, or would be. */
+export function isWhole({ broken_off, connections, integrations, records }: Report): boolean {
+  const isOpen = connections.some(({ outcome }) => ['dead', 'skipped', 'failed'].includes(outcome));
+  const isLacking = integrations.some(({ outcome }) => outcome === 'skipped');
+  return broken_off === null && !isOpen && !isLacking && failedOf({ records }).length === 0;
+}
+
+function failedOf({ records }: Pick<Report, 'records'>): { reason?: string }[] {
+  return (records as { failed?: { reason?: string }[] } | null)?.failed ?? [];
+}
+
+/** For a terminal. */
+export function linesOf(report: Report): string[] {
+  const lines: string[] = [`environment ${report.environment}`];
+  for (const { unique_key: key, outcome, reason, next_step: step } of report.integrations) {
+    const said = { made: 'made', used: 'is here', skipped: 'passed over', to_make: 'would be made' }[outcome];
+    lines.push(`integration ${key}: ${said}${reason === null ? '' : ` (${reason})`}`);
+    if (step !== null) lines.push(`  ${step}`);
+  }
+  for (const { outcome, reason, count } of report.connections)
+    lines.push(`${count} connections ${words[outcome]}${reason === undefined ? '' : ` (${reason})`}`);
+  if (report.connections.length === 0) lines.push('no connections');
+  if (report.records !== null) {
+    const { datasets, records, deleted, pruned } = report.records as Record<string, number>;
+    for (const [reason, some] of Map.groupBy(failedOf(report), (one) => one.reason ?? 'unknown'))
+      lines.push(`${some.length} datasets passed over (${reason})`);
+    lines.push(
+      `${records} records of ${datasets} datasets, ${deleted} deleted ones, and ${pruned} pruned ones that were passed over`,
+    );
+  }
+  lines.push(...report.next_steps);
+  if (report.dry_run) lines.push('nothing was changed');
+  if (report.broken_off !== null)
+    lines.push(`broken off: ${report.broken_off}`, 'Run the same command again: it goes on where it was.');
+  return lines;
+}
+
+/** The counts of all runs of an import. */
+export async function countsOf(db: Db, from: Import): Promise<Count[]> {
+  return countOutcomes(db, from);
+}
+
+export async function recordsOf(db: Db, from: Import): Promise<Record<string, number>> {
+  return { ...(await countRecords(db, from)) };
+}
+
+export type Reported = { report: Report; from: Import | undefined };
+
+/**
+ * The report as JSON text, in pieces, and in it each connection that is not here, or not whole: there may be many. Of
+ * several environments it is a list. `from` is undefined where nothing was written.
+ */
+export async function* reportText(db: Db, reported: readonly Reported[]): AsyncGenerator<string> {
+  if (reported.length !== 1) yield '[';
+  for (const [index, one] of reported.entries()) {
+    if (index > 0) yield ',';
+    yield* textOf(db, one);
+  }
+  yield reported.length === 1 ? '\n' : ']\n';
+}
+
+async function* textOf(db: Db, { report, from }: Reported): AsyncGenerator<string> {
+  const head = JSON.stringify(report, null, 2);
+  yield `${head.slice(0, -2)},\n  "not_whole": [`;
+  let separator = '\n    ';
+  if (from !== undefined) {
+    for await (const page of pagesOfUnsettled(db, from)) {
+      for (const { integration, connection, outcome, reason, detail } of page) {
+        const entry = {
+          provider_config_key: integration,
+          connection_id: connection,
+          outcome,
+          reason,
+          detail,
+        };
+        yield `${separator}${JSON.stringify(entry)}`;
+        separator = ',\n    ';
+      }
+    }
+  }
+  yield `${separator === '\n    ' ? '' : '\n  '}]\n}`;
+}

@@ -1,0 +1,3 @@
+import { openGroup } from '../support/group.ts';
+
+openGroup(import.meta.filename);
