@@ -22,7 +22,7 @@ const floors: string[][] = [
   ['functions'],
   ['webhooks', 'setup'],
   [
-    ...['main', 'app', 'cli', 'doctor', 'backup', 'data-dir', 'whole-file', 'web-build'],
+    ...['main', 'app', 'cli', 'doctor', 'backup', 'moving', 'data-dir', 'whole-file', 'web-build'],
     ...['functions-folder', 'shipped-functions'],
   ],
 ];
@@ -83,6 +83,29 @@ test('every room has a floor, and neither sandbox nor SDK imports anything of th
   assert.deepEqual(wrong, []);
 });
 
+test('examples import packages and files of their own, so that they can be copied from here', () => {
+  const own = globSync('examples/*/**/*.{ts,mjs,js}', {
+    ...{ cwd: root, exclude: (name: string) => name === 'node_modules' },
+  });
+  assert.ok(own.length > 0);
+  const wrong = own.filter((file) => {
+    const [, example] = file.split('/');
+    return [...read(file).matchAll(/(?:from|import\() ?'(\.[^']*)'/g)].some(
+      ([, target]) => !join(dirname(file), target!).startsWith(`examples/${example}/`),
+    );
+  });
+  assert.deepEqual(wrong, []);
+});
+
+test('what examples take from npm is what the service has of it', () => {
+  const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> };
+  for (const file of globSync('examples/*/package.json', { cwd: root })) {
+    const wanted = (JSON.parse(read(file)) as { dependencies: Record<string, string> }).dependencies;
+    for (const [name, version] of Object.entries(wanted))
+      assert.equal(version, name === 'trellis-client' ? 'file:../../dist.client' : dependencies[name], file);
+  }
+});
+
 test('only config.ts reads the environment', () => {
   const readers = sources.filter(
     (file) => /process\.env\b/.test(read(file)) && file !== 'server/config/config.ts',
@@ -139,7 +162,9 @@ test('every setting is documented, and no other', () => {
 });
 
 test('no source file outgrows 400 lines', () => {
-  const long = globSync('{server,sandbox,sdk,bench,scripts}/**/*.ts', { cwd: root })
+  const long = globSync('{server,sandbox,sdk,bench,scripts,examples}/**/*.{ts,mjs}', {
+    ...{ cwd: root, exclude: (name: string) => name === 'node_modules' },
+  })
     .filter((file) => !/\.test\.ts$|tables\.ts$/.test(file))
     .filter((file) => read(file).split('\n').length > 401);
   assert.deepEqual(long, []);

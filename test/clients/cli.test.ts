@@ -94,6 +94,12 @@ test('deploy: the plan has all its lists, and a function of each kind runs unmod
   );
   const again = (await send('deploy dev')).get('POST /sync/deploy/confirmation')?.body ?? {};
   assert.deepEqual(Object.values(again).flat(), [], 'nothing would change');
+  // It asks without `reconcile` what it then does with it.
+  const asked = recorded.find(({ path }) => path === '/sync/deploy/confirmation')!.body!;
+  const without = { ...asked, flowConfigs: asked.flowConfigs?.slice(1) };
+  const less = await trellis.call('POST', '/sync/deploy/confirmation', { body: without });
+  assert.deepEqual([asked.reconcile, less.body.deletedSyncs], [false, plan.body.newSyncs]);
+  assert.deepEqual(less.body.deletedModels, ['City']);
 
   const place = { provider_config_key: 'google-sheet', connection_id: connectionId };
   await trellis.call('POST', '/sync/trigger', { body: { ...place, syncs: ['cities'] } });
@@ -119,7 +125,13 @@ test('dryrun: what it reads has what it needs, and its calls reach the provider'
   const sync = await send('dryrun cities');
   assert.deepEqual(
     [...sync.values()].map(({ status }) => status),
-    [200, 200, 200, 200],
+    [200, 200, 200, 200, 200],
+  );
+  // It looks for the integrations that have such a connection.
+  const found = sync.get('GET /connections')!.body.connections as { provider_config_key: string }[];
+  assert.deepEqual(
+    found.map(({ provider_config_key }) => provider_config_key),
+    ['google-sheet'],
   );
   const of = sync.get(`GET /connections/${connectionId}`)?.body ?? {};
   assert.deepEqual([of.metadata, typeof of.credentials], [{ spreadsheetId }, 'object']);

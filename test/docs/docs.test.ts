@@ -19,7 +19,7 @@ before(async () => {
 after(() => reader.close());
 
 const shells = ['sh', 'bash'];
-const languages = [...shells, 'js', 'ts', 'json', 'sql', 'yaml', 'python', 'http', 'ini', 'nginx', ''];
+const languages = [...shells, 'js', 'ts', 'tsx', 'json', 'sql', 'yaml', 'python', 'http', 'ini', 'nginx', ''];
 /** What stands right behind a command, with a sentence between at most, is its answer. */
 const isAnswer = (shown: Block, { line, text }: Block) => shown.line - (line + text.split('\n').length) <= 4;
 /** Told with its reason, where somebody wonders. */
@@ -69,7 +69,7 @@ test('every piece of code is read by its language', async () => {
         [],
         placeOf(block),
       );
-    if (language === 'js' || language === 'ts')
+    if (language === 'js' || language === 'ts' || language === 'tsx')
       await assert.doesNotReject(transform(text, { loader: language, format: 'esm' }), placeOf(block));
     if (language === 'sql') await reader.explain(text);
   }

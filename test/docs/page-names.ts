@@ -1,12 +1,18 @@
 // What the pages' JavaScript speaks of without saying where it comes from, by the names that it has there.
 
-import { auth, sheets as sheetsApi } from '@googleapis/sheets';
-import { GoogleSpreadsheet } from 'google-spreadsheet';
+import { readFileSync } from 'node:fs';
+import { registerHooks } from 'node:module';
 import { Webhook } from 'standardwebhooks';
+import { Trellis } from '../../sdk/client/index.ts';
 
-const { KEY = '', BASE, SHEET, CONN = '', TICKET: ticket, TOKEN: token } = process.env;
-const oauth = new auth.OAuth2();
-oauth.setCredentials({ access_token: KEY });
+// As if the client were installed.
+const client = new URL('../../sdk/client/index.ts', import.meta.url).href;
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === 'trellis-client' ? { url: client, shortCircuit: true } : next(specifier, context),
+});
+
+const { KEY = '', BASE = '', SHEET, CONN = '', TICKET: ticket, TOKEN: token } = process.env;
 const signingKey = `whsec_${Buffer.alloc(24, 1).toString('base64')}`;
 const rawBody = '{"id":"1"}';
 const at = new Date();
@@ -15,9 +21,22 @@ const signed = {
   'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
   'webhook-signature': new Webhook(signingKey).sign('1', at, rawBody),
 };
+const trellis = new Trellis({ url: BASE, key: KEY });
+const sheet = trellis.connection('google-sheet', CONN);
 
 Object.assign(globalThis, {
-  ...{ KEY, BASE, SHEET, CONN, ticket, token, oauth, sheetsApi, GoogleSpreadsheet, signingKey, rawBody },
+  ...{ KEY, BASE, SHEET, CONN, ticket, token, signingKey, rawBody },
+  ...{ trellis, sheet, cities: sheet.records('City') },
   headers: { 'Connection-Id': CONN, 'Provider-Config-Key': 'google-sheet' },
   request: { headers: signed },
 });
+
+// They take longer to load than what most pages do.
+const page = readFileSync('page.mjs', 'utf8');
+if (/\b(oauth|sheetsApi)\b/.test(page)) {
+  const { auth, sheets: sheetsApi } = await import('@googleapis/sheets');
+  const oauth = new auth.OAuth2();
+  oauth.setCredentials({ access_token: KEY });
+  Object.assign(globalThis, { oauth, sheetsApi });
+}
+if (/\bGoogleSpreadsheet\b/.test(page)) Object.assign(globalThis, await import('google-spreadsheet'));

@@ -153,14 +153,23 @@ export async function openReader(): Promise<Reader> {
     },
   };
 
-  /** Each page begins with the same integration, without functions and rules. */
+  /** Each page begins with the same integration, without functions and rules, and with a connection that works. */
   async function tidyUp(): Promise<void> {
+    const health = `/connections/${world.CONN}/health?provider_config_key=google-sheet`;
+    if (((await service.call('GET', health)) as { status: string }).status !== 'active') await reconnect();
     const { data } = (await service.call('GET', '/functions?limit=100')) as {
       data: { name: string; type: string; provider_config_key: string }[];
     };
     for (const { name, type, provider_config_key: key } of data)
       await service.call('DELETE', `/integrations/${key}/functions/${name}?type=${type}`);
     await service.call('PATCH', '/integrations/google-sheet', { body: { proxy_rules: [] } });
+  }
+
+  async function reconnect(): Promise<void> {
+    const { data } = (await service.call('POST', '/connect/sessions/reconnect', {
+      body: { integration_id: 'google-sheet', connection_id: world.CONN },
+    })) as { data: { token: string } };
+    await follow(data.token);
   }
 
   /** Addresses of this service for those of the page, and what stood in an answer for a `<the field>` or a cursor. */

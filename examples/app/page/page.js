@@ -1,0 +1,227 @@
+// The page: shows the rows as the server tells of them, and asks the server for everything else.
+import { connect, isConnectError } from '/trellis-client/index.js';
+
+/** @typedef {{ id: string, fields: Record<string, unknown>, cursor: string }} Row */
+/** @typedef {{ email: string | null, sheet: string | null, problem: string | null }} Account */
+
+/** No table is longer: whoever wants to see more opens the sheet. */
+const mostShown = 500;
+/** @type {Map<string, Row>} */
+const rows = new Map();
+/** @type {Account | null} */
+let account = null;
+/** @type {Date | undefined} */
+let changedAt;
+/** Of the rows that came last. @type {Set<string>} */
+const fresh = new Set();
+
+/** @template {HTMLElement} T @param {string} id @returns {T} */
+const at = (id) => /** @type {T} */ (document.getElementById(id));
+/** @param {boolean} isShown @param {...string} ids */
+const show = (isShown, ...ids) => {
+  for (const id of ids) at(id).hidden = !isShown;
+};
+
+/**
+ * Asks the server. Throws with words for whoever reads them.
+ * @param {string} call @param {object} [body]
+ */
+async function ask(call, body) {
+  const [method = '', path = ''] = call.split(' ');
+  const json = body && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+  const answer = await fetch(path, { method, ...json });
+  const told = await answer.json();
+  if (!answer.ok) throw new Error(told.message);
+  return told;
+}
+
+/**
+ * Does what a button is for, once at a time, and tells what went wrong.
+ * @param {HTMLButtonElement} button @param {() => Promise<unknown>} act
+ */
+async function press(button, act) {
+  button.disabled = true;
+  notify('');
+  try {
+    await act();
+  } catch (error) {
+    // Whoever closes the window knows it.
+    if (!isConnectError(error, 'window_closed')) notify(/** @type {Error} */ (error).message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+/** @param {string} words */
+function notify(words) {
+  at('notice').textContent = words;
+  show(words !== '', 'notice');
+}
+
+const { person, trellisUrl } = await ask('GET /me');
+show(person === null, 'sign-in');
+at('sign-in-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+  press(/** @type {HTMLButtonElement} */ (form.querySelector('button')), async () => {
+    await ask('POST /sign-in', { name: String(new FormData(form).get('name')).trim() });
+    location.reload();
+  });
+});
+if (person !== null) {
+  at('person').textContent = person;
+  show(true, 'who');
+  // The browser connects again by itself, and is told everything anew.
+  const live = new EventSource('/live');
+  live.addEventListener('message', ({ data }) => take(JSON.parse(data)));
+  // But not where the server knows nobody any more.
+  live.addEventListener('error', () => live.readyState === EventSource.CLOSED && location.reload());
+}
+
+/**
+ * What the server tells: all rows and the account at first, then what has changed.
+ * @param {{ account?: Account | null, rows?: Row[], changed?: Row[], deleted?: string[], notice?: string }} news
+ */
+function take(news) {
+  if (news.account !== undefined) account = news.account;
+  if (news.notice !== undefined) notify(news.notice);
+  if (news.rows !== undefined) {
+    rows.clear();
+    for (const row of news.rows) rows.set(row.id, row);
+  }
+  fresh.clear();
+  for (const row of news.changed ?? []) {
+    rows.set(row.id, row);
+    fresh.add(row.id);
+  }
+  for (const id of news.deleted ?? []) rows.delete(id);
+  if (news.changed?.length || news.deleted?.length) changedAt = new Date();
+  draw();
+}
+
+function summary() {
+  if (account?.sheet === null && rows.size === 0) return 'No sheet is chosen yet.';
+  if (rows.size === 0) return 'No rows. Write a header and a first row in Google Sheets.';
+  const words = [`${rows.size} ${rows.size === 1 ? 'row' : 'rows'}`];
+  if (rows.size > mostShown) words.push(`the first ${mostShown} are shown`);
+  if (changedAt !== undefined) words.push(`last change at ${changedAt.toLocaleTimeString()}`);
+  return words.join(', ');
+}
+
+function draw() {
+  show(account === null, 'start');
+  show(account !== null, 'sheet');
+  if (account === null) return;
+  at('title').textContent = account.sheet ?? 'Connected';
+  at('email').textContent = account.email ?? '';
+  at('next-step').textContent = account.problem ?? '';
+  show(account.problem !== null, 'problem');
+  show(account.sheet === null && account.problem === null, 'choose');
+  const names = [...new Set([...rows.values()].flatMap(({ fields }) => Object.keys(fields)))];
+  at('status').textContent = summary();
+  show(names.length > 0, 'scroller', 'add');
+  drawTable(names);
+  drawInputs(at('add'), names, {});
+}
+
+/** @param {string[]} names */
+function drawTable(names) {
+  const table = /** @type {HTMLTableElement} */ (document.querySelector('table'));
+  const shownRows = [...rows.values()].slice(0, mostShown);
+  const numeric = names.filter((name) => shownRows.some(({ fields }) => typeof fields[name] === 'number'));
+  /** @param {string} name */
+  const className = (name) => (numeric.includes(name) ? 'number' : '');
+  const titles = names.map((name) => element('th', { scope: 'col', className: className(name) }, name));
+  // Whoever is on a button by the keyboard stays there.
+  const focused = document.activeElement?.closest('tr')?.id;
+  table.tHead?.replaceChildren(element('tr', {}, ...titles, element('td', { className: 'edit' })));
+  const body = shownRows.map((row) => {
+    const cells = names.map((name) => element('td', { className: className(name) }, shown(row.fields[name])));
+    const ariaLabel = `Edit ${shown(row.fields[names[0] ?? ''])}`;
+    const button = element('button', { type: 'button', className: 'quiet', ariaLabel }, 'Edit');
+    button.addEventListener('click', () => edit(row, names));
+    const isFresh = fresh.has(row.id) ? 'fresh' : '';
+    const last = element('td', { className: 'edit' }, button);
+    return element('tr', { id: `row-${row.id}`, className: isFresh }, ...cells, last);
+  });
+  table.tBodies[0]?.replaceChildren(...body);
+  if (focused) document.getElementById(focused)?.querySelector('button')?.focus();
+}
+
+/**
+ * A field for each column, without taking away what somebody is typing.
+ * @param {HTMLElement} form @param {string[]} names @param {Record<string, unknown>} fields
+ */
+function drawInputs(form, names, fields) {
+  const place = /** @type {HTMLElement} */ (form.querySelector('.inputs'));
+  const there = [...place.querySelectorAll('input')].map(({ name }) => name);
+  if (form.id === 'add' && there.join('\n') === names.join('\n')) return;
+  place.replaceChildren(
+    ...names.map((name) =>
+      element('label', {}, name, element('input', { name, value: shown(fields[name]) })),
+    ),
+  );
+}
+
+/** @param {Row} row @param {string[]} names */
+function edit(row, names) {
+  const dialog = /** @type {HTMLDialogElement} */ (at('edit'));
+  const form = /** @type {HTMLFormElement} */ (dialog.querySelector('form'));
+  drawInputs(form, names, row.fields);
+  dialog.returnValue = '';
+  dialog.onclose = () => {
+    if (dialog.returnValue !== 'save') return;
+    const typed = Object.entries(typedIn(form));
+    const values = Object.fromEntries(typed.filter(([name, value]) => value !== shown(row.fields[name])));
+    if (Object.keys(values).length === 0) return;
+    press(at('read'), () => ask('PATCH /rows', { id: row.id, values }));
+  };
+  dialog.showModal();
+}
+
+at('add').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+  press(/** @type {HTMLButtonElement} */ (form.querySelector('button')), async () => {
+    await ask('POST /rows', { values: typedIn(form) });
+    form.reset();
+  });
+});
+
+// The window has to be opened in the click itself, so the token is asked for behind it.
+for (const id of ['connect', 'choose', 'reconnect']) {
+  const button = /** @type {HTMLButtonElement} */ (at(id));
+  const token = async () => (await ask('POST /session')).token;
+  button.addEventListener('click', () => press(button, () => connect({ url: trellisUrl, token })));
+}
+for (const [id, call] of Object.entries({ read: 'POST /read', disconnect: 'DELETE /account' })) {
+  const button = /** @type {HTMLButtonElement} */ (at(id));
+  button.addEventListener('click', () => press(button, () => ask(call)));
+}
+at('sign-out').addEventListener('click', async () => {
+  await ask('POST /sign-out');
+  location.reload();
+});
+
+/** @param {HTMLFormElement} form @returns {Record<string, string>} */
+function typedIn(form) {
+  return Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value)]));
+}
+
+/** @param {unknown} value */
+function shown(value) {
+  if (value === null || value === undefined) return '';
+  return typeof value === 'object'
+    ? String(/** @type {{ error?: unknown }} */ (value).error ?? '')
+    : String(value);
+}
+
+/**
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} name @param {object} properties @param {...(Node | string)} children
+ */
+function element(name, properties, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}

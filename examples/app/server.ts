@@ -1,0 +1,130 @@
+/** The routes of the application: its page, what the page asks for, and where Trellis sends events. */
+import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import cookie from '@fastify/cookie';
+import statics from '@fastify/static';
+import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import { isTrellisError, verifyEvent } from 'trellis-client';
+import type { Live } from './live.ts';
+import { Refusal, type Sheets, words } from './sheets.ts';
+import type { Store } from './store.ts';
+
+type Parts = {
+  sheets: Sheets;
+  store: Store;
+  live: Live;
+  trellisUrl: string;
+  cookieSecret: string;
+  /** By which Trellis signs events. */
+  signingKey: string;
+};
+
+const texts = { type: 'object', additionalProperties: { type: 'string', maxLength: 5_000 } };
+const takes = (properties: Record<string, object>) => ({
+  schema: { body: { type: 'object', properties, required: Object.keys(properties) } },
+});
+
+export async function createServer(parts: Parts): Promise<FastifyInstance> {
+  const { sheets, store, live, trellisUrl, cookieSecret } = parts;
+  const app = fastify({ logger: { level: 'warn' } });
+  await app.register(cookie, { secret: cookieSecret });
+  await app.register(statics, { root: fileURLToPath(new URL('./page', import.meta.url)) });
+  // The browser's half of the client, as it was installed.
+  const client = dirname(fileURLToPath(import.meta.resolve('trellis-client/connect')));
+  await app.register(statics, { root: client, prefix: '/trellis-client/', decorateReply: false });
+
+  app.addHook('onSend', async (_, reply) => {
+    reply.header('x-content-type-options', 'nosniff');
+    reply.header(
+      'content-security-policy',
+      // The page asks Trellis how far a connect session is.
+      `default-src 'self'; connect-src 'self' ${new URL(trellisUrl).origin}; frame-ancestors 'none'`,
+    );
+  });
+  app.setErrorHandler((error: Error & { statusCode?: number }, request, reply) => {
+    const isAsked = error instanceof Refusal || isTrellisError(error);
+    const status = isAsked ? 409 : (error.statusCode ?? 500);
+    if (status >= 500) request.log.error(error);
+    return reply.code(status).send({ message: status < 500 && !isAsked ? error.message : words(error) });
+  });
+
+  app.get('/me', async (request) => ({ person: personOf(request) ?? null, trellisUrl }));
+
+  // An example's sign-in: whoever says a name is believed. A real one asks for a proof.
+  const name = { type: 'string', pattern: '^\\S(.{0,38}\\S)?$' };
+  app.post<{ Body: { name: string } }>('/sign-in', takes({ name }), async (request, reply) => {
+    reply.setCookie('person', request.body.name, {
+      signed: true,
+      httpOnly: true,
+      sameSite: 'lax',
+      path: '/',
+    });
+    return {};
+  });
+  app.post('/sign-out', async (_, reply) => {
+    reply.clearCookie('person', { path: '/' });
+    return {};
+  });
+
+  await app.register(async (signedIn) => {
+    signedIn.addHook('preHandler', async (request, reply) => {
+      if (personOf(request) === undefined) return reply.code(401).send({ message: 'Sign in first.' });
+    });
+    const me = (request: FastifyRequest) => personOf(request) as string;
+
+    signedIn.get('/live', (request, reply) => {
+      reply.hijack();
+      const account = store.accountOf(me(request)) ?? null;
+      const rows = account === null ? [] : store.rows(account.connectionId);
+      live.add(me(request), reply.raw, { account, rows });
+    });
+    signedIn.post('/session', async (request) => ({ token: await sheets.session(me(request)) }));
+    signedIn.post('/read', async (request) => {
+      await sheets.read(me(request));
+      return {};
+    });
+    signedIn.post<{ Body: { values: Record<string, string> } }>(
+      '/rows',
+      takes({ values: texts }),
+      async (request) => {
+        await sheets.append(me(request), request.body.values);
+        return {};
+      },
+    );
+    signedIn.patch<{ Body: { id: string; values: Record<string, string> } }>(
+      '/rows',
+      takes({ id: { type: 'string' }, values: texts }),
+      async (request) => {
+        await sheets.change(me(request), request.body);
+        return {};
+      },
+    );
+    signedIn.delete('/account', async (request) => {
+      await sheets.disconnect(me(request));
+      return {};
+    });
+  });
+  await app.register((events) => takeEvents(events, parts));
+  return app;
+}
+
+/** Where Trellis sends what has happened. Whatever is not answered with 2xx comes again, for three days. */
+async function takeEvents(app: FastifyInstance, { sheets, signingKey }: Parts): Promise<void> {
+  // The signature is one of the bytes as they came.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_, body, done) => done(null, body));
+  app.post<{ Body: Buffer }>('/trellis/events', async (request, reply) => {
+    try {
+      await sheets.hear(await verifyEvent(request.body, request.headers, signingKey));
+    } catch (error) {
+      if (!isTrellisError(error, 'invalid_signature', 'stale_signature')) throw error;
+      return reply.code(401).send({ message: error.message });
+    }
+    return reply.code(204).send();
+  });
+}
+
+function personOf({ cookies, unsignCookie }: FastifyRequest): string | undefined {
+  const signed = cookies.person === undefined ? undefined : unsignCookie(cookies.person);
+  return signed?.valid ? signed.value : undefined;
+}

@@ -1,0 +1,65 @@
+/** What the application keeps itself: who has connected what, and the rows it has taken over. One SQLite file. */
+import { DatabaseSync } from 'node:sqlite';
+
+/** A person's connected account, as the page shows it. */
+export type Account = {
+  connectionId: string;
+  person: string;
+  /** The address of the account at the provider, where it tells. */
+  email: string | null;
+  /** The spreadsheet and the tab that were chosen; null until then. */
+  sheet: string | null;
+  /** What the person has to do for it to work again; null while it works. */
+  problem: string | null;
+};
+export type Row = { id: string; fields: Record<string, unknown>; cursor: string };
+
+export type Store = ReturnType<typeof openStore>;
+
+export function openStore(file: string) {
+  const db = new DatabaseSync(file);
+  db.exec(`
+    pragma journal_mode = wal;
+    pragma foreign_keys = on;
+    create table if not exists account (
+      connectionId text primary key, person text not null unique, email text, sheet text, problem text);
+    create table if not exists row (
+      connectionId text not null references account on delete cascade,
+      id text not null, fields text not null, cursor text not null, primary key (connectionId, id));`);
+  const find = db.prepare('select * from account where connectionId = ? or person = ?');
+  const save = db.prepare(`insert into account values (:connectionId, :person, :email, :sheet, :problem)
+    on conflict (connectionId) do update set email = :email, sheet = :sheet, problem = :problem
+    on conflict (person) do nothing`);
+  const remove = db.prepare('delete from account where connectionId = ?');
+  const list = db.prepare('select id, fields, cursor from row where connectionId = ? order by rowid');
+  const put = db.prepare(`insert into row values (?, ?, ?, ?)
+    on conflict (connectionId, id) do update set fields = excluded.fields, cursor = excluded.cursor`);
+  const drop = db.prepare('delete from row where connectionId = ? and id = ?');
+
+  return {
+    accounts: () => db.prepare('select * from account').all() as Account[],
+    accountOf: (person: string) => find.get('', person) as Account | undefined,
+    account: (connectionId: string) => find.get(connectionId, '') as Account | undefined,
+    save: (account: Account) => void save.run(account),
+    remove: (connectionId: string) => void remove.run(connectionId),
+    rows: (connectionId: string): Row[] =>
+      list.all(connectionId).map(({ id, fields, cursor }) => ({
+        ...{ id: String(id), cursor: String(cursor) },
+        fields: JSON.parse(String(fields)) as Row['fields'],
+      })),
+    /** All of them or none: what is acknowledged to Trellis afterwards is surely here. */
+    change(connectionId: string, { changed, deleted }: { changed: Row[]; deleted: string[] }): void {
+      db.exec('begin');
+      try {
+        for (const { id, fields, cursor } of changed)
+          put.run(connectionId, id, JSON.stringify(fields), cursor);
+        for (const id of deleted) drop.run(connectionId, id);
+        db.exec('commit');
+      } catch (error) {
+        db.exec('rollback');
+        throw error;
+      }
+    },
+    close: () => db.close(),
+  };
+}

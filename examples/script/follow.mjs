@@ -1,0 +1,53 @@
+// Has somebody connect an account, calls Google's own API with it, follows a sheet's rows as records, and prunes them.
+import { Trellis } from 'trellis-client';
+
+const { TRELLIS_URL: url = 'http://localhost:3003', TRELLIS_SECRET_KEY: key = '' } = process.env;
+const trellis = new Trellis({ url, key });
+const integration = 'google-sheet';
+
+// Its OAuth client is the sandbox's, and `rows` is the function that makes records of rows.
+await trellis.integrations.createTest({ provider: 'google-sheet', unique_key: integration });
+const path = { key: integration, name: 'rows' };
+await trellis.request('PUT /integrations/{key}/functions/{name}/shipped', { path, body: { type: 'sync' } });
+
+const user = `user-${Date.now()}`;
+const asked = { end_user: { id: user }, allowed_integrations: [integration] };
+const { connect_link: link } = await trellis.connectSessions.create(asked);
+console.log('open', link);
+const connection = trellis.connection(integration, await connectedBy(user));
+
+// Google's API as Google has it, with the user's credentials.
+const sheets = [{ properties: { sheetId: 0, title: 'Cities' } }];
+const { spreadsheetId } = await google('', { properties: { title: 'My cities' }, sheets });
+const values = [
+  ['City', 'Country'],
+  ['Oslo', 'Norway'],
+  ['Rome', 'Italy'],
+];
+await google(`/${spreadsheetId}/values/Cities:append?valueInputOption=RAW`, { values });
+console.log('read', (await google(`/${spreadsheetId}/values/Cities`)).values);
+
+// Its rows as records, told apart by the column City.
+const base = { spreadsheetId, sheetId: 0, identity: 'key', keyColumn: 'City' };
+await trellis.connections.metadata.set(integration, connection.id, { sheets: { base } });
+await connection.syncs.trigger('rows');
+const rows = connection.records('Row');
+for await (const { records, acknowledge } of rows.follow({ consumer: 'example' })) {
+  for (const { id, fields, _trellis_metadata: about } of records) console.log(about.last_action, id, fields);
+  await acknowledge(); // Asking for the next batch does it as well, but this loop ends here.
+  console.log('pruned', (await rows.pruneConsumed('example')).count);
+  break;
+}
+
+async function connectedBy(id) {
+  for await (const { events } of trellis.events.follow({ types: ['connection.created'] }))
+    for (const { data } of events) if (data.end_user?.id === id) return data.connection_id;
+}
+
+async function google(path, body) {
+  const headers = { 'content-type': 'application/json' };
+  const init = body && { method: 'POST', headers, body: JSON.stringify(body) };
+  const answer = await connection.fetch(`/v4/spreadsheets${path}`, init);
+  if (!answer.ok) throw (await connection.errorOf(answer)) ?? new Error(await answer.text());
+  return answer.json();
+}
