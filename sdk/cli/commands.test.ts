@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { type CommandEnd, runCommand } from '../../test/support/command.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { isRead, type OutgoingCall } from '../local/reads.ts';
@@ -198,7 +199,11 @@ export default createSync({
     await trellis.db.query('select count(*) from run'),
     await cells(),
   ];
-  // Its schedule may have run the sync once more, behind the row that was appended.
+  // Nothing but the dry run may write meanwhile. Its schedule may have run the sync once more, behind the row that was appended.
+  const paused = { provider_config_key: 'google-sheet', connection_id: connectionId, syncs: ['rows'] };
+  assert.equal((await trellis.call('POST', '/sync/pause', { body: paused })).status, 200);
+  const open = `select 1 from run where state in ('waiting', 'running')`;
+  while ((await trellis.db.query(open)).length > 0) await pause(50);
   const { records } = (await rows()).body as { records: { id: string }[] };
   const gone = records.map(({ id }) => id).filter((id) => id !== '2');
   assert.ok(gone.includes('3'));

@@ -4,6 +4,7 @@ import type pg from 'pg';
 
 type Socket = {
   readonly writableNeedDrain: boolean;
+  isPaused(): boolean;
   pause(): void;
   resume(): void;
   once(event: 'drain', listener: () => void): void;
@@ -44,7 +45,8 @@ export function copyBetween(
         },
         handleCopyData({ chunk }: { chunk: Buffer }, wire: Wire) {
           targetWire.sendCopyFromChunk(chunk);
-          if (!targetWire.stream.writableNeedDrain) return;
+          // Rows that were read already still come after a pause, and wait for the same drain.
+          if (!targetWire.stream.writableNeedDrain || wire.stream.isPaused()) return;
           wire.stream.pause();
           targetWire.stream.once('drain', () => wire.stream.resume());
         },

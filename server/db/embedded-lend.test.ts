@@ -3,12 +3,13 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync }
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { socketPlace } from '../../test/support/scratch.ts';
 import { findEmbedded, startEmbedded } from './embedded.ts';
 import { withEmbedded } from './embedded-lend.ts';
 import type { EmbeddedConnection } from './embedded-run.ts';
 import { openDb } from './pool.ts';
 
-const base = realpathSync(mkdtempSync('/tmp/trellis-lend-'));
+const base = realpathSync(mkdtempSync(path.join(socketPlace, 'trellis-lend-')));
 const dataDir = path.join(base, 'data');
 before(async () => {
   const server = await startEmbedded({ dataDir });

@@ -20,12 +20,13 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { socketPlace } from '../../test/support/scratch.ts';
 import { type EmbeddedConnection, findEmbedded, startEmbedded } from './embedded.ts';
 import { canEnter, findAccount } from './embedded-account.ts';
 import { openDb } from './pool.ts';
 
 const isRoot = process.getuid?.() === 0;
-const base = realpathSync(mkdtempSync('/tmp/trellis-embedded-test-'));
+const base = realpathSync(mkdtempSync(path.join(socketPlace, 'trellis-embedded-test-')));
 chmodSync(base, 0o755);
 /** Started once and stopped: what the other tests copy, to save them initdb. */
 const made = path.join(base, 'made');

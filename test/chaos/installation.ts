@@ -14,6 +14,7 @@ import { prepareBinaries } from '../../server/db/embedded-binaries.ts';
 import { findPgbouncer, type PgBouncer, startPgbouncer } from '../support/pgbouncer.ts';
 import { freePort } from '../support/ports.ts';
 import { startPostgres } from '../support/postgres.ts';
+import { socketPlace } from '../support/scratch.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 import { openBalancer } from './balancer.ts';
 import type { Order, Ready, Report } from './provider.ts';
@@ -47,7 +48,7 @@ export async function openInstallation({
   nodes: readonly string[];
   environmentOf?: (node: string) => Record<string, string>;
 }): Promise<Installation> {
-  const dir = await mkdtemp('/tmp/trellis-chaos-');
+  const dir = await mkdtemp(path.join(socketPlace, 'trellis-chaos-'));
   const closing: (() => Promise<unknown>)[] = [() => rm(dir, { recursive: true, force: true })];
   const close = async () => {
     for (const step of closing.splice(0).reverse()) await step();
@@ -129,17 +130,17 @@ export async function openInstallation({
       ...{ url: balancer.url, key, nodes, provider: provider.ready },
       ...{ databaseUrl: postgres.url, hasPgbouncer: bouncer !== undefined },
       async killNode(node) {
-        provider.tell({ order: 'disturbed', node });
+        provider.tell({ order: 'stopped', node });
         process.kill(running.get(node)!.pid, 'SIGKILL');
+        provider.tell({ order: 'goes on', node });
         return startUntilReady(node);
       },
       async freezeNode(node, ms) {
         const { pid } = running.get(node)!;
+        provider.tell({ order: 'stopped', node });
         process.kill(pid, 'SIGSTOP');
-        provider.tell({ order: 'disturbed', node });
         await sleep(ms);
-        // What it held until now it may still bring.
-        provider.tell({ order: 'disturbed', node });
+        provider.tell({ order: 'goes on', node });
         process.kill(pid, 'SIGCONT');
       },
       signalNode: (node, signal) => process.kill(running.get(node)!.pid, signal),

@@ -8,12 +8,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeClientPackage } from '../../scripts/client-package.ts';
 import type { Db } from '../../server/db/pool.ts';
-import { createLog } from '../../server/log.ts';
-import { createWebBuild } from '../../server/web-build.ts';
 import { root } from '../docs/blocks.ts';
 import { surroundings } from '../support/command.ts';
-import { oneAtATime, openTestDatabase, urlOf } from '../support/database.ts';
+import { openTestDatabase, urlOf } from '../support/database.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
+import { haveWebPages } from '../support/web-pages.ts';
 import { type Example, killTerminal, readmeOf, type Terminal, terminalOf } from './terminal.ts';
 
 export type Newcomer = {
@@ -36,7 +35,7 @@ function startSettings(example: Example): Record<string, string> {
 
 export async function openNewcomer(): Promise<Newcomer> {
   const { db, target, drop } = await openTestDatabase();
-  await oneAtATime(buildWeb);
+  await haveWebPages();
   const home = await mkdtemp(join(tmpdir(), 'trellis-examples-'));
   const clone = join(home, 'clone');
   const [service] = await Promise.all([
@@ -93,12 +92,6 @@ export async function openNewcomer(): Promise<Newcomer> {
       await drop();
     },
   };
-}
-
-async function buildWeb(): Promise<void> {
-  const build = createWebBuild({ log: createLog({ level: 'warn', format: 'json' }) });
-  build.start();
-  await build.settled();
 }
 
 /** With the client made, and an npm that installs out of the clone's own packages: tests have no network. */

@@ -5,14 +5,12 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { BrowserContext, Page, Route } from 'playwright-core';
 import type { Role } from '../../server/http/roles.ts';
-import { createLog } from '../../server/log.ts';
 import type { Catalog } from '../../server/providers/catalog.ts';
 import { createSetUp } from '../../server/users/invitations.ts';
-import { createWebBuild } from '../../server/web-build.ts';
 import { openBrowser, prepare, type TestBrowser } from './browser.ts';
-import { oneAtATime } from './database.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from './person.ts';
 import { openTrellis, type TestTrellis } from './trellis.ts';
+import { haveWebPages } from './web-pages.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** Pictures of pages, kept as the output of a test run. */
@@ -46,7 +44,7 @@ export async function openDashboard(
   env: Record<string, string> = {},
   settings: { catalog?: Catalog } = {},
 ): Promise<TestDashboard> {
-  await oneAtATime(buildWeb);
+  await haveWebPages();
   const trellis = await openTrellis({ ...fromAnywhere, ...env }, settings);
   const browser = await openBrowser();
   const complaints: string[] = [];
@@ -112,14 +110,6 @@ export async function openDashboard(
       assert.deepEqual(unexpected, []);
     },
   };
-}
-
-/** What one test file has built is there for the others. */
-async function buildWeb(): Promise<void> {
-  const build = createWebBuild({ log: createLog({ level: 'warn', format: 'json' }) });
-  build.start();
-  await build.settled();
-  assert.deepEqual(build.building(), { is: 'none' });
 }
 
 /** Fails where axe finds what shuts people out, seriously or critically. */

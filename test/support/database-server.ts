@@ -5,10 +5,12 @@
 
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { startEmbedded } from '../../server/db/embedded.ts';
 import { migrate } from '../../server/db/migrate.ts';
 import { type DbTarget, openDb } from '../../server/db/pool.ts';
 import { atDatabase, type TestServer } from './database.ts';
+import { socketPlace } from './scratch.ts';
 
 /** With as many test files at once as there are cores, each with a pool or two. */
 const maxConnections = 400;
@@ -23,7 +25,7 @@ if (process.argv[2] === 'serve') {
 }
 
 async function ownServer(): Promise<() => Promise<void>> {
-  const dataDir = mkdtempSync('/tmp/trellis-test-');
+  const dataDir = mkdtempSync(join(socketPlace, 'trellis-test-'));
   try {
     const first = await startEmbedded({ dataDir });
     await execute(first.connection, [

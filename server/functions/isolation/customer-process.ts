@@ -47,6 +47,7 @@ export class CustomerProcess {
   #stderr = '';
   #end: End | undefined;
   #hasExited = false;
+  #drain: Promise<void> | undefined;
   #settling: NodeJS.Timeout | undefined;
   #isRunOver = false;
   #readySaid: boolean | undefined;
@@ -137,9 +138,15 @@ export class CustomerProcess {
   /** Resolves when what was sent is out of our hands. */
   async drained(): Promise<void> {
     if (!this.#socket.writableNeedDrain) return;
-    await new Promise<void>((resolve) => {
-      this.#socket.once('drain', resolve).once('close', resolve);
+    this.#drain ??= new Promise<void>((resolve) => {
+      const settle = () => {
+        this.#drain = undefined;
+        this.#socket.off('drain', settle).off('close', settle);
+        resolve();
+      };
+      this.#socket.on('drain', settle).on('close', settle);
     });
+    await this.#drain;
   }
 
   /** Makes sure that it has the bundle's text. */

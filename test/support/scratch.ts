@@ -1,0 +1,39 @@
+import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Short, since sockets lie below it, whose paths have at most 103 bytes. */
+export const socketPlace = tmpdir().length <= 32 ? tmpdir() : '/tmp';
+
+const memory = '/dev/shm';
+/** What a whole run takes at most, three times over. */
+const neededBytes = 6 * 2 ** 30;
+
+/**
+ * A directory for everything a test run writes, open to all accounts as /tmp is: in memory where there is room, since a file
+ * system that has just lost thousands of files, as one does with every database that is dropped, makes new ones slowly.
+ * Undefined where there is not. It bears the process's ID, by which the next run finds what a killed one left.
+ */
+export function makeScratch(): { path: string; remove: () => void } | undefined {
+  if (!existsSync(memory)) return undefined;
+  const { bavail, bsize } = statfsSync(memory);
+  if (bavail * bsize < neededBytes) return undefined;
+  for (const name of readdirSync(memory)) {
+    const pid = /^trellis-(\d+)-/.exec(name)?.[1];
+    if (pid !== undefined && !isAlive(Number(pid))) remove(join(memory, name));
+  }
+  const path = mkdtempSync(join(memory, `trellis-${process.pid}-`));
+  chmodSync(path, 0o1777);
+  return { path, remove: () => remove(path) };
+}
+
+const remove = (path: string) => rmSync(path, { recursive: true, force: true, maxRetries: 5 });
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
