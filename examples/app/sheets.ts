@@ -122,14 +122,14 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       const deleted: string[] = [];
       for (const { id, fields, _trellis_metadata: about } of batch.records) {
         if (about.last_action === 'DELETED') deleted.push(id);
-        // Without fields it was pruned before: then it was taken over before.
+        // Without fields the policy has pruned it, which waits 30 days for an application that is off.
         else if (fields !== undefined) changed.push({ id, fields, cursor: about.cursor });
       }
       store.change(connectionId, { changed, deleted });
       const { person = '' } = store.account(connectionId) ?? {};
       live.tell(person, { changed, deleted });
       await batch.acknowledge();
-      await rows.prune({ until: batch.cursor, signal });
+      await rows.pruneConsumed(consumer, { signal });
     }
   }
 

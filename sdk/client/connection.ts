@@ -25,8 +25,9 @@ export class Connection<B extends string = 'trellis'> {
    * const answer = await connection.fetch('/v4/spreadsheets/1AbC/values/cities');
    * ```
    *
-   * A path is the provider's; a whole address must be of its API. What the provider answers comes as it is. An error of
-   * Trellis is an answer too: ask `errorOf`.
+   * A path is the provider's; a whole address is of its API, or of another that the integration allows. What the provider
+   * answers comes as it is. A redirect of a GET or HEAD is followed without the key and without headers; any other, and one
+   * back to the service, is the answer. An error of Trellis is an answer too: ask `errorOf`.
    */
   readonly fetch: Fetch;
   /** Syncs: run now, pause, status. */

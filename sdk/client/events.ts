@@ -1,7 +1,7 @@
-import { isTrellisError, type TrellisError } from './errors.ts';
+import type { TrellisError } from './errors.ts';
 import type { EventData } from './event-types.ts';
 import { Paged } from './paged.ts';
-import { pause, pauseAfter } from './retry.ts';
+import { pause, withPatience } from './retry.ts';
 import type { Answer, Body, CallOptions } from './route-call.ts';
 import type { Transport } from './transport.ts';
 
@@ -31,7 +31,10 @@ export type EventListOptions = Pick<CallOptions, 'signal'> & {
 export type EventPage = { events: TrellisEvent[]; next_after: string };
 
 export type EventFollowOptions = EventListOptions & {
-  /** How long the service may keep a call waiting for the next event, in seconds, 0 to 30; 30 unless said otherwise. */
+  /**
+   * How long the service may keep a call waiting for the next event, in seconds, 0 to 30; 30 unless said otherwise. It comes
+   * on top of the client's `timeoutMs`.
+   */
   waitS?: number | undefined;
   /** Told of an outage that is waited for. */
   onRetry?: ((error: TrellisError, pauseMs: number) => void) | undefined;
@@ -73,31 +76,19 @@ export class Events {
   async *follow(options: EventFollowOptions = {}): AsyncGenerator<EventPage, void, undefined> {
     const { waitS = 30, signal, onRetry } = options;
     let { after } = options;
-    for (let attempt = 0; ; ) {
-      try {
-        const page = await this.#page({ ...options, after }, waitS);
-        attempt = 0;
-        after = page.next_after;
-        if (page.events.length > 0) yield page;
-        else if (waitS === 0) await pause(1_000, signal);
-      } catch (error) {
-        if (!isTrellisError(error) || !mayPass(error)) throw error;
-        const pauseMs = pauseAfter(error, { attempt, chance: Math.random() });
-        attempt += 1;
-        onRetry?.(error, pauseMs);
-        await pause(pauseMs, signal);
-      }
+    for (;;) {
+      const page = await withPatience(() => this.#page({ ...options, after }, waitS), { signal, onRetry });
+      after = page.next_after;
+      if (page.events.length > 0) yield page;
+      else if (waitS === 0) await pause(1_000, signal);
     }
   }
 
   #page({ after, types, pageSize, signal }: EventListOptions, waitS: number): Promise<EventPage> {
     const query = { after, types: types?.join(','), limit: pageSize, ...(waitS > 0 && { wait: waitS }) };
-    return this.#transport.json({ route: 'GET /events', query, signal });
+    const timeoutMs = this.#transport.timeoutMs + waitS * 1_000;
+    return this.#transport.json({ route: 'GET /events', query, signal, timeoutMs });
   }
-}
-
-function mayPass({ code, status }: TrellisError): boolean {
-  return code === 'network_error' || code === 'timeout' || [429, 502, 503, 504].includes(status);
 }
 
 /** Addresses that events are sent to. */

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
+import { json } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { answerer, type ClientBench, openClientBench, say } from './client.fixture.ts';
-import { isTrellisError, type Records, Trellis, type TrellisError } from './index.ts';
+import { type Batch, isTrellisError, type Records, Trellis, type TrellisError } from './index.ts';
 
 type City = { city: string };
 
@@ -124,9 +125,18 @@ test('an abort ends the wait with its reason, and what was taken before is ackno
   assert.deepEqual(await Array.fromAsync(again), []);
 });
 
+/** Removes the tombstones of all that was deleted so far, whoever has not seen them. */
+async function removeTombstones(): Promise<void> {
+  const { service } = bench;
+  await service.call('PUT', '/records/retention', {
+    body: { remove_tombstones_after_days: 1, wait_for_consumers: false },
+  });
+  await service.db.query("update record set last_modified_at = last_modified_at - interval '2 days'");
+  await service.runJob('records.retention');
+}
+
 test('deletions that are gone are told, or everything comes again', async () => {
   const records = fresh();
-  const { service } = bench;
   await records.save(cities(0, 5));
   for await (const _ of records.follow({ consumer: 'slow', batchSize: 2, untilCaughtUp: true })) break;
   for await (const batch of records.follow({ consumer: 'slow', batchSize: 2 })) {
@@ -134,27 +144,97 @@ test('deletions that are gone are told, or everything comes again', async () => 
     break;
   }
   await records.delete([4]);
-  await service.call('PUT', '/records/retention', {
-    body: { remove_tombstones_after_days: 1, wait_for_consumers: false },
-  });
-  await service.db.query("update record set last_modified_at = last_modified_at - interval '2 days'");
-  await service.runJob('records.retention');
+  await removeTombstones();
   await assert.rejects(
     Array.fromAsync(records.follow({ consumer: 'slow', untilCaughtUp: true })),
     (error) => isTrellisError(error, 'cursor_expired') && error.status === 410,
   );
-  const batches = records.follow({
-    consumer: 'slow',
-    batchSize: 3,
-    untilCaughtUp: true,
-    onExpired: 'restart',
-  });
+  const restarted = () =>
+    records.follow({ consumer: 'slow', batchSize: 3, untilCaughtUp: true, onExpired: 'restart' });
+  for await (const { isRestart } of restarted()) {
+    assert.ok(isRestart);
+    break;
+  }
   const seen: [number[], boolean][] = [];
-  for await (const batch of batches) seen.push([idsOf(batch), batch.isRestart]);
-  assert.deepEqual(seen, [
-    [[0, 1, 2], true],
-    [[3], false],
-  ]);
+  for await (const batch of restarted()) seen.push([idsOf(batch), batch.isRestart]);
+  assert.deepEqual(
+    seen,
+    [
+      [[0, 1, 2], true],
+      [[3], false],
+    ],
+    'also where the program has died in the first batch',
+  );
+  for await (const _ of restarted()) assert.fail('nothing is left to take');
+});
+
+test('a beginning where nothing is left tells so by an empty batch, until that is acknowledged', async () => {
+  const records = fresh();
+  await records.save(cities(0, 2));
+  for await (const _ of records.follow({ consumer: 'copy', batchSize: 1 })) break;
+  for await (const batch of records.follow({ consumer: 'copy', batchSize: 1 })) {
+    await batch.acknowledge();
+    break;
+  }
+  await records.delete([0, 1]);
+  await removeTombstones();
+  const restarted = () => records.follow({ consumer: 'copy', untilCaughtUp: true, onExpired: 'restart' });
+  const seen: Omit<Batch, 'acknowledge'>[] = [];
+  for (const isDone of [false, true]) {
+    for await (const { acknowledge, ...batch } of restarted()) {
+      seen.push(batch);
+      if (isDone) await acknowledge();
+      break;
+    }
+  }
+  const empty = { records: [], cursor: null, isRestart: true };
+  assert.deepEqual(seen, [empty, empty]);
+  assert.equal((await records.consumer('copy')).cursor, null);
+  await records.save(cities(2, 3));
+  const [next] = await Array.fromAsync(restarted());
+  assert.deepEqual(next && [idsOf(next), next.isRestart], [[2], false]);
+});
+
+test('a follower that finds nothing new gives a sign of life all the same', async () => {
+  const [quiet, empty] = [fresh(), fresh()];
+  await quiet.save(cities(0, 1));
+  const caughtUp = async () => {
+    for (const records of [quiet, empty])
+      for await (const _ of records.follow({ consumer: 'nightly', untilCaughtUp: true }));
+  };
+  await caughtUp();
+  await bench.service.db.query("update consumer set acknowledged_at = '2020-01-01' where name = 'nightly'");
+  await caughtUp();
+  for (const records of [quiet, empty]) {
+    const { acknowledged_at } = await records.consumer('nightly');
+    assert.notEqual(acknowledged_at.slice(0, 4), '2020');
+  }
+});
+
+test('a follower that waits gives a sign of life each hour, also before there is a record', async (t) => {
+  const told: unknown[] = [];
+  const stop = new AbortController();
+  let pages = 0;
+  const service = await answerer(async (request, response) => {
+    if (request.url?.includes('/consumers/')) {
+      if (request.method === 'PUT') told.push(await json(request));
+      return say(response, { body: { cursor: null } });
+    }
+    pages += 1;
+    if (pages === 3) return stop.abort(new Error('enough'));
+    t.mock.timers.tick(61 * 60_000);
+    say(response, { body: { records: [], next_cursor: null } });
+  });
+  t.mock.timers.enable({ apis: ['Date'] });
+  try {
+    const records = new Trellis({ url: service.url, key: 'k' }).connection('i', 'c').records('City');
+    const following = records.follow({ consumer: 'one', pollMs: 1, signal: stop.signal });
+    await assert.rejects(following.next(), /enough/);
+    const nothing = { model: 'City', variant: 'base', cursor: null };
+    assert.deepEqual(told, [nothing, nothing, nothing]);
+  } finally {
+    await service.close();
+  }
 });
 
 test('somebody else under the same name is told', async () => {
@@ -213,7 +293,7 @@ test('outages are waited for, refusals are not', async () => {
     );
     assert.deepEqual(ids, [1, 2]);
     assert.deepEqual(told.slice(0, 3), ['network_error', 'unavailable', 'too_many_requests']);
-    assert.equal(told.length, 6);
+    assert.equal(told.length, 7);
   } finally {
     await away.close();
   }

@@ -1,6 +1,6 @@
 import { isTrellisError, type TrellisError } from './errors.ts';
 import type { RecordMetadata, RecordPage, StoredRecord } from './records.ts';
-import { pause, pauseAfter } from './retry.ts';
+import { pause, withPatience } from './retry.ts';
 import type { Answer, CallOptions } from './route-call.ts';
 
 export type FollowOptions = {
@@ -17,7 +17,7 @@ export type FollowOptions = {
   /**
    * What to do where deletions that the consumer has not seen are gone: throw `cursor_expired` (`'fail'`, the default), or
    * begin with all there is (`'restart'`). The first batch of a beginning says `isRestart`: what you hold and what does not
-   * come again was deleted.
+   * come again was deleted. It is empty where nothing comes again.
    */
   onExpired?: 'fail' | 'restart' | undefined;
   /** Told of an outage that is waited for. */
@@ -25,12 +25,12 @@ export type FollowOptions = {
   signal?: AbortSignal | undefined;
 };
 
-/** Some changes, oldest first. */
+/** Some changes, oldest first; none of them only where `isRestart` says that nothing is left. */
 export type Batch<T = Record<string, unknown>, B extends string = 'trellis'> = {
   records: StoredRecord<T, B>[];
-  /** The position behind the last of them. */
-  cursor: string;
-  /** Whether everything comes again from here on: see `onExpired`. */
+  /** The position behind the last of them; null where there is none. */
+  cursor: string | null;
+  /** Whether everything comes again from here on: see `onExpired`. Said again until such a batch is acknowledged. */
   isRestart: boolean;
   /**
    * Moves the consumer behind this batch now. Asking for the next batch does it by itself: this is for a loop that ends with
@@ -60,19 +60,17 @@ export async function* follow<T, B extends string>(
 ): AsyncGenerator<Batch<T, B>, void, undefined> {
   const { consumer, batchSize = 500, pollMs = 2_000, untilCaughtUp, onExpired, signal } = options;
   const patiently = <R>(call: () => Promise<R>) => withPatience(call, options);
-  let position = await patiently(() => begin(calls, options));
+  let position = null as string | null;
   let isRestart = false;
   let toldAt = Date.now();
 
-  const moveTo = async (cursor: string) => {
-    await patiently(() => calls.acknowledge(consumer, { cursor }));
+  const moveTo = async (cursor: string | null) => {
+    // The service's own position stays expired until the beginning is done: a program that dies before begins anew again.
+    const moved = isRestart ? { cursor, rewind: true } : { cursor };
+    await patiently(() => calls.acknowledge(consumer, moved));
     position = cursor;
+    isRestart = false;
     toldAt = Date.now();
-  };
-  const restart = async () => {
-    await patiently(() => calls.acknowledge(consumer, { cursor: null, rewind: true }));
-    position = null;
-    isRestart = true;
   };
   /** False where it begins again instead. */
   const unlessExpired = async (call: () => Promise<void>): Promise<boolean> => {
@@ -81,11 +79,15 @@ export async function* follow<T, B extends string>(
       return true;
     } catch (error) {
       if (onExpired !== 'restart' || !isTrellisError(error, 'cursor_expired')) throw error;
-      await restart();
+      position = null;
+      isRestart = true;
       return false;
     }
   };
 
+  await unlessExpired(async () => {
+    position = await begin(calls, options);
+  });
   for (;;) {
     signal?.throwIfAborted();
     let page: RecordPage<T, B> = { records: [], next_cursor: null };
@@ -96,8 +98,8 @@ export async function* follow<T, B extends string>(
     if (!hasRead) continue;
     const { records, next_cursor } = page;
     const last = records.at(-1);
-    if (last !== undefined) {
-      const { cursor } = (last as Record<string, unknown>)[calls.metadataKey] as RecordMetadata;
+    if (last !== undefined || (isRestart && next_cursor === null)) {
+      const cursor = last === undefined ? position : cursorOf(last, calls);
       let isTaken = false;
       const take = async () => {
         if (isTaken) return;
@@ -105,7 +107,6 @@ export async function* follow<T, B extends string>(
         isTaken = true;
       };
       yield { records, cursor, isRestart, acknowledge: take };
-      isRestart = false;
       // Also where the signal has gone meanwhile: the batch is done.
       if (!(await unlessExpired(take))) continue;
     }
@@ -115,40 +116,32 @@ export async function* follow<T, B extends string>(
     }
     if (untilCaughtUp) return;
     await pause(pollMs, signal);
-    const at = position;
-    if (at !== null && Date.now() - toldAt >= signOfLifeMs) await unlessExpired(() => moveTo(at));
+    if (Date.now() - toldAt >= signOfLifeMs) await unlessExpired(() => moveTo(position));
   }
 }
 
-/** Where the consumer stands; one that is new is made, so that nothing is let go before it has taken it. */
+function cursorOf(record: object, { metadataKey }: { metadataKey: string }): string {
+  return ((record as Record<string, unknown>)[metadataKey] as RecordMetadata).cursor;
+}
+
+/**
+ * Where the consumer stands. One that is new is made, so that nothing is let go before it has taken it; one that is there
+ * gives a sign of life, since a program that follows now and then may never find anything new to acknowledge.
+ */
 async function begin<T, B extends string>(
   calls: FollowCalls<T, B>,
-  { consumer, from = 'start', signal }: FollowOptions,
+  options: FollowOptions,
 ): Promise<string | null> {
-  try {
-    return (await calls.consumer(consumer, { signal })).cursor;
-  } catch (error) {
-    if (!isTrellisError(error, 'not_found')) throw error;
-  }
-  const cursor = from === 'start' ? null : from === 'now' ? await calls.lastCursor() : from;
-  await calls.acknowledge(consumer, { cursor });
-  return cursor;
-}
-
-/** Calls again and again while the service is away or asks to wait, however long that takes. */
-async function withPatience<R>(call: () => Promise<R>, { signal, onRetry }: FollowOptions): Promise<R> {
-  for (let attempt = 0; ; attempt += 1) {
+  const { consumer, from = 'start', signal } = options;
+  const stood = async () => {
     try {
-      return await call();
+      return (await calls.consumer(consumer, { signal })).cursor;
     } catch (error) {
-      if (!isTrellisError(error) || !mayPass(error)) throw error;
-      const pauseMs = pauseAfter(error, { attempt, chance: Math.random() });
-      onRetry?.(error, pauseMs);
-      await pause(pauseMs, signal);
+      if (!isTrellisError(error, 'not_found')) throw error;
+      return from === 'start' ? null : from === 'now' ? calls.lastCursor() : from;
     }
-  }
-}
-
-function mayPass({ code, status }: TrellisError): boolean {
-  return code === 'network_error' || code === 'timeout' || [429, 502, 503, 504].includes(status);
+  };
+  const cursor = await withPatience(stood, options);
+  await withPatience(() => calls.acknowledge(consumer, { cursor }), options);
+  return cursor;
 }

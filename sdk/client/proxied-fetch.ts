@@ -26,9 +26,10 @@ const forProxy = /^(base-url-override|decompress|quota-wait|retries|retry-on|tim
 const dropped = /^(authorization|cookie|connection-id|host|origin|provider-config-key|referer)$/;
 
 /**
- * Has the form of `fetch` and can be given to whatever takes one. It takes a path of the provider's or a whole address of
- * it, and answers what the provider did: an error of Trellis is an answer too, which `errorOf` tells apart. It rejects as
- * `fetch` does, and with a `TypeError` for an address that is not the provider's.
+ * Has the form of `fetch` and can be given to whatever takes one. It takes a path of the provider's or a whole address, and
+ * answers what the provider did: an error of Trellis is an answer too, which `errorOf` tells apart, such as that for an
+ * address that the integration does not allow. It rejects as `fetch` does, and with a `TypeError` for a path with dot
+ * segments, and for a whole address where neither the key may ask nor `baseUrl` says which are the provider's.
  *
  * Bodies stream both ways. That of a `Request` is read whole first, since not every platform lets it go on.
  */

@@ -1,5 +1,5 @@
 /** When a call is tried again, and after how long. Pure: chance is passed in. */
-import type { TrellisError } from './errors.ts';
+import { isTrellisError, type TrellisError } from './errors.ts';
 import { whenAborted } from './when-aborted.ts';
 
 /** A service that asks for a longer pause has its error told instead. */
@@ -19,8 +19,8 @@ export function pauseBefore(
 ): number | undefined {
   const { code, status } = error;
   const wasNotBegun = status === 429 || code === 'overloaded';
-  const mayPass = code === 'network_error' || status === 502 || status === 503 || status === 504;
-  if (!wasNotBegun && !(isRepeatable && mayPass)) return undefined;
+  const isAway = code === 'network_error' || status === 502 || status === 503 || status === 504;
+  if (!wasNotBegun && !(isRepeatable && isAway)) return undefined;
   const pauseMs = pauseAfter(error, { attempt, chance });
   return pauseMs > longestPauseMs ? undefined : pauseMs;
 }
@@ -32,6 +32,33 @@ export function pauseAfter(
 ): number {
   if (retryAfterMs !== undefined) return retryAfterMs + chance * Math.min(1_000, retryAfterMs / 10);
   return Math.min(mostPauseMs, firstPauseMs * 2 ** attempt) * (0.5 + chance / 2);
+}
+
+/** Calls again and again while the service is away or asks to wait, however long that takes. */
+export async function withPatience<R>(
+  call: () => Promise<R>,
+  {
+    signal,
+    onRetry,
+  }: {
+    signal?: AbortSignal | undefined;
+    onRetry?: ((error: TrellisError, pauseMs: number) => void) | undefined;
+  },
+): Promise<R> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!isTrellisError(error) || !mayPass(error)) throw error;
+      const pauseMs = pauseAfter(error, { attempt, chance: Math.random() });
+      onRetry?.(error, pauseMs);
+      await pause(pauseMs, signal);
+    }
+  }
+}
+
+function mayPass({ code, status }: TrellisError): boolean {
+  return code === 'network_error' || code === 'timeout' || [429, 502, 503, 504].includes(status);
 }
 
 /** Resolves after a time. Rejects with the signal's reason as soon as it is aborted. */

@@ -144,6 +144,58 @@ test('an abort rejects with its reason: before, during, in a pause, and in the b
   );
 });
 
+test('a signal ends an answer that is being read, and is let go once it was', async () => {
+  const signals: (AbortSignal | null | undefined)[] = [];
+  await withServer(
+    (_, response, turn) => {
+      response.writeHead(200, { 'content-type': 'text/plain' });
+      if (turn === 0) response.end('whole');
+      else response.write('half');
+    },
+    async (client) => {
+      const stop = new AbortController();
+      const read = () => client.raw('GET /openapi.json', { signal: stop.signal });
+      const whole = await read();
+      assert.deepEqual([whole.status, whole.headers.get('content-type')], [200, 'text/plain']);
+      assert.equal(await whole.text(), 'whole');
+      const letGo = await read();
+      await letGo.body?.cancel();
+      const half = (await read()).text();
+      stop.abort(new Error('changed my mind'));
+      await assert.rejects(half, /changed my mind/);
+      assert.deepEqual(
+        signals.map((signal) => signal?.aborted),
+        [false, false, true],
+      );
+    },
+    {
+      fetch: (url, init) => {
+        signals.push(init?.signal);
+        return fetch(url, init);
+      },
+    },
+  );
+});
+
+test('what the service waits for the next event does not count as time that a call takes', async () => {
+  const stop = new AbortController();
+  const retries: string[] = [];
+  await withServer(
+    (_, response, turn) => {
+      if (turn === 1) return stop.abort(new Error('enough'));
+      // Longer than `timeoutMs`, and much less than the service may wait.
+      setTimeout(() => say(response, { body: { events: [], next_after: '1' } }), 200);
+    },
+    async (client) => {
+      const onRetry = ({ code }: { code: string }) => retries.push(code);
+      const following = client.events.follow({ signal: stop.signal, onRetry });
+      await assert.rejects(following.next(), /enough/);
+      assert.deepEqual(retries, []);
+    },
+    { timeoutMs: 100 },
+  );
+});
+
 test('what is not Trellis is told so', async () => {
   await withServer(
     (_, response, turn) => {

@@ -45,16 +45,17 @@ type Opened = { response: Response; limit: Limit };
 export class Transport {
   /** Without a slash at the end. */
   readonly url: string;
+  /** How long a call may take that says nothing of it. */
+  readonly timeoutMs: number;
   readonly #key: Key;
   readonly #fetch: Fetch;
-  readonly #timeoutMs: number;
   readonly #retries: number;
 
   constructor({ url, key, fetch, timeoutMs, retries }: TransportOptions) {
     this.url = url;
     this.#key = key;
     this.#fetch = fetch;
-    this.#timeoutMs = timeoutMs;
+    this.timeoutMs = timeoutMs;
     this.#retries = retries;
   }
 
@@ -75,7 +76,7 @@ export class Transport {
   async raw(sent: Sent): Promise<Response> {
     return this.#attempts(sent, async ({ response, limit }) => {
       limit.stopClock();
-      return response;
+      return sent.signal === undefined ? response : telling(response, limit.release);
     });
   }
 
@@ -105,7 +106,7 @@ export class Transport {
   }
 
   async #attempts<T>(sent: Sent, read: (opened: Opened) => Promise<T>): Promise<T> {
-    const { signal, timeoutMs = this.#timeoutMs, retries = this.#retries } = sent;
+    const { signal, timeoutMs = this.timeoutMs, retries = this.#retries } = sent;
     const isRepeatable = methodOf(sent) === 'GET' || repeatable.has(sent.route);
     const request = { url: this.url + pathOf(sent), headers: headersOf(sent) };
     const endsAt = Date.now() + timeoutMs;
@@ -182,6 +183,18 @@ function readJson(response: Response, text: string): unknown {
   if (!/^application\/json\b/i.test(response.headers.get('content-type') ?? ''))
     throw errorOfAnswer(response, { text: '' });
   return JSON.parse(text);
+}
+
+/** As it came, but for its address, with a call back once the body was read, let go or broken off. */
+function telling(response: Response, done: () => void): Response {
+  if (response.body === null) {
+    done();
+    return response;
+  }
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  // Whoever reads is told what broke off; here it only counts that it is over.
+  response.body.pipeTo(writable).then(done, done);
+  return new Response(readable, response);
 }
 
 /** `fetch` of Node says "fetch failed", and why only in the cause. */

@@ -29,9 +29,7 @@ export async function connectInFrame({
   const place = container ?? overlay();
   const focused = document.activeElement;
   const over = new AbortController();
-  // Begun at once, and told of where it fails.
   const given = session();
-  given.catch(() => {});
   try {
     place.append(frame);
     await untilDone(frame, { address, given, signal, over: over.signal, onFailure });
@@ -59,6 +57,8 @@ function untilDone(
   const { promise, resolve, reject } = deferred();
   const late = setTimeout(() => reject(new ConnectError('frame_blocked')), readyWithinMs);
   over.addEventListener('abort', () => clearTimeout(late));
+  // At once: without a token there is nothing to wait for, whether or not the page loads.
+  given.catch(reject);
   const giveToken = async () => {
     clearTimeout(late);
     const { token } = await given;

@@ -7,6 +7,7 @@ import {
   fetchProgress,
   isSettled,
   outcomeOf,
+  type Progress,
   type Session,
 } from './progress.ts';
 
@@ -15,8 +16,8 @@ const askEveryMs = 1_000;
 const askLaterEveryMs = 3_000;
 const oftenForMs = 60_000;
 /**
- * A provider's page may cut the tie to its window (Cross-Origin-Opener-Policy), which then looks closed. Only where the
- * person is back on this page for so long it is taken for closed.
+ * A provider's page may cut the tie to its window (Cross-Origin-Opener-Policy), which then looks closed for good. Where
+ * the person went there since it was last seen open, it is taken for closed only once they are back on this page for so long.
  */
 const backForMs = 3_000;
 
@@ -57,13 +58,15 @@ export async function watchPopup(
   const begunAt = Date.now();
   let failedAt: string | undefined;
   let backAt: number | undefined;
+  let seenOpen = neverGone;
+  let mayBeCut = false;
   try {
     for (;;) {
       const wasClosed = popup.closed;
       const progress = wasClosed ? await askProgress(session, signal) : await fetchProgress(session, signal);
       if (progress !== undefined) {
         const made = connectedBy(progress);
-        if (made !== undefined && (isSettled(progress) || isToldDone || wasClosed)) return made;
+        if (made !== undefined && (isSettled(progress) || isToldDone)) return made;
         if (progress.failure !== null && progress.failure.at !== failedAt) {
           failedAt = progress.failure.at;
           onFailure?.(failureOf(progress)!);
@@ -71,7 +74,9 @@ export async function watchPopup(
         const isOver = progress.state === 'expired' && !progress.under_way;
         backAt = wasClosed && document.hasFocus() ? (backAt ?? Date.now()) : undefined;
         const isBack = backAt !== undefined && Date.now() - backAt >= backForMs;
-        const isClosed = wasClosed && (!progress.under_way || isBack);
+        if (!popup.closed) seenOpen = tripOf(progress);
+        if (wasClosed && (progress.under_way || tripOf(progress) !== seenOpen)) mayBeCut = true;
+        const isClosed = wasClosed && (isBack || !mayBeCut);
         if (isOver || isClosed) return outcomeOf(progress, 'window_closed');
       }
       const isEarly = Date.now() - begunAt < oftenForMs;
@@ -82,6 +87,11 @@ export async function watchPopup(
     window.removeEventListener('focus', bell.ring);
   }
 }
+
+/** The last trip to the provider that has ended, by what came of it. */
+const tripOf = ({ connection, failure }: Pick<Progress, 'connection' | 'failure'>) =>
+  JSON.stringify([connection?.connection_id, connection?.missing_scopes, failure?.at]);
+const neverGone = tripOf({ connection: null, failure: null });
 
 /** Waits for a time, until somebody rings, or until something is so. Rejects with the signal's reason. */
 function createBell(signal: AbortSignal): {

@@ -61,12 +61,15 @@ export function failureOf({ failure }: Progress): ConnectError | undefined {
   return new ConnectError(reason === 'access_denied' ? 'denied' : 'failed', { reason });
 }
 
+/** The `reason` where nothing is known of the session, and may be later. */
+export const unreachable = 'unreachable';
+
 /** As `fetchProgress`, asked again while the service is away. Throws `failed` where it stays away. */
 export async function askProgress(session: Session, signal: AbortSignal): Promise<Progress> {
   for (let left = 8; ; left -= 1) {
     const progress = await fetchProgress(session, signal);
     if (progress !== undefined) return progress;
-    if (left === 0) throw new ConnectError('failed', { reason: 'unreachable' });
+    if (left === 0) throw new ConnectError('failed', { reason: unreachable });
     await new Promise((resolve) => setTimeout(resolve, 500));
     signal.throwIfAborted();
   }

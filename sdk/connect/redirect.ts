@@ -1,4 +1,5 @@
-import { askProgress, type Connected, outcomeOf, type Session } from './progress.ts';
+import { isConnectError } from './connect-error.ts';
+import { askProgress, type Connected, outcomeOf, type Session, unreachable } from './progress.ts';
 
 /** Where the page keeps its session while the browser is away: in this tab alone. */
 const storageKey = 'trellis-client:connect';
@@ -15,15 +16,15 @@ export async function leaveFor(
   });
   location.assign(address);
   await isBack;
-  sessionStorage.removeItem(storageKey);
-  return outcomeOf(await askProgress(session, signal), 'abandoned');
+  return outcomeOfKept(JSON.stringify(session), signal);
 }
 
 let finishing: Promise<Connected | undefined> | undefined;
 
 /**
  * For the page that a redirect comes back to (`return_url` of the session): what came of it, or undefined where nobody went
- * from this tab. Calls at once share an answer; the next one has undefined. Throws `ConnectError`.
+ * from this tab. Calls at once share an answer; the next one has undefined. A page that is loaded again before the answer is
+ * there, or while the service is away, still gets it. Throws `ConnectError`.
  */
 export function finishConnect(): Promise<Connected | undefined> {
   finishing ??= finish().finally(() => {
@@ -34,8 +35,21 @@ export function finishConnect(): Promise<Connected | undefined> {
 
 async function finish(): Promise<Connected | undefined> {
   const kept = sessionStorage.getItem(storageKey);
-  if (kept === null) return undefined;
-  sessionStorage.removeItem(storageKey);
-  const session = JSON.parse(kept) as Session;
-  return outcomeOf(await askProgress(session, new AbortController().signal), 'abandoned');
+  return kept === null ? undefined : outcomeOfKept(kept, new AbortController().signal);
+}
+
+/** What came of a session, which is forgotten as soon as that is known. */
+async function outcomeOfKept(kept: string, signal: AbortSignal): Promise<Connected> {
+  const forget = () => {
+    // Somebody may have gone again meanwhile.
+    if (sessionStorage.getItem(storageKey) === kept) sessionStorage.removeItem(storageKey);
+  };
+  try {
+    const made = outcomeOf(await askProgress(JSON.parse(kept) as Session, signal), 'abandoned');
+    forget();
+    return made;
+  } catch (error) {
+    if (isConnectError(error) && error.reason !== unreachable) forget();
+    throw error;
+  }
 }

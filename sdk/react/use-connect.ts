@@ -90,12 +90,11 @@ export function useConnect(options: UseConnectOptions): UseConnect {
       running.current = own;
       void follow(finishConnect(), own);
     }
-    // Also where React only tries whether the component can be taken away and put back.
+    // Also where `mode` changes, and where React takes a component away that it may show again as it was.
     return () => {
-      running.current?.abort();
-      running.current = undefined;
+      if (running.current !== undefined) cancel();
     };
-  }, [isRedirect, follow]);
+  }, [isRedirect, follow, cancel]);
 
   return { ...state, connect, cancel };
 }

@@ -78,7 +78,7 @@ export function consumerRoutes(
         description:
           'Says that this consumer has taken everything up to and including the cursor; null for nothing yet. An ' +
           'earlier cursor than before is refused, unless `rewind` is true.',
-        errors: [...connectionErrors, 'invalid_cursor', 'cursor_behind_consumer'],
+        errors: [...connectionErrors, 'invalid_cursor', 'cursor_expired', 'cursor_behind_consumer'],
         headers: connectionHeaders,
         params: named,
         body: z.strictObject({

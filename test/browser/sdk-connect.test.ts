@@ -117,6 +117,22 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
       await consent(popup);
       assert.equal((await outcome()).made?.integration, 'google-sheet');
       await popup.close();
+
+      // Who has something left to decide in a window that looks closed is done when they are back here.
+      const undecided = await open(await tokenOf());
+      await goOn(undecided);
+      await consent(undecided, { untick: true });
+      await undecided.getByRole('heading', { name: /but not fully/ }).waitFor();
+      const asked = () => page.waitForResponse(/\/connect\/session\/progress/);
+      await asked();
+      await asked();
+      assert.equal(await page.evaluate('isOver'), false);
+      // And stay for a while, which takes no time here.
+      await page.evaluate('Date.now = ((at) => () => (at += 4_000))(Date.now())');
+      await page.evaluate('document.hasFocus = () => true; dispatchEvent(new Event("focus"))');
+      assert.equal((await outcome()).made?.missingScopes.length, 1);
+      await undecided.close();
+      await page.goto(application.origin);
     } finally {
       await context.unrouteAll();
     }
@@ -192,6 +208,8 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await click(await tokenOf(), { mode: 'frame' }, stranger.origin);
     assert.equal((await outcome()).code, 'frame_blocked');
     assert.equal(await page.locator('iframe').count(), 0);
+    await click('', { mode: 'frame', fails: true }, stranger.origin);
+    assert.equal((await outcome()).message, 'no session for you', 'at once, whether or not the frame loads');
   });
 
   test('a redirect leads to the connect page and back, with what came of it', async () => {
@@ -207,8 +225,17 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.setViewportSize({ width: 600, height: 900 });
     await goOn(page);
+    await context.route(/\/connect\/session\/progress/, (route) =>
+      route.request().frame().url() === back.return_url ? undefined : route.continue(),
+    );
     await consent(page);
+    const asked = page.waitForRequest(
+      (request) => request.frame().url() === back.return_url && /progress/.test(request.url()),
+    );
     await page.waitForURL(back.return_url);
+    await asked;
+    await context.unrouteAll({ behavior: 'ignoreErrors' });
+    await page.reload();
     assert.equal((await outcome()).made?.connectionId, (await pages.connections())[0]?.connection_id);
     await page.reload();
     assert.deepEqual(await outcome(), {}, 'once');
@@ -257,6 +284,12 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.getByRole('button', { name: 'Cancel' }).click();
     await status.getByText('idle').waitFor();
     await closed(cancelled);
+    const other = await popupBy(context, () => button.click());
+    await status.getByText('connecting').waitFor();
+    await page.evaluate("showHook('hidden')");
+    await closed(other);
+    await page.evaluate("showHook('visible')");
+    await status.getByText('idle').waitFor();
     const taken = await popupBy(context, () => button.click());
     await page.evaluate('unmountHook()');
     await closed(taken);
@@ -283,7 +316,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
 });
 
 const script = `
-  import { createElement as h, StrictMode } from 'react';
+  import { Activity, createElement as h, StrictMode } from 'react';
   import { createRoot } from 'react-dom/client';
   import { connect, finishConnect, isConnectError } from '../../sdk/connect/index.ts';
   import { useConnect } from '../../sdk/react/index.ts';
@@ -328,7 +361,9 @@ const script = `
   let root;
   window.renderHook = (options, token) => {
     root = createRoot(document.getElementById('place'));
-    root.render(h(StrictMode, null, h(App, { options, token })));
+    window.showHook = (mode) =>
+      root.render(h(StrictMode, null, h(Activity, { mode }, h(App, { options, token }))));
+    showHook('visible');
   };
   window.unmountHook = () => root.unmount();
   if (location.search === '?react') renderHook({ mode: 'redirect', url: '' }, '');

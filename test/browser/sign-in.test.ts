@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { BrowserContext, Page } from 'playwright-core';
+import type { BrowserContext, Page, Route } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
 import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { type MailServer, openMailServer } from '../support/mail-server.ts';
@@ -145,6 +145,21 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await press('Go on');
     await page.getByText('Nothing fits').waitFor();
     assert.equal(new URL(page.url()).search, '?tab=deliveries&status=dead');
+  });
+
+  test('a call of a session that another has replaced does not lead to the sign-in', async () => {
+    dashboard.expectComplaint(/401/);
+    await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=variables`);
+    const tab = page.getByRole('tab', { name: 'Your account' });
+    await tab.waitFor();
+    const error = { code: 'unauthorized', message: 'Of the former session.' };
+    const refuse = (route: Route) => route.fulfill({ status: 401, json: { error } });
+    await page.route('**/api/auth/list-sessions', refuse, { times: 1 });
+    const isAsked = page.waitForResponse('**/users/me');
+    await tab.click();
+    assert.equal((await isAsked).status(), 200);
+    await page.getByText('Of the former session.').waitFor();
+    assert.equal(new URL(page.url()).pathname, '/app/dev/settings');
   });
 
   test('the password is changed, and the second factor switched off, with the password', async () => {

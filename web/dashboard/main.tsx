@@ -12,6 +12,7 @@ import '../ui/ui.css';
 import './dashboard.css';
 import { createQueries } from './query-client.ts';
 import { createDashboardRouter } from './router.tsx';
+import { isSignedIn } from './sign-in/queries.ts';
 import { theme } from './theme.ts';
 
 /** The dashboard: a page loads and mutates, `queries.ts` beside it calls the service, `ui/` knows no noun of ours. */
@@ -26,17 +27,22 @@ if (!/^\/app(\/|$)/.test(pathname)) {
 }
 
 const router = createDashboardRouter();
-const queries = createQueries({
-  onSignedOut: () => {
-    const { pathname: at, searchStr } = router.state.location;
-    if (at.startsWith('/sign-in')) return;
-    // What the former user was shown is nobody's any more, also by way of the Back button.
-    void router
-      .navigate({ to: '/sign-in', search: { next: at + searchStr } })
-      .then(() => queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' }));
-  },
-});
+const queries = createQueries({ onSignedOut: () => void leaveUnlessSignedIn() });
 router.update({ context: { queries } });
+
+let isAsked = false;
+async function leaveUnlessSignedIn(): Promise<void> {
+  if (isAsked) return;
+  isAsked = true;
+  // A call may have gone by a session that a new one has replaced meanwhile, as where the password is changed.
+  const stays = await isSignedIn();
+  isAsked = false;
+  if (stays) return;
+  const { pathname: at, searchStr } = router.state.location;
+  if (!at.startsWith('/sign-in')) await router.navigate({ to: '/sign-in', search: { next: at + searchStr } });
+  // What the former user was shown is nobody's any more, also by way of the Back button.
+  queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
+}
 
 const root = document.getElementById('root');
 if (root === null) throw new Error('index.html has no #root');

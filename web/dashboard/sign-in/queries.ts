@@ -1,5 +1,5 @@
 import { queryOptions, useSuspenseQuery } from '@tanstack/react-query';
-import { send } from '../../api/client.ts';
+import { Fault, send } from '../../api/client.ts';
 import { useEnvironment } from '../shell/environment.ts';
 
 export type Role = 'owner' | 'developer' | 'viewer';
@@ -36,6 +36,14 @@ export const meQuery = () =>
     },
     staleTime: 60_000,
   });
+
+/** Whether the browser's session counts at this moment; also where the service does not say that it does not. */
+export async function isSignedIn(): Promise<boolean> {
+  return send('GET /users/me', { environment }).then(
+    () => true,
+    (error) => !(error instanceof Fault && error.status === 401),
+  );
+}
 
 /** A session lasts seven days from when a page was last open: no other call brings a new cookie. It may fail unseen. */
 async function prolongSession(): Promise<void> {
