@@ -6,8 +6,8 @@ create table import (
   environment_id bigint not null references environment on delete cascade,
   -- The address of a peer, or the ID of a file.
   source text not null,
+  -- When the run began that is to be gone on with, or the last one that came to its end, and when that was.
   started_at timestamptz not null default now(),
-  -- When it last went through to its end.
   ended_at timestamptz,
   constraint import_source_unique unique (environment_id, source)
 );
@@ -22,6 +22,10 @@ create table imported_connection (
   -- Why it is not here, or not whole: a word, and what to know of it. Never a secret.
   reason text,
   detail text,
+  -- The connection's row, and the version of the credentials that were put there: where it has others, they are newer.
+  stored_id bigint,
+  stored_version bigint,
+  -- When it was last made or overwritten.
   at timestamptz not null default now(),
   constraint imported_connection_pkey primary key (import_id, integration, connection),
   constraint imported_connection_outcome check (
@@ -44,5 +48,7 @@ create table imported_dataset (
   -- Those whose payload the source has no more.
   pruned bigint not null default 0,
   is_done boolean not null default false,
+  -- The dataset's last position when this was noted: where it has another, somebody else has saved there since.
+  last_seq bigint not null default 0,
   constraint imported_dataset_pkey primary key (import_id, integration, connection, model, variant)
 );

@@ -172,6 +172,7 @@ create table connection (
   withheld_until timestamp with time zone,
   data_key uuid,
   last_used_at timestamp with time zone,
+  has_own_client boolean not null default false,
   constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
@@ -496,6 +497,8 @@ create table imported_connection (
   outcome text not null,
   reason text,
   detail text,
+  stored_id bigint,
+  stored_version bigint,
   at timestamp with time zone not null default now(),
   constraint imported_connection_import_id_fkey FOREIGN KEY (import_id) REFERENCES import(id) ON DELETE CASCADE,
   constraint imported_connection_outcome CHECK ((outcome = ANY (ARRAY['made'::text, 'overwritten'::text, 'existing'::text, 'dead'::text, 'gone'::text, 'removed'::text, 'skipped'::text, 'failed'::text]))),
@@ -514,6 +517,7 @@ create table imported_dataset (
   deleted bigint not null default 0,
   pruned bigint not null default 0,
   is_done boolean not null default false,
+  last_seq bigint not null default 0,
   constraint imported_dataset_import_id_fkey FOREIGN KEY (import_id) REFERENCES import(id) ON DELETE CASCADE,
   constraint imported_dataset_pkey PRIMARY KEY (import_id, integration, connection, model, variant)
 );

@@ -43,6 +43,8 @@ async function raiseAll(tx: Tx): Promise<Raised> {
      select count(*) as datasets from raised`,
     [step],
   );
+  // An import that was cut off goes on where the dataset still has the position that it noted.
+  await tx.query('update imported_dataset set last_seq = last_seq + $1 where last_seq > 0', [step]);
   await raiseNumbers(tx);
   await endSignIns(tx);
   const stand = await readStand(tx);

@@ -1,10 +1,9 @@
 import { open } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { loadConfigWithoutKeys } from '../config/config.ts';
+import { alone } from '../moving/alone.ts';
 import { proveFile, runFile } from '../moving/file/run.ts';
 import { tryFile } from '../moving/file/try.ts';
-import { inTurn } from '../moving/in-turn.ts';
-import { alone } from '../moving/ledger.ts';
 import { readPassphrase } from './export.ts';
 import { tell, withStore } from './import.ts';
 import { createProgress } from './progress.ts';
@@ -39,11 +38,11 @@ export async function importFileCommand(args: string[], usage: string): Promise<
     if (environmentName !== undefined && proven.head.contents.environments.length > 1)
       throw new Error('--environment is for a file of one environment.');
     return await withStore(config, async ({ db, reading }) => {
-      const run = { db: inTurn(db), reading, environmentName, overwrites, now: () => new Date() };
+      const run = { db, reading, environmentName, overwrites, now: () => new Date() };
       const reported = values['dry-run']
         ? await tryFile(run, proven)
-        : await alone(db, (take) =>
-            runFile({ ...run, brand: config.brand, baseUrl: config.baseUrl, onProgress, take }, proven),
+        : await alone(db, (held) =>
+            runFile({ ...run, ...held, brand: config.brand, baseUrl: config.baseUrl, onProgress }, proven),
           );
       progress.end();
       return tell(db, { reported, path: values.report });

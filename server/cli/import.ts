@@ -8,8 +8,7 @@ import type { Db } from '../db/pool.ts';
 import { getEnvironment, proveEnvironmentKeys } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import type { IntegrationReading } from '../integrations/store.ts';
-import { inTurn } from '../moving/in-turn.ts';
-import { alone } from '../moving/ledger.ts';
+import { alone } from '../moving/alone.ts';
 import { openPeer } from '../moving/peer/client.ts';
 import { readPositions } from '../moving/peer/positions.ts';
 import { type PeerRun, runPeer, tryPeerRun } from '../moving/peer/run.ts';
@@ -80,7 +79,7 @@ async function importPeerCommand(args: string[]): Promise<number> {
       const environment = await getEnvironment(db, values.environment!);
       const progress = createProgress(process.stderr);
       const run: PeerRun = {
-        ...{ db: inTurn(db), reading, environment, records, parallel, baseUrl: config.baseUrl },
+        ...{ db, reading, environment, records, parallel, baseUrl: config.baseUrl },
         peer: openPeer({ url, key, fetch: outbound.fetchFor({ isTest: false }) }),
         ...{ providerNames, only },
         overwrites: values.overwrite,
@@ -91,9 +90,9 @@ async function importPeerCommand(args: string[]): Promise<number> {
       };
       const done = values['dry-run']
         ? tryPeerRun(run)
-        : alone(db, async (take) => {
-            await take(environment.id);
-            return runPeer(run);
+        : alone(db, async (held) => {
+            await held.take(environment.id);
+            return runPeer({ ...run, db: held.db });
           });
       const reported = await done.catch(explain).finally(() => progress.end());
       return tell(db, { reported: [reported], path: values.report });

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Credentials } from '../auth-modes/mode.ts';
+import { type Credentials, ownClientOf } from '../auth-modes/mode.ts';
 import { insertDataKey } from '../data-keys/store.ts';
 import { isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -90,15 +90,7 @@ export async function replaceCredentials(
     tables
       .updateTable('connection')
       .set({
-        ...(given.metadata && { metadata: dataKey.sealJson(given.metadata, 'metadata') }),
-        ...(given.connectionConfig && {
-          connection_config: dataKey.sealJson(given.connectionConfig, 'connection config'),
-        }),
-        ...(given.tags && { tags: JSON.stringify(given.tags) }),
-        ...(given.endUser && { end_user: JSON.stringify(given.endUser) }),
-        ...(given.webhookUrlOverride !== undefined && {
-          webhook_url_override: given.webhookUrlOverride || null,
-        }),
+        ...settingColumns(dataKey, given),
         // What was known of an old grant says nothing of a new one.
         ...(!isSame && { ...newGrant, granted_at: at }),
         // The same token is refused as before, as long as nobody has tried it.
@@ -119,6 +111,27 @@ export async function replaceCredentials(
       .where('deleted_at', 'is', null),
   );
   if (current.withheld && !isSame) await release(tx, { ...current, at });
+  return getById(tx, { id: current.id, vault });
+}
+
+/** What stands in a connection beside its grant. */
+export type ConnectionSettings = Pick<
+  NewConnection,
+  'metadata' | 'connectionConfig' | 'tags' | 'endUser' | 'webhookUrlOverride'
+>;
+
+/** Replaces what is given; the grant and its state stay as they are. Throws `unknown_connection` where it was deleted. */
+export async function replaceSettings(
+  tx: Queryable,
+  { vault, current, at, ...given }: { vault: Vault; current: Connection; at: Date } & ConnectionSettings,
+): Promise<Connection> {
+  await tx.run(
+    tables
+      .updateTable('connection')
+      .set({ ...settingColumns(current.dataKey, given), updated_at: at })
+      .where('id', '=', current.id)
+      .where('deleted_at', 'is', null),
+  );
   return getById(tx, { id: current.id, vault });
 }
 
@@ -152,6 +165,18 @@ export async function swapCredentials(
   return swapped.length === 1;
 }
 
+function settingColumns(key: DataKey, given: ConnectionSettings) {
+  return {
+    ...(given.metadata && { metadata: key.sealJson(given.metadata, 'metadata') }),
+    ...(given.connectionConfig && {
+      connection_config: key.sealJson(given.connectionConfig, 'connection config'),
+    }),
+    ...(given.tags && { tags: JSON.stringify(given.tags) }),
+    ...(given.endUser && { end_user: JSON.stringify(given.endUser) }),
+    ...(given.webhookUrlOverride !== undefined && { webhook_url_override: given.webhookUrlOverride || null }),
+  };
+}
+
 function credentialColumns(
   key: DataKey,
   { credentials, grant }: Pick<NewConnection, 'credentials' | 'grant'>,
@@ -159,6 +184,7 @@ function credentialColumns(
   return {
     credentials: key.sealJson(credentials, 'credentials'),
     ...digestColumns(credentials),
+    has_own_client: ownClientOf(credentials) !== undefined,
     ...(grant.account && { account_id: grant.account.id, account_email: grant.account.email ?? null }),
     ...(grant.scopesRequested && { scopes_requested: grant.scopesRequested }),
     ...(grant.scopesGranted && { scopes_granted: grant.scopesGranted }),
@@ -182,8 +208,12 @@ const newGrant = {
   withheld_until: null,
 };
 
-/** Two access tokens without a refresh token have nothing in common that could be seen. */
+/**
+ * Two access tokens without a refresh token have nothing in common that could be seen, and what the provider said of a
+ * token in the hands of one client it does not say of it in those of another.
+ */
 function isSameGrant(one: Credentials, other: Credentials): boolean {
   if (one.type !== 'OAUTH2' || other.type !== 'OAUTH2') return false;
+  if (ownClientOf(one)?.clientId !== ownClientOf(other)?.clientId) return false;
   return one.refresh_token !== undefined && one.refresh_token === other.refresh_token;
 }

@@ -99,6 +99,7 @@ export interface Connection {
   expiry_told_for: Timestamp | null;
   fault: Json | null;
   granted_at: Generated<Timestamp>;
+  has_own_client: Generated<boolean>;
   id: Generated<number>;
   integration_id: number;
   kept_tokens: Buffer | null;
@@ -372,6 +373,8 @@ export interface ImportedConnection {
   integration: string;
   outcome: string;
   reason: string | null;
+  stored_id: number | null;
+  stored_version: number | null;
 }
 
 export interface ImportedDataset {
@@ -380,6 +383,7 @@ export interface ImportedDataset {
   import_id: number;
   integration: string;
   is_done: Generated<boolean>;
+  last_seq: Generated<number>;
   model: string;
   position: string | null;
   pruned: Generated<number>;

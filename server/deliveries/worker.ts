@@ -2,6 +2,7 @@ import type { Activity } from '../activity/writer.ts';
 import { Beliefs } from '../beliefs.ts';
 import type { Brand } from '../brand.ts';
 import { type Db, mayPass } from '../db/pool.ts';
+import { inBatches, takingTurns } from '../db/turns.ts';
 import type { Logger } from '../log.ts';
 import { metrics } from '../metrics/metrics.ts';
 import { spanned } from '../tracing/tracing.ts';
@@ -14,7 +15,6 @@ import { type Arrived, release, settleDelivered } from './settle.ts';
 import { settleFailed } from './settle-failed.ts';
 import { type SigningKeys, signingKeys } from './signing-keys.ts';
 import { createSlots, type Slot } from './slots.ts';
-import { inBatches, takingTurns } from './turns.ts';
 import { findWebhookBody } from './webhook-bodies.ts';
 
 /** Sends what is due. One on each node; together they send each delivery once, unless one of them is killed. */

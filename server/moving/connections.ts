@@ -4,15 +4,20 @@ import { type Credentials, isRenewable } from '../auth-modes/mode.ts';
 import { requireAsTried } from '../connections/as-tried.ts';
 import { isKept, sealKept } from '../connections/candidates.ts';
 import { faultFrom } from '../connections/health.ts';
-import { type GrantFacts, insertConnection, replaceCredentials } from '../connections/save.ts';
+import {
+  type ConnectionSettings,
+  type GrantFacts,
+  insertConnection,
+  replaceCredentials,
+  replaceSettings,
+} from '../connections/save.ts';
 import { type Connection, type EndUser, findConnectionForUpdate } from '../connections/store.ts';
 import { endUserInput, organizationInput, tagsInput } from '../connections/tags.ts';
 import { connectionId } from '../connections/wire.ts';
 import type { Tx } from '../db/pool.ts';
-import { AppError } from '../errors.ts';
 import { webAddress } from '../http/text.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
-import { type Import, type Judged, note } from './ledger.ts';
+import { type Import, isChangedSince, type Judged, note, type Stored } from './ledger.ts';
 
 /**
  * Connections from elsewhere, stored as our own: under their ID, sealed with a data key of their own.
@@ -70,77 +75,84 @@ const noCredentials: Credentials = {
  * Makes the connection, or where one of the ID is here, gives it what is moved: what became of it, noted in the same
  * transaction. To be called for those that `judge` wants imported.
  *
- * A refresh token that was replaced by its successor here is used up: the stored ones are newer, and stay. Throws
- * `unknown_provider_config` where the integration was changed or deleted meanwhile, and fails on `connection_id_unique`
- * where somebody else makes the connection at the same time.
+ * Where the credentials here are newer than those that are moved, these and all that is known of the grant stay, and what
+ * stands beside them alone is given. Throws `unknown_provider_config` where the integration was changed or deleted
+ * meanwhile, and fails on `connection_id_unique` where somebody else makes the connection at the same time.
  */
 export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promise<Judged> {
   const { integration, connectionId: id } = moved;
   const { reading, from, at } = storing;
   const { vault } = reading;
-  const place = { environmentId: integration.environmentId, integrationKey: integration.key };
-  const current = await findConnectionForUpdate(tx, { ...place, connectionId: id, vault });
-  const judgedAs = { integration: integration.key, connection: id };
+  const { environmentId, key } = integration;
+  const place = { environmentId, integrationKey: key, connectionId: id };
+  const current = await findConnectionForUpdate(tx, { ...place, vault });
+  const judgedAs = { integration: key, connection: id };
+  const audit = (action: string) =>
+    writeAudit(tx, {
+      environmentId,
+      actor: 'command line',
+      action,
+      target: `${key}/${id}`,
+      details: { from: storing.sourceName },
+    });
+  const settle = async (judged: Pick<Judged, 'outcome' | 'reason'>, stored?: Stored) => {
+    await note(tx, from, [{ ...judgedAs, ...judged, ...(stored && { stored }) }]);
+    return { ...judgedAs, ...judged };
+  };
   const judgedBefore = current && judgeFound(current, moved, storing);
-  if (judgedBefore !== undefined) {
-    const judged = { ...judgedAs, ...judgedBefore };
-    await note(tx, from, [judged]);
-    return judged;
+  if (judgedBefore !== undefined) return settle(judgedBefore);
+  const settings = settingsOf(moved);
+  if (current !== undefined && (await isNewer(tx, { current, moved, storing }))) {
+    await replaceSettings(tx, { vault, current, at, ...settings });
+    await requireAsTried(tx, { tried: integration, reading });
+    await audit('connection.updated');
+    return settle({ outcome: 'overwritten', reason: 'credentials_kept' });
   }
-  const content = contentOf(moved, at);
+  const content = { ...settings, ...grantOf(moved), at };
   const connection =
     current === undefined
       ? await insertConnection(tx, { vault, integration, connectionId: id, ...content })
-      : await replace(tx, { current, content, storing });
+      : await replaceCredentials(tx, { vault, current, ...content });
   await putGrant(tx, { connection, moved, storing, isNew: current === undefined });
   await requireAsTried(tx, { tried: integration, reading });
+  await audit(current === undefined ? 'connection.imported' : 'connection.overridden');
   const isNew = current === undefined || isShell(current);
-  const judged: Judged =
-    moved.credentials === undefined
-      ? { ...judgedAs, ...dead }
-      : { ...judgedAs, outcome: isNew ? 'made' : 'overwritten' };
-  await writeAudit(tx, {
-    environmentId: integration.environmentId,
-    actor: 'command line',
-    action: current === undefined ? 'connection.imported' : 'connection.overridden',
-    target: `${integration.key}/${id}`,
-    details: { from: storing.sourceName },
-  });
-  await note(tx, from, [judged]);
-  return judged;
+  return settle(
+    moved.credentials === undefined ? dead : { outcome: isNew ? 'made' : 'overwritten' },
+    connection,
+  );
 }
 
-function contentOf(moved: Moved, at: Date) {
+function settingsOf(moved: Moved): ConnectionSettings {
   const endUser: EndUser | undefined = moved.endUser ?? undefined;
+  const { metadata, connectionConfig, tags } = moved;
+  return {
+    ...{ metadata, connectionConfig, tags, endUser },
+    webhookUrlOverride: moved.webhookUrlOverride ?? undefined,
+  };
+}
+
+function grantOf(moved: Moved): { credentials: Credentials; grant: GrantFacts } {
   const credentials = moved.credentials ?? noCredentials;
   const expiry = isRenewable(credentials) ? credentials.expires_at : undefined;
   return {
     credentials,
     grant: { accessExpiresAt: expiry === undefined ? undefined : new Date(expiry), ...moved.grant },
-    metadata: moved.metadata,
-    connectionConfig: moved.connectionConfig,
-    tags: moved.tags,
-    endUser,
-    webhookUrlOverride: moved.webhookUrlOverride ?? undefined,
-    at,
   };
 }
 
-async function replace(
+/**
+ * Whether the credentials here are newer: a refresh token that was replaced by its successor here is used up, and what was
+ * put here since this import did works, unless the connection waits for its user.
+ */
+async function isNewer(
   tx: Tx,
-  given: { current: Connection; content: ReturnType<typeof contentOf>; storing: Storing },
-): Promise<Connection> {
-  const { current, content, storing } = given;
-  const isOlder = await isUsedUp(tx, current, content.credentials);
-  return replaceCredentials(tx, {
-    vault: storing.reading.vault,
-    current,
-    ...content,
-    ...(isOlder && {
-      credentials: current.credentials,
-      grant: { accessExpiresAt: current.accessExpiresAt },
-    }),
-  });
+  { current, moved, storing }: { current: Connection; moved: Moved; storing: Storing },
+): Promise<boolean> {
+  if (isShell(current)) return false;
+  if (moved.credentials !== undefined && (await isUsedUp(tx, current, moved.credentials))) return true;
+  const place = { integration: current.integrationKey, connection: current.connectionId };
+  return current.status !== 'needs_reauth' && isChangedSince(tx, storing.from, { place, stored: current });
 }
 
 async function isUsedUp(tx: Tx, current: Connection, given: Credentials): Promise<boolean> {
@@ -202,16 +214,4 @@ async function putGrant(
       connection.environmentId,
     ],
   );
-}
-
-/** Why something could not be stored, in a word and a sentence; undefined where the run cannot go on. */
-export function reasonOf(error: unknown): { reason: string; detail: string } | undefined {
-  if (error instanceof z.ZodError)
-    return {
-      reason: 'invalid',
-      detail: error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '),
-    };
-  if (!(error instanceof AppError) || error.code === 'unavailable') return undefined;
-  const fields = error.errors?.map(({ path, message }) => `${path.join('.')}: ${message}`) ?? [];
-  return { reason: error.code, detail: [error.message, ...fields].join(' ') };
 }

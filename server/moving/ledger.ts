@@ -1,10 +1,10 @@
-import type { Db, Queryable, Tx } from '../db/pool.ts';
+import type { Queryable, Tx } from '../db/pool.ts';
 
 /**
  * What was moved in from elsewhere, and how far an import is.
  *
- * Owns: the tables `import`, `imported_connection` and `imported_dataset`, and that one import at a time goes into an
- * environment. Does not own: how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`, `records.ts`).
+ * Owns: the tables `import`, `imported_connection` and `imported_dataset`. Does not own: that one import at a time goes into an
+ * environment (`alone.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`, `datasets.ts`).
  *
  * A source's rows stay, so that whoever runs the same import again, after a kill or a month, goes on where it was, and a
  * connection that was deleted here since does not come back.
@@ -31,31 +31,41 @@ export type Place = { integration: string; connection: string };
 export type Dataset = Place & { model: string; variant: string };
 export type Judged = Place & { outcome: Outcome; reason?: string | undefined; detail?: string | undefined };
 
+/** The row of a connection, and the version of its credentials. */
+export type Stored = { id: number; credentialsVersion: number };
+
 export type DatasetProgress = {
   position: string | undefined;
   records: number;
   deleted: number;
   pruned: number;
   isDone: boolean;
+  /** The last position of the dataset here, when this was noted. */
+  lastSeq: number;
 };
 
 /** Where a source's rows are. */
 export type Import = { id: number; environmentId: number };
 
-/** The import of this source into the environment, begun now where it is the first run. */
+/**
+ * The import of this source into the environment. It goes on with the run that has not come to its end, or begins one; what
+ * a run has stored is not read again for it (`isSettled`).
+ */
 export async function openImport(
   db: Queryable,
   { environmentId, source }: { environmentId: number; source: string },
 ): Promise<Import> {
-  await db.query(
+  const [row] = await db.query<{ id: number }>(
     `insert into import (environment_id, source)
      values ($1, $2)
-     on conflict on constraint import_source_unique do nothing`,
+     on conflict on constraint import_source_unique do update
+     set
+       started_at = case when import.ended_at is null then import.started_at else now() end,
+       ended_at = null
+     returning id`,
     [environmentId, source],
   );
-  const found = await findImport(db, { environmentId, source });
-  if (found === undefined) throw new Error('The environment was deleted.');
-  return found;
+  return { id: row!.id, environmentId };
 }
 
 /** Undefined where nothing was imported from there yet. */
@@ -75,41 +85,33 @@ export async function closeImport(db: Queryable, { id }: Import): Promise<void> 
   await db.query('update import set ended_at = now() where id = $1', [id]);
 }
 
-const heldMs = 15_000;
-
 /**
- * Does `work` while no other import goes into the environments that it takes; to take one throws where another does. The
- * locks end with this process, however that ends. They need a connection of their own.
+ * Writes what became of connections, in the transaction of it where there is one; `stored` where credentials were put there.
+ * `made` and `overwritten` are for those that have just been so.
  */
-export async function alone<T>(
-  db: Db,
-  work: (take: (environmentId: number) => Promise<void>) => Promise<T>,
-): Promise<T> {
-  return db.transaction(async (tx) => {
-    const take = async (environmentId: number) => {
-      const [lock] = await tx.query<{ isMine: boolean }>(
-        `select pg_try_advisory_xact_lock(hashtextextended('import ' || $1::bigint, 0)) as "isMine"`,
-        [environmentId],
-      );
-      if (lock?.isMine !== true)
-        throw new Error('Another import into this environment is under way. Wait for its end, or end it.');
-    };
-    // So that the server does not end the transaction as one that nobody uses.
-    const timer = setInterval(() => void tx.query('select').catch(() => {}), heldMs);
-    return work(take).finally(() => clearInterval(timer));
-  });
-}
-
-/** Writes what became of a connection, in the transaction of it where there is one. */
-export async function note(tx: Queryable, { id }: Import, judged: readonly Judged[]): Promise<void> {
+export async function note(
+  tx: Queryable,
+  { id }: Import,
+  judged: readonly (Judged & { stored?: Stored })[],
+): Promise<void> {
   if (judged.length === 0) return;
   await tx.query(
-    `insert into imported_connection (import_id, integration, connection, outcome, reason, detail)
-     select $1, integration, connection, outcome, reason, detail
-     from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-       as given (integration, connection, outcome, reason, detail)
+    `insert into imported_connection
+       (import_id, integration, connection, outcome, reason, detail, stored_id, stored_version)
+     select $1, integration, connection, outcome, reason, detail, stored_id, stored_version
+     from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[])
+       as given (integration, connection, outcome, reason, detail, stored_id, stored_version)
      on conflict on constraint imported_connection_pkey do update
-     set outcome = excluded.outcome, reason = excluded.reason, detail = excluded.detail, at = now()`,
+     set
+       outcome = excluded.outcome,
+       reason = excluded.reason,
+       detail = excluded.detail,
+       stored_id = coalesce(excluded.stored_id, imported_connection.stored_id),
+       stored_version = coalesce(excluded.stored_version, imported_connection.stored_version),
+       at = case
+         when excluded.outcome in ('made', 'overwritten') then now()
+         else imported_connection.at
+       end`,
     [
       id,
       judged.map(({ integration }) => integration),
@@ -117,8 +119,28 @@ export async function note(tx: Queryable, { id }: Import, judged: readonly Judge
       judged.map(({ outcome }) => outcome),
       judged.map(({ reason }) => reason ?? null),
       judged.map(({ detail }) => detail?.slice(0, 500) ?? null),
+      judged.map(({ stored }) => stored?.id ?? null),
+      judged.map(({ stored }) => stored?.credentialsVersion ?? null),
     ],
   );
+}
+
+/** Whether somebody else put credentials there since this import did: a refresh, its user, the application. */
+export async function isChangedSince(
+  tx: Queryable,
+  { id }: Import,
+  { place, stored }: { place: Place; stored: Stored },
+): Promise<boolean> {
+  const rows = await tx.query(
+    `select
+     from imported_connection
+     where import_id = $1
+       and integration = $2
+       and connection = $3
+       and (stored_id, stored_version) <> ($4, $5)`,
+    [id, place.integration, place.connection, stored.id, stored.credentialsVersion],
+  );
+  return rows.length > 0;
 }
 
 /** What is known of a connection before it is read: whether it is here, and what became of it in this import. */
@@ -126,6 +148,8 @@ export type Known = Place & {
   isHere: boolean;
   /** What is here stands for one that has no credentials: see `connections.ts`. */
   isShell: boolean;
+  /** The run that is to be gone on with has stored it, whether it is here still or not. */
+  isSettled: boolean;
   outcome: Outcome | undefined;
 };
 
@@ -145,6 +169,12 @@ export async function look(
        connection.id is not null as "isHere",
        coalesce(connection.status = 'needs_reauth' and connection.fault -> 'evidence' ? 'imported_from', false)
          as "isShell",
+       coalesce(
+         imported_connection.outcome in ('made', 'overwritten', 'removed')
+           and import.ended_at is null
+           and imported_connection.at >= import.started_at,
+         false
+       ) as "isSettled",
        imported_connection.outcome
      from unnest($2::text[], $3::text[]) with ordinality as asked (integration, connection, nth)
      left join integration on integration.environment_id = $1 and integration.key = asked.integration
@@ -152,8 +182,9 @@ export async function look(
        on connection.integration_id = integration.id
        and connection.connection_id = asked.connection
        and connection.deleted_at is null
+     left join import on import.id = $4
      left join imported_connection
-       on imported_connection.import_id = $4
+       on imported_connection.import_id = import.id
        and imported_connection.integration = asked.integration
        and imported_connection.connection = asked.connection
      order by nth`,
@@ -169,15 +200,18 @@ export async function look(
 
 /**
  * What is to be done about a connection of the source: `import` it, or what is known of it without a look at the source.
- * One that was deleted here since it was imported stays so.
+ * One that was deleted here since it was imported stays so, and what a run has stored is not read again for the same run:
+ * its tokens may have been used here meanwhile.
  */
 export function judge(
-  { isHere, isShell, outcome }: Known,
+  { isHere, isShell, isSettled, outcome }: Known,
   { overwrites }: { overwrites: boolean },
 ): 'import' | Outcome {
   const wasHere = outcome !== undefined && placed.includes(outcome);
-  if (!isHere) return wasHere && !overwrites ? 'removed' : 'import';
-  if (isShell || overwrites) return 'import';
+  if (!isHere) return wasHere && (isSettled || !overwrites) ? 'removed' : 'import';
+  // A source that had none either has nothing to give.
+  const isWaiting = isShell && outcome !== 'made';
+  if (!isSettled && (isWaiting || overwrites)) return 'import';
   return outcome === 'made' || outcome === 'overwritten' ? outcome : 'existing';
 }
 
@@ -251,7 +285,7 @@ export async function findDatasetProgress(
   dataset: Dataset,
 ): Promise<DatasetProgress | undefined> {
   const [row] = await db.query<Omit<DatasetProgress, 'position'> & { position: string | null }>(
-    `select position, records, deleted, pruned, is_done as "isDone"
+    `select position, records, deleted, pruned, is_done as "isDone", last_seq as "lastSeq"
      from imported_dataset
      where import_id = $1 and integration = $2 and connection = $3 and model = $4 and variant = $5`,
     [id, ...datasetKey(dataset)],
@@ -266,15 +300,16 @@ export async function noteDatasetProgress(
 ): Promise<void> {
   await db.query(
     `insert into imported_dataset
-       (import_id, integration, connection, model, variant, position, records, deleted, pruned, is_done)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+       (import_id, integration, connection, model, variant, position, records, deleted, pruned, is_done, last_seq)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
      on conflict on constraint imported_dataset_pkey do update
      set
        position = excluded.position,
        records = excluded.records,
        deleted = excluded.deleted,
        pruned = excluded.pruned,
-       is_done = excluded.is_done`,
+       is_done = excluded.is_done,
+       last_seq = excluded.last_seq`,
     [
       id,
       ...datasetKey(dataset),
@@ -283,6 +318,7 @@ export async function noteDatasetProgress(
       progress.deleted,
       progress.pruned,
       progress.isDone,
+      progress.lastSeq,
     ],
   );
 }

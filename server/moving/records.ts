@@ -1,4 +1,4 @@
-import { findConnection } from '../connections/store.ts';
+import { getConnection } from '../connections/store.ts';
 import type { Db } from '../db/pool.ts';
 import type { JsonValue } from '../records/canonical.ts';
 import { RecordChecker, requireRecords } from '../records/check.ts';
@@ -14,7 +14,8 @@ import type { Dataset } from './ledger.ts';
  * Records from elsewhere, saved in the order in which they changed there, so that a position among them means the same
  * here: whoever had seen what stood up to it goes on behind it.
  *
- * Saving the same ones again changes nothing. Does not own: how far an import is (`ledger.ts`).
+ * Saving the same ones again changes nothing. Does not own: whether they are to be saved, and how far an import is
+ * (`datasets.ts`).
  */
 export type Target = { owner: RecordOwner; connection: number; model: string; variant: string };
 
@@ -25,21 +26,15 @@ export type MovedRecord = {
   fields: Record<string, unknown>;
 };
 
-/** Undefined where the connection is not here. */
+/** Throws `unknown_connection` where the connection is not here. */
 export async function openTarget(
   db: Db,
   { environmentId, dataset, vault }: { environmentId: number; dataset: Dataset; vault: Vault },
-): Promise<Target | undefined> {
+): Promise<Target> {
   const { integration, connection, model, variant } = dataset;
   const place = { environmentId, integrationKey: integration, connectionId: connection };
-  const found = await findConnection(db, { ...place, vault });
-  return found && { owner: found, connection: found.id, model, variant };
-}
-
-/** Whether records were saved there, by whomever. */
-export async function hasRecords(db: Db, target: Target): Promise<boolean> {
-  const dataset = await findDataset(db, target);
-  return dataset !== undefined && dataset.lastSeq > 0;
+  const owner = await getConnection(db, { ...place, vault });
+  return { owner, connection: owner.id, model, variant };
 }
 
 /**

@@ -37,7 +37,7 @@ export type Report = {
 const words: Record<Count['outcome'], string> = {
   to_import: 'would be imported',
   made: 'imported',
-  overwritten: 'given the credentials of the source',
+  overwritten: 'given what the source has',
   existing: 'were here and were left alone',
   dead: 'have no credentials that work at the source: made to be connected again',
   gone: 'are gone at the source',

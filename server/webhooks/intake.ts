@@ -1,5 +1,5 @@
 import type { preParsingHookHandler } from 'fastify';
-import { takingTurns } from '../deliveries/turns.ts';
+import { takingTurns } from '../db/turns.ts';
 import { AppError } from '../errors.ts';
 import { BodyRoom, holdIn } from '../http/body-memory.ts';
 

@@ -1,4 +1,4 @@
-import { takingTurns } from '../deliveries/turns.ts';
+import { takingTurns } from '../db/turns.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 

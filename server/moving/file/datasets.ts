@@ -1,24 +1,8 @@
-import type { Brand } from '../../brand.ts';
-import type { Db } from '../../db/pool.ts';
 import { setDatasetSettings } from '../../records/settings.ts';
-import type { Vault } from '../../vault.ts';
-import { reasonOf } from '../connections.ts';
-import {
-  type Dataset,
-  type DatasetProgress,
-  findDatasetProgress,
-  type Import,
-  noteDatasetProgress,
-} from '../ledger.ts';
-import {
-  hasRecords,
-  lastPosition,
-  type MovedRecord,
-  openTarget,
-  placeConsumer,
-  saveMoved,
-  type Target,
-} from '../records.ts';
+import { type FilledDataset, type Filling, openDataset } from '../datasets.ts';
+import type { Dataset } from '../ledger.ts';
+import { reasonOf } from '../reason.ts';
+import type { MovedRecord } from '../records.ts';
 import type { EntryOf } from './entries.ts';
 
 /**
@@ -37,11 +21,7 @@ export type TakenDataset = {
 };
 export type Failed = Dataset & { reason: string };
 
-type Given = {
-  db: Db;
-  vault: Vault;
-  brand: Brand;
-  from: Import;
+type Given = Filling & {
   dataset: Dataset;
   entry: EntryOf<'dataset'>;
   onFailure: (failed: Failed) => void;
@@ -49,85 +29,72 @@ type Given = {
 
 /** Undefined where its records are passed over: `onFailure` is told why. */
 export async function takeDataset(given: Given): Promise<TakenDataset | undefined> {
-  const { db, vault, from, dataset, entry, onFailure } = given;
-  const known = await findDatasetProgress(db, from, dataset);
-  const target = await openTarget(db, { environmentId: from.environmentId, dataset, vault });
-  if (target === undefined) {
-    onFailure({ ...dataset, reason: 'unknown_connection' });
-    return undefined;
-  }
-  if (known === undefined) {
-    if (await hasRecords(db, target)) {
-      onFailure({ ...dataset, reason: 'dataset_has_records' });
+  const { db, dataset, entry, onFailure } = given;
+  /** Undefined where it failed. */
+  const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
+    try {
+      return await work();
+    } catch (error) {
+      const reason = reasonOf(error)?.reason;
+      if (reason === undefined) throw error;
+      onFailure({ ...dataset, reason });
       return undefined;
     }
-    await setDatasetSettings(db, target, {
+  };
+  const opened = await attempt(() => openDataset(given, dataset));
+  if (opened === undefined) return undefined;
+  if (opened.isNew)
+    await setDatasetSettings(db, opened.target, {
       ignoreFields: entry.ignore_fields,
       keepPrevious: entry.keep_previous,
       massDeleteShare: entry.mass_delete_share,
       massDeleteNumber: entry.mass_delete_number,
     });
-  }
-  const start = known ?? { position: '0', records: 0, deleted: 0, pruned: 0, isDone: false };
-  // Written first: what stands in the dataset from now on is of this import.
-  if (known === undefined) await noteDatasetProgress(db, from, { dataset, progress: start });
-  return fill(given, { target, start });
+  return fill(opened, attempt);
 }
 
 function fill(
-  { db, brand, from, dataset, onFailure }: Given,
-  { target, start }: { target: Target; start: DatasetProgress },
+  filled: FilledDataset,
+  attempt: <T>(work: () => Promise<T>) => Promise<T | undefined>,
 ): TakenDataset {
-  let progress = start;
   /** Of the file, up to the last one that is saved, and those that were read. */
-  let saved = Number(start.position);
+  let saved = Number(filled.progress.position ?? 0);
   let read = 0;
   let batch: EntryOf<'record'>[] = [];
   let bytes = 0;
-  let hasFailed = false;
+  /** All of it was here before, or it has failed. */
+  let isOver = filled.progress.isDone;
 
   async function flush(): Promise<void> {
-    if (batch.length === 0 || hasFailed) return;
+    if (batch.length === 0 || isOver) return;
     const taken = batch;
     batch = [];
     bytes = 0;
-    try {
+    const done = await attempt(async () => {
       const records = taken.flatMap(asMoved);
-      const done = await saveMoved(db, { target, records, metadataKey: brand.metadataKey });
+      const position = String(saved + taken.length);
+      await filled.add(records, { position, pruned: taken.length - records.length });
       saved += taken.length;
-      progress = {
-        ...progress,
-        position: String(saved),
-        records: progress.records + done.records,
-        deleted: progress.deleted + done.deleted,
-        pruned: progress.pruned + taken.length - records.length,
-      };
-      await noteDatasetProgress(db, from, { dataset, progress });
-    } catch (error) {
-      const reason = reasonOf(error)?.reason;
-      if (reason === undefined) throw error;
-      hasFailed = true;
-      onFailure({ ...dataset, reason });
-    }
+      return true;
+    });
+    isOver = done === undefined;
   }
 
   return {
     async add(record, size) {
       read += 1;
-      if (read <= saved || progress.isDone || hasFailed) return;
+      if (read <= saved || isOver) return;
       batch.push(record);
       bytes += size;
       if (batch.length >= batchRecords || bytes >= batchBytes) await flush();
     },
     async place(name) {
       await flush();
-      if (!progress.isDone && !hasFailed)
-        await placeConsumer(db, { target, name, seq: await lastPosition(db, target) });
+      if (!isOver) await filled.place(name);
     },
     async end() {
       await flush();
-      if (progress.isDone || hasFailed) return;
-      await noteDatasetProgress(db, from, { dataset, progress: { ...progress, isDone: true } });
+      if (!isOver) await filled.end();
     },
   };
 }

@@ -21,8 +21,8 @@ import { type Given, lineOf } from './entries.ts';
 /**
  * What an environment holds, as entries of a file.
  *
- * A page of connections is in memory at a time, and of one of them a portion of records. Each connection is as of the moment
- * when it was read: one that is made or changed meanwhile is in the file as it was or as it is, never half.
+ * One connection is in memory at a time, and of it a portion of records. Each connection is as of the moment when it is written:
+ * one that is made or changed meanwhile is in the file as it was or as it is, never half.
  */
 type Exporting = {
   db: Db;
@@ -34,7 +34,8 @@ type Exporting = {
   onProgress: (counts: Readonly<Record<string, number>>) => void;
 };
 
-const pageSize = 100;
+/** Of IDs of connections. */
+const pageSize = 1_000;
 
 /** The lines of the file. `counts` is filled on the way, by kind. */
 export async function* exportedLines(
@@ -149,25 +150,36 @@ async function* integrationsOf({ db, reading }: Exporting, { id }: Environment):
 
 async function* connectionsOf(exporting: Exporting, { id }: Environment): AsyncGenerator<Given> {
   const { db, reading } = exporting;
-  for (let after = 0; ; ) {
-    const rows = await db.run(
+  for await (const connectionId of idsOfConnections(db, id)) {
+    // Not before its turn: meanwhile its tokens may be renewed, for hours where records go along.
+    const [row] = await db.run(
       selectConnections()
         .select('connection.kept_tokens')
         .where('connection.environment_id', '=', id)
-        .where('connection.id', '>', after)
-        .orderBy('connection.id')
-        .limit(pageSize),
+        .where('connection.id', '=', connectionId),
+    );
+    // It was deleted meanwhile, or its data key is gone: it counts as deleted.
+    if (row === undefined || row.data_key === null || row.credentials === null) continue;
+    const connection = fromRow(row, reading.vault);
+    yield connectionEntry(connection, openKept(connection, row.kept_tokens));
+    yield* datasetsOf(exporting, connection);
+  }
+}
+
+async function* idsOfConnections(db: Db, environmentId: number): AsyncGenerator<number> {
+  for (let after = 0; ; ) {
+    const rows = await db.query<{ id: number }>(
+      `select id
+       from connection
+       where environment_id = $1 and deleted_at is null and id > $2
+       order by id
+       limit $3`,
+      [environmentId, after, pageSize],
     );
     const last = rows.at(-1);
     if (last === undefined) return;
     after = last.id;
-    for (const row of rows) {
-      // Its data key is gone: it counts as deleted.
-      if (row.data_key === null || row.credentials === null) continue;
-      const connection = fromRow(row, reading.vault);
-      yield connectionEntry(connection, openKept(connection, row.kept_tokens));
-      yield* datasetsOf(exporting, connection);
-    }
+    yield* rows.map((row) => row.id);
   }
 }
 

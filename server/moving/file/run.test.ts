@@ -3,6 +3,7 @@ import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { raisePositions } from '../../backup/positions.ts';
 import { brandNames } from '../../brand.ts';
 import { openKept, sealKept } from '../../connections/candidates.ts';
 import { faultFrom } from '../../connections/health.ts';
@@ -22,8 +23,8 @@ import { createRoom, listRecords } from '../../records/list.ts';
 import { listPolicies, setPolicy } from '../../records/policy.ts';
 import { pruneRecords } from '../../records/prune.ts';
 import { setDatasetSettings } from '../../records/settings.ts';
-import { alone } from '../ledger.ts';
-import { type Installation, openInstallation } from '../moving.fixture.ts';
+import { alone } from '../alone.ts';
+import { type Installation, openInstallation, outcomesOf, renewHere } from '../moving.fixture.ts';
 import { openTarget, saveMoved } from '../records.ts';
 import type { Report, Reported } from '../report.ts';
 import { exportedLines } from './export.ts';
@@ -101,6 +102,7 @@ async function furnish(): Promise<void> {
         access_token: 'access-of-ada-0001',
         refresh_token: 'refresh-of-ada-0001',
         expires_at: '2026-02-01T00:00:00.000Z',
+        config_override: { client_id: 'own.apps', client_secret: 'own-client-secret' },
         raw: { scope: 'openid email' },
       },
       grant: {
@@ -121,7 +123,8 @@ async function furnish(): Promise<void> {
       [
         ada.id,
         sealKept(ada, ['refresh-before-0001']),
-        JSON.stringify(faultFrom('grant_dead', { evidence: { error: 'invalid_grant' }, at })),
+        // As one that came from a peer which had no credentials for it.
+        JSON.stringify(faultFrom('no_refresh_token', { evidence: { imported_from: 'nango' }, at })),
       ],
     );
     for (const id of ['bob', 'eve'])
@@ -145,7 +148,7 @@ const place = { integration: 'notes', connection: 'bob', model: 'Row', variant: 
 /** Deleted ones among them, the first hundred pruned, and two who follow. */
 async function fillDataset(): Promise<void> {
   const { db, vault, environment } = there;
-  const target = (await openTarget(db, { environmentId: environment.id, dataset: place, vault }))!;
+  const target = await openTarget(db, { environmentId: environment.id, dataset: place, vault });
   await setDatasetSettings(db, target, { ignoreFields: ['seen'], massDeleteShare: 0.9 });
   const records = Array.from({ length: recordCount }, (_, n) => ({
     id: `r${n}`,
@@ -179,19 +182,16 @@ async function exported(more: { hasRecords?: boolean; hasApiKeys?: boolean } = {
     made_at: at.toISOString(),
     contents: { environments: ['prod'], records: hasRecords, api_keys: hasApiKeys },
   };
-  const { db, reading, environment } = there;
-  const exporting = {
-    db,
-    reading,
-    environments: [environment],
-    hasRecords,
-    hasApiKeys,
-    now: at,
-    onProgress: () => {},
-  };
-  return Buffer.concat(
-    await Array.fromAsync(seal(exportedLines(exporting, {}), { given, passphrase, cost })),
-  );
+  const lines = linesFrom(there, { hasRecords, hasApiKeys });
+  return Buffer.concat(await Array.fromAsync(seal(lines, { given, passphrase, cost })));
+}
+
+function linesFrom(
+  { db, reading, environment }: Installation,
+  more: { hasRecords: boolean; hasApiKeys: boolean },
+): AsyncGenerator<Buffer> {
+  const exporting = { db, reading, environments: [environment], now: at, onProgress: () => {}, ...more };
+  return exportedLines(exporting, {});
 }
 
 async function withFile<T>(
@@ -208,14 +208,24 @@ async function withFile<T>(
   }
 }
 
+/** `times`: how often it may tell of its progress. */
+async function takeUntilKilled(bytes: Buffer, times: number): Promise<void> {
+  let told = 0;
+  const onProgress = () => {
+    told += 1;
+    if (told >= times) throw new Error('killed');
+  };
+  await assert.rejects(take(bytes, { onProgress }), /killed/);
+}
+
 async function take(bytes: Buffer, more: Partial<FileRun> = {}): Promise<Report> {
   const { db, reading } = here;
   const reported = await withFile(bytes, (file) =>
-    alone(db, (lock) =>
+    alone(db, (held) =>
       runFile(
         {
-          ...{ db, reading, brand, baseUrl: 'https://new.example.com', environmentName: undefined },
-          ...{ overwrites: false, onProgress: () => {}, take: lock, now: () => at },
+          ...{ ...held, reading, brand, baseUrl: 'https://new.example.com', environmentName: undefined },
+          ...{ overwrites: false, onProgress: () => {}, now: () => at },
           ...more,
         },
         file,
@@ -225,11 +235,6 @@ async function take(bytes: Buffer, more: Partial<FileRun> = {}): Promise<Report>
   assert.equal(reported.length, 1);
   return reported[0]!.report;
 }
-
-const counts = ({ connections }: Report) =>
-  Object.fromEntries(
-    connections.map(({ outcome, reason, count }) => [reason ? `${outcome} ${reason}` : outcome, count]),
-  );
 
 async function rowsOf(of: Installation, cursor?: string) {
   const connection = (await of.find('notes', 'bob'))!;
@@ -247,7 +252,7 @@ async function consumerOf(of: Installation, name: string) {
 
 test('what an environment holds is in another installation as it was, under another master key', async () => {
   const report = await take(await exported());
-  assert.deepEqual(counts(report), { made: 3 });
+  assert.deepEqual(outcomesOf(report), { made: 3 });
   assert.deepEqual(
     report.integrations.map(({ outcome }) => outcome),
     ['made', 'made'],
@@ -338,26 +343,19 @@ test('taking the same file in again changes nothing, and a connection that was d
       'select (select sum(last_seq) from dataset) as seq, (select count(*) from audit) as audits, (select count(*) from data_key) as keys',
     );
   const before = await seen();
-  assert.deepEqual(counts(await take(bytes)), { made: 3 });
+  assert.deepEqual(outcomesOf(await take(bytes)), { made: 3 });
   assert.deepEqual(await seen(), before);
   const eve = (await here.find('notes', 'eve'))!;
   await here.db.transaction((tx) => destroyConnection(tx, { id: eve.id, at }));
-  assert.deepEqual(counts(await take(bytes)), { made: 2, removed: 1 });
+  assert.deepEqual(outcomesOf(await take(bytes)), { made: 2, removed: 1 });
 });
 
 for (const entries of [1, 600, 1_200])
   test(`a run that ends after ${entries} entries is gone on with, and nothing is lost or there twice`, async () => {
     const bytes = await exported();
-    let told = 0;
-    const broken = take(bytes, {
-      onProgress() {
-        told += 100;
-        if (told >= entries) throw new Error('killed');
-      },
-    });
-    await assert.rejects(broken, /killed/);
+    await takeUntilKilled(bytes, entries / 100);
     const report = await take(bytes);
-    assert.deepEqual(counts(report), { made: 3 });
+    assert.deepEqual(outcomesOf(report), { made: 3 });
     const sorted = (rows: unknown[][]) => rows.map(String).sort();
     assert.deepEqual(sorted(await rowsOf(here)), sorted(await rowsOf(there)));
     const behind = async (of: Installation) => rowsOf(of, (await consumerOf(of, 'app'))!.cursor);
@@ -394,7 +392,7 @@ test('what is here is left alone and told, and a connection only overwritten whe
   await signingKeys(db, { environmentId, vault, now: at });
   const bytes = await exported();
   const report = await take(bytes);
-  assert.deepEqual(counts(report), { existing: 1, made: 1, 'skipped client_differs': 1 });
+  assert.deepEqual(outcomesOf(report), { existing: 1, made: 1, 'skipped client_differs': 1 });
   assert.match(
     report.next_steps.join('\n'),
     /settings of prod stay[\s\S]*signed with the key that is here[\s\S]*API_BASE/,
@@ -405,6 +403,66 @@ test('what is here is left alone and told, and a connection only overwritten whe
   assert.deepEqual(await here.credentialsOf('notes', 'eve'), { type: 'API_KEY', apiKey: 'key-of-eve-0001' });
 });
 
+test('where the credentials here are newer, the state of their grant stays, too', async () => {
+  const bytes = await exported();
+  await take(bytes);
+  const kept = ['refresh-of-ada-0001'];
+  const before = await renewHere(here, { at: ['sheets', 'ada'], kept });
+  await here.db.query('delete from import');
+  const tags = { team: 'red' };
+  await here.db.query('update connection set tags = $2 where id = $1', [before.id, tags]);
+  const report = await take(bytes, { overwrites: true });
+  assert.deepEqual(outcomesOf(report), { overwritten: 2, 'overwritten credentials_kept': 1 });
+  const after = (await here.find('sheets', 'ada'))!;
+  assert.deepEqual({ ...after, updatedAt: before.updatedAt }, before);
+  const [row] = await here.db.query<{ kept: Buffer }>(
+    'select kept_tokens as kept from connection where id = $1',
+    [before.id],
+  );
+  assert.deepEqual(openKept(after, row!.kept), kept);
+});
+
+test('a dataset that has changed here since a run was cut off is left alone', async () => {
+  const bytes = await exported();
+  await takeUntilKilled(bytes, 12);
+  const { db, vault, environment } = here;
+  const target = await openTarget(db, { environmentId: environment.id, dataset: place, vault });
+  const records = [{ id: 'r200', fields: { name: 'changed here' }, isDeleted: false }];
+  await saveMoved(db, { target, records, metadataKey: brand.metadataKey });
+  const before = await rowsOf(here);
+  const { records: told2 } = await take(bytes);
+  assert.deepEqual((told2 as { failed: object[] }).failed, [{ ...place, reason: 'dataset_has_records' }]);
+  assert.deepEqual(await rowsOf(here), before);
+});
+
+test('a run that was cut off before a restore goes on after it', async () => {
+  const bytes = await exported();
+  await takeUntilKilled(bytes, 12);
+  await raisePositions(here.db);
+  const { records } = await take(bytes);
+  assert.deepEqual((records as { failed: object[] }).failed, []);
+});
+
+test('a connection is in the file as it is when its turn comes', async () => {
+  await take(await exported({ hasRecords: false }));
+  const written: Record<string, unknown>[] = [];
+  for await (const line of linesFrom(here, { hasRecords: false, hasApiKeys: false })) {
+    const entry = JSON.parse(line.toString()) as Record<string, unknown>;
+    if (entry.kind !== 'connection') continue;
+    written.push(entry);
+    if (written.length > 1) continue;
+    const [bob, eve] = await Promise.all(['bob', 'eve'].map(async (id) => (await here.find('notes', id))!));
+    const renewed = bob!.dataKey.sealJson({ type: 'API_KEY', apiKey: 'key-of-bob-0002' }, 'credentials');
+    await here.db.query('update connection set credentials = $2 where id = $1', [bob!.id, renewed]);
+    await here.db.transaction((tx) => destroyConnection(tx, { id: eve!.id, at }));
+  }
+  assert.deepEqual(
+    written.map(({ connection_id: id }) => id),
+    ['ada', 'bob'],
+  );
+  assert.deepEqual(written[1]!.credentials, { type: 'API_KEY', apiKey: 'key-of-bob-0002' });
+});
+
 test('a dry run tells what would come, and changes nothing', async () => {
   const bytes = await exported();
   const { db, reading } = here;
@@ -413,7 +471,7 @@ test('a dry run tells what would come, and changes nothing', async () => {
       tryFile({ db, reading, environmentName, overwrites: false, now: () => at }, file),
     );
   const [{ report }] = (await dry()) as [Reported];
-  assert.deepEqual(counts(report), { to_import: 3 });
+  assert.deepEqual(outcomesOf(report), { to_import: 3 });
   assert.deepEqual(
     report.integrations.map(({ outcome }) => outcome),
     ['to_make', 'to_make'],
@@ -424,7 +482,7 @@ test('a dry run tells what would come, and changes nothing', async () => {
   assert.match(staging.report.next_steps.join(), /staging would be made/);
   await take(bytes);
   const [again] = (await dry()) as [Reported];
-  assert.deepEqual(counts(again.report), { made: 3 });
+  assert.deepEqual(outcomesOf(again.report), { made: 3 });
 });
 
 test('an environment may come under another name, and is made where it is missing', async () => {
@@ -457,6 +515,7 @@ test('nothing of the secrets can be read in the file', async () => {
     'refresh-of-ada',
     'access-of-ada',
     'client-secret-there',
+    'own-client-secret',
     'key-of-bob',
     'secret-of-a-variable',
     'ada@example.com',

@@ -6,8 +6,9 @@ import { type Db, retryOnViolation } from '../../db/pool.ts';
 import { type Environment, ensureEnvironment } from '../../environments/store.ts';
 import { startNewSyncs } from '../../functions/runs/schedule.ts';
 import type { Integration, IntegrationReading } from '../../integrations/store.ts';
-import { type Moved, movedSettings, reasonOf, storeMoved } from '../connections.ts';
+import { type Moved, movedSettings, storeMoved } from '../connections.ts';
 import { closeImport, type Import, judge, look, note, openImport, type Place } from '../ledger.ts';
+import { reasonOf } from '../reason.ts';
 import { countsOf, type Report, type Reported, recordsOf } from '../report.ts';
 import { type Failed, type TakenDataset, takeDataset } from './datasets.ts';
 import { type Entry, type EntryOf, entrySchema, linesOf } from './entries.ts';
@@ -214,7 +215,7 @@ class EnvironmentRun {
     const [known] = await look(db, { environmentId, from: this.#from, places: [place] });
     const verdict = judge(known!, { overwrites });
     if (verdict !== 'import') {
-      await note(db, this.#from, [{ ...place, outcome: verdict }]);
+      if (verdict !== known!.outcome) await note(db, this.#from, [{ ...place, outcome: verdict }]);
       return known!.isHere;
     }
     const integration = this.#integrations.get(place.integration);
@@ -247,7 +248,7 @@ class EnvironmentRun {
     if (this.#place === undefined) return;
     const { db, brand, reading } = this.#run;
     this.#dataset = await takeDataset({
-      ...{ db, brand, vault: reading.vault, from: this.#from, entry },
+      ...{ db, vault: reading.vault, from: this.#from, metadataKey: brand.metadataKey, entry },
       dataset: { ...this.#place, model: entry.model, variant: entry.variant },
       onFailure: (failed) => this.#failed.push(failed),
     });

@@ -1,7 +1,6 @@
 import type { Credentials } from '../../auth-modes/mode.ts';
 import { readImported } from '../../connections/import.ts';
 import { tagsOf } from '../../connections/tags.ts';
-import { AppError } from '../../errors.ts';
 import type { Integration } from '../../integrations/store.ts';
 import { type Moved, movedSettings } from '../connections.ts';
 import {
@@ -134,13 +133,6 @@ function credentialsOf(
   { integration, at }: { integration: Integration; at: Date },
 ): Credentials {
   const { auth_mode: mode } = integration.provider;
-  // Tokens that a client of the connection's own got: the integration's could not renew them.
-  const own = given.config_override as { client_id?: unknown } | undefined;
-  if (mode === 'OAUTH2' && own?.client_id && own.client_id !== integration.client?.clientId)
-    throw new AppError(
-      'invalid_body',
-      'Its tokens are of an OAuth client of its own. Make an integration of that client, and connect it there.',
-    );
   const named = (names: readonly string[]) =>
     Object.fromEntries(
       names.flatMap((name) =>
@@ -155,7 +147,18 @@ function credentialsOf(
     NONE: [],
   }[mode];
   const type = given.type ?? (mode === 'NONE' ? 'NONE' : undefined);
-  return readImported(integration, { type, ...named(fields), ...expiryOf(given, at) });
+  const own = mode === 'OAUTH2' ? ownClientOf(given, integration) : {};
+  return readImported(integration, { type, ...named(fields), ...own, ...expiryOf(given, at) });
+}
+
+/** Of a client of the connection's own, what is to be stored: the integration's could not renew its tokens. */
+function ownClientOf(
+  { config_override: given }: Record<string, unknown>,
+  { client }: Integration,
+): { config_override?: object } {
+  const { client_id: id, client_secret: secret } = (given ?? {}) as Record<string, unknown>;
+  if (!id || id === client?.clientId) return {};
+  return { config_override: { client_id: id, client_secret: secret } };
 }
 
 /** An end that cannot be read is one that has come: the token is renewed before it is used. */

@@ -3,30 +3,26 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { type PeerStandIn, startPeer } from '../../../test/support/peer.ts';
+import type { PeerStandIn } from '../../../test/support/peer.ts';
 import { cursorOf, type PeerRecord, peerConnection } from '../../../test/support/peer-bodies.ts';
 import { RecordChecker, requireRecords } from '../../records/check.ts';
 import { findConsumer } from '../../records/consumers.ts';
 import { createRoom, listRecords } from '../../records/list.ts';
 import { saveRecords } from '../../records/save.ts';
-import { type Installation, openInstallation, openRun } from '../moving.fixture.ts';
+import { type Installation, type Move, openMove } from '../moving.fixture.ts';
 import type { Report } from '../report.ts';
 import { keyOfDataset, type Position, readPositions } from './positions.ts';
 import { type PeerRun, runPeer } from './run.ts';
 
+let move: Move;
 let peer: PeerStandIn;
 let here: Installation;
-let closing: (() => Promise<void>)[];
 beforeEach(async () => {
-  [peer, here] = await Promise.all([startPeer(), openInstallation()]);
-  closing = [() => peer.close(), () => here.drop()];
-  const credentials = { type: 'OAUTH2', client_id: 'c', client_secret: 'client-secret-there' };
-  peer.integrations = [{ key: 'sheets', provider: 'google-sheet', authMode: 'OAUTH2', credentials }];
+  move = await openMove('sheets');
+  ({ peer, here } = move);
   peer.connections = [peerConnection({ id: 'ada', integration: 'sheets' })];
 });
-afterEach(async () => {
-  for (const close of closing.reverse()) await close();
-});
+afterEach(() => move.close());
 
 const some = (count: number, more: (n: number) => Partial<PeerRecord> = () => ({})): PeerRecord[] =>
   Array.from({ length: count }, (_, n) => ({
@@ -42,10 +38,25 @@ const positionsOf = (given: Position, variant = 'base') =>
 
 async function run(more: Partial<PeerRun['records'] & object> = {}): Promise<Report> {
   const records = { models: undefined, positions: new Map(), consumer: 'app', ...more };
-  const { run: ready, close } = openRun(here, peer, { records });
-  closing.push(close);
-  return (await runPeer(ready)).report;
+  return (await runPeer(move.open({ records }))).report;
 }
+
+/** As a sync that runs here does. */
+async function saveHere(given: PeerRecord[]) {
+  const connection = (await here.find('sheets', 'ada'))!;
+  const checker = new RecordChecker({ metadataKey: '_trellis_metadata', expectedBytes: 1_000 });
+  // Fields in another order than the peer has them.
+  for (const [index, { id, fields }] of given.entries())
+    checker.add({ n: fields.n as number, name: fields.name as string, id }, index);
+  return saveRecords(here.db, {
+    ...{ connection, model: 'Row', variant: 'base', restore: 'always' },
+    records: requireRecords(checker.end()),
+  });
+}
+
+const failedOf = ({ records }: Report) =>
+  (records as { failed: { reason: string }[] }).failed.map(({ reason }) => reason);
+const consumersOf = ({ records }: Report) => (records as { consumers: object }).consumers;
 
 async function stored(cursor?: string, variant = 'base') {
   const connection = (await here.find('sheets', 'ada'))!;
@@ -189,16 +200,47 @@ test('a dataset that has records here is left alone, and a consumer of the name 
   const [last] = await stored();
   assert.ok(last);
   const again = await run({ positions: positionsOf({ cursor: cursorOf(some(20)[19]!) }) });
-  assert.deepEqual((again.records as { consumers: object }).consumers, { made: 0, existing: 1 });
+  assert.deepEqual(consumersOf(again), { made: 0, existing: 1 });
   assert.deepEqual(await consumer(), before);
 
   await here.db.query('delete from import');
-  const report = await run();
-  const { failed } = report.records as { failed: { reason: string }[] };
-  assert.deepEqual(
-    failed.map(({ reason }) => reason),
-    ['dataset_has_records'],
-  );
+  assert.deepEqual(failedOf(await run()), ['dataset_has_records']);
+});
+
+test('what a sync has changed here since is not taken back by a run for positions', async () => {
+  const records = some(20);
+  peer.connections[0]!.records.set('Row', records);
+  const positions = positionsOf({ modified_after: '2026-01-01T00:00:00Z' });
+  await run({ positions });
+  const changed = { ...records[5]!, fields: { name: 'changed here', n: 5 } };
+  await saveHere([changed]);
+  const before = await stored();
+
+  const again = await run({ positions });
+  assert.deepEqual([consumersOf(again), failedOf(again)], [{ made: 0, existing: 1 }, []]);
+  assert.deepEqual(await stored(), before);
+  assert.deepEqual(failedOf(await run()), []);
+  assert.deepEqual(failedOf(await run({ positions, consumer: 'other' })), ['dataset_has_records']);
+  assert.deepEqual(await stored(), before);
+});
+
+test('what a sync saves while a run reads is left alone, and nothing of the page that comes then', async () => {
+  const records = some(900);
+  peer.connections[0]!.records.set('Row', records);
+  const { get } = move.open().peer;
+  let pages = 0;
+  const reader = {
+    ...move.open().peer,
+    async get(...asked: Parameters<typeof get>) {
+      const answer = await get(...asked);
+      if (asked[0] === '/records' && ++pages === 2) await saveHere([records[890]!]);
+      return answer;
+    },
+  };
+  const options = { models: undefined, positions: new Map(), consumer: 'app' };
+  const { report } = await runPeer(move.open({ peer: reader, records: options }));
+  assert.deepEqual(failedOf(report), ['dataset_has_records']);
+  assert.equal((await stored()).length, 201);
 });
 
 test('a connection that goes before its records are read leaves the others as they are', async () => {
@@ -229,20 +271,13 @@ test('an answer of a form that nobody knows ends the run, and is named', async (
 test('a sync that saves the same here finds nothing changed, whatever the order of the fields', async () => {
   peer.connections[0]!.records.set('Row', some(30));
   await run();
-  const connection = (await here.find('sheets', 'ada'))!;
-  const checker = new RecordChecker({ metadataKey: '_trellis_metadata', expectedBytes: 1_000 });
-  for (const [index, { id, fields }] of some(30).entries())
-    checker.add({ n: fields.n as number, name: fields.name as string, id }, index);
-  const saved = await saveRecords(here.db, {
-    ...{ connection, model: 'Row', variant: 'base', restore: 'always' },
-    records: requireRecords(checker.end()),
-  });
+  const saved = await saveHere(some(30));
   assert.deepEqual([saved.added, saved.updated, saved.unchangedCount], [[], [], 30]);
 });
 
 test('a file of positions names the line that is none', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'trellis-positions-'));
-  closing.push(() => rm(folder, { recursive: true }));
+  move.after(() => rm(folder, { recursive: true }));
   const path = join(folder, 'positions.ndjson');
   const one = { provider_config_key: 'sheets', connection_id: 'ada', model: 'Row' };
   await writeFile(

@@ -1,24 +1,10 @@
 import type { Db } from '../../db/pool.ts';
+import { findConsumer } from '../../records/consumers.ts';
 import type { Vault } from '../../vault.ts';
-import { reasonOf } from '../connections.ts';
-import {
-  type Dataset,
-  type DatasetProgress,
-  findDatasetProgress,
-  type Import,
-  noteDatasetProgress,
-  type Place,
-} from '../ledger.ts';
-import {
-  firstPositionOf,
-  hasRecords,
-  lastPosition,
-  type MovedRecord,
-  openTarget,
-  placeConsumer,
-  saveMoved,
-  type Target,
-} from '../records.ts';
+import { type FilledDataset, openDataset } from '../datasets.ts';
+import type { Dataset, DatasetProgress, Import, Place } from '../ledger.ts';
+import { reasonOf } from '../reason.ts';
+import { firstPositionOf, type MovedRecord } from '../records.ts';
 import { peerRecordMetadata, peerRecords, peerSyncs, readAnswer } from './answers.ts';
 import { type Peer, PeerError } from './client.ts';
 import { keyOfDataset, type Position } from './positions.ts';
@@ -46,7 +32,7 @@ type Moving = {
 
 /** What became of a dataset. `placed`: of the consumer; undefined where no position was given for it. */
 export type MovedDataset = Dataset &
-  Omit<DatasetProgress, 'position' | 'isDone'> & {
+  Pick<DatasetProgress, 'records' | 'deleted' | 'pruned'> & {
     /** How many live ones the peer says there are; undefined where it says nothing. */
     expected: number | undefined;
     outcome: 'moved' | 'existing' | 'failed';
@@ -64,7 +50,7 @@ export async function moveDatasets(moving: Moving, place: Place): Promise<MovedD
     } catch (error) {
       const reason = error instanceof PeerError ? error.code : reasonOf(error)?.reason;
       if (reason === undefined) throw error;
-      done.push({ ...base, outcome: 'failed', reason });
+      done.push({ ...base, outcome: reason === 'dataset_has_records' ? 'existing' : 'failed', reason });
     }
   }
   return done;
@@ -103,63 +89,39 @@ async function moveDataset(
   moving: Moving,
   { dataset, expected }: { dataset: Dataset; expected: number | undefined },
 ): Promise<MovedDataset> {
-  const { db, vault, from } = moving;
-  const known = await findDatasetProgress(db, from, dataset);
-  const target = await openTarget(db, { environmentId: from.environmentId, dataset, vault });
-  const nothing = { records: 0, deleted: 0, pruned: 0 };
-  const base = { ...dataset, expected, ...nothing, placed: undefined };
-  if (target === undefined) return { ...base, outcome: 'failed', reason: 'unknown_connection' };
-  if (known === undefined && (await hasRecords(db, target)))
-    return { ...base, outcome: 'existing', reason: 'dataset_has_records' };
-  const start = known ?? { ...nothing, position: undefined, isDone: false };
-  const read = known?.isDone ? known : await readAll(moving, { dataset, target, start });
-  const placed = await place(moving, { dataset, target });
-  const { records, deleted, pruned } = read;
+  const filled = await openDataset({ ...moving, metadataKey }, dataset);
+  if (!filled.progress.isDone) await readAll(moving, { dataset, filled });
+  const { records, deleted, pruned } = filled.progress;
+  const placed = await place(moving, { dataset, filled });
   return { ...dataset, expected, records, deleted, pruned, outcome: 'moved', placed };
 }
 
-async function readAll(
-  moving: Moving,
-  given: { dataset: Dataset; target: Target; start: DatasetProgress },
-): Promise<DatasetProgress> {
-  const { dataset, target } = given;
-  const { db, from } = moving;
-  let progress = given.start;
-  // Written first: what stands in the dataset from now on is of this import.
-  await noteDatasetProgress(db, from, { dataset, progress });
-  for await (const page of pages(moving, { dataset, cursor: progress.position })) {
-    const saved = await saveMoved(db, { target, records: page.records, metadataKey });
-    progress = {
-      position: page.end ?? progress.position,
-      records: progress.records + saved.records,
-      deleted: progress.deleted + saved.deleted,
-      pruned: progress.pruned + page.pruned,
-      isDone: false,
-    };
-    await noteDatasetProgress(db, from, { dataset, progress });
+type Open = { dataset: Dataset; filled: FilledDataset };
+
+async function readAll(moving: Moving, { dataset, filled }: Open): Promise<void> {
+  for await (const page of pages(moving, { dataset, cursor: filled.progress.position })) {
+    const position = page.end ?? filled.progress.position;
+    await filled.add(page.records, { position, pruned: page.pruned });
   }
-  progress = { ...progress, isDone: true };
-  await noteDatasetProgress(db, from, { dataset, progress });
-  return progress;
+  await filled.end();
 }
 
-/** Puts the consumer before the first record that the peer would give next. */
-async function place(
-  moving: Moving,
-  { dataset, target }: { dataset: Dataset; target: Target },
-): Promise<'made' | 'existing' | undefined> {
+/** Puts the consumer before the first record that the peer would give next; one that is here stays where it is. */
+async function place(moving: Moving, { dataset, filled }: Open): Promise<'made' | 'existing' | undefined> {
   const { db, positions, consumer } = moving;
+  const { target } = filled;
   const position = positions.get(keyOfDataset(dataset));
   if (position === undefined) return undefined;
+  // Records that have moved on since it was placed are not to be what they were at the peer.
+  if ((await findConsumer(db, { ...target, name: consumer })) !== undefined) return 'existing';
   let first: number | undefined;
   for await (const { records } of pages(moving, { dataset, ...position })) {
     // Also what has come since they were read.
-    await saveMoved(db, { target, records, metadataKey });
+    await filled.renew(records);
     const seq = await firstPositionOf(db, { target, ids: records.map(({ id }) => id) });
     if (seq !== undefined && (first === undefined || seq < first)) first = seq;
   }
-  const seq = first === undefined ? await lastPosition(db, target) : first - 1;
-  return (await placeConsumer(db, { target, name: consumer, seq })) ? 'made' : 'existing';
+  return (await filled.place(consumer, first && first - 1)) ? 'made' : 'existing';
 }
 
 type Page = { records: MovedRecord[]; pruned: number; end: string | undefined };

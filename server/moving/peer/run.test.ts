@@ -1,50 +1,27 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { type PeerStandIn, startPeer } from '../../../test/support/peer.ts';
+import type { PeerStandIn } from '../../../test/support/peer.ts';
 import { peerConnection } from '../../../test/support/peer-bodies.ts';
-import { sealKept } from '../../connections/candidates.ts';
+import type { OAuth2Credentials } from '../../auth-modes/oauth2-credentials.ts';
+import { openKept } from '../../connections/candidates.ts';
 import { destroyConnection } from '../../connections/store.ts';
-import { type Installation, openInstallation, openRun } from '../moving.fixture.ts';
+import { type Installation, type Move, openMove, outcomesOf, renewHere } from '../moving.fixture.ts';
 import type { Report } from '../report.ts';
 import { PeerLostError } from './client.ts';
 import { type PeerRun, runPeer, tryPeerRun } from './run.ts';
 
+let move: Move;
 let peer: PeerStandIn;
 let here: Installation;
-let closing: (() => Promise<void>)[];
 beforeEach(async () => {
-  [peer, here] = await Promise.all([startPeer(), openInstallation()]);
-  closing = [() => peer.close(), () => here.drop()];
-  peer.integrations = [
-    {
-      key: 'google-sheet',
-      provider: 'google-sheet',
-      authMode: 'OAUTH2',
-      credentials: {
-        type: 'OAUTH2',
-        client_id: 'c.apps',
-        client_secret: 'client-secret-there',
-        scopes: 'openid,email',
-      },
-    },
-  ];
+  move = await openMove('google-sheet');
+  ({ peer, here } = move);
 });
-afterEach(async () => {
-  for (const close of closing.reverse()) await close();
-});
+afterEach(() => move.close());
 
-function open(more: Partial<PeerRun> = {}): PeerRun {
-  const { run, close } = openRun(here, peer, more);
-  closing.push(close);
-  return run;
-}
-
-const run = async (more: Partial<PeerRun> = {}): Promise<Report> => (await runPeer(open(more))).report;
-const dry = async (more: Partial<PeerRun> = {}): Promise<Report> => (await tryPeerRun(open(more))).report;
-const counts = ({ connections }: Report) =>
-  Object.fromEntries(
-    connections.map(({ outcome, reason, count }) => [reason ? `${outcome} ${reason}` : outcome, count]),
-  );
+const run = async (more: Partial<PeerRun> = {}): Promise<Report> => (await runPeer(move.open(more))).report;
+const dry = async (more: Partial<PeerRun> = {}): Promise<Report> =>
+  (await tryPeerRun(move.open(more))).report;
 
 test('a connection comes over whole, under its ID, and sealed with a key of its own', async () => {
   const ada = peerConnection({
@@ -62,7 +39,7 @@ test('a connection comes over whole, under its ID, and sealed with a key of its 
   });
   peer.connections.push(ada);
   const report = await run();
-  assert.deepEqual(counts(report), { made: 1 });
+  assert.deepEqual(outcomesOf(report), { made: 1 });
   const made = (await here.find('google-sheet', 'ada/sheets|1'))!;
   const { raw, ...credentials } = made.credentials as { raw: object };
   assert.deepEqual(credentials, ada.credentials);
@@ -107,7 +84,7 @@ test('no refresh is asked for, and what the peer renewed for being read is what 
   assert.ok(peer.requests.every(({ query }) => query.get('force_refresh') !== 'true'));
 });
 
-test('credentials of other modes come over, and times however they are spelled', async () => {
+test('credentials of other modes come over, clients of connections, and times however they are spelled', async () => {
   peer.integrations.push(
     { key: 'keys', provider: 'private-api-key', authMode: 'API_KEY', credentials: null },
     { key: 'machine', provider: 'private-client-credentials', authMode: 'OAUTH2_CC', credentials: null },
@@ -134,8 +111,22 @@ test('credentials of other modes come over, and times however they are spelled',
   of('nobody', { type: 'NONE' });
   const odd = { type: 'OAUTH2', access_token: 'token-of-odd', expires_at: 'tomorrow', config_override: {} };
   of('google-sheet', odd);
+  const clients = [
+    ['own', { client_id: 'own.apps', client_secret: 'own-client-secret' }],
+    ['same', { client_id: 'c.apps', client_secret: 'client-secret-there' }],
+    ['none', { client_id: '', client_secret: '' }],
+  ] as const;
+  for (const [id, config_override] of clients) {
+    const one = peerConnection({ id, integration: 'google-sheet' });
+    Object.assign(one.credentials, { config_override });
+    peer.connections.push(one);
+  }
   const report = await run();
-  assert.deepEqual(counts(report), { made: 4 }, JSON.stringify(report));
+  assert.deepEqual(outcomesOf(report), { made: 7 }, JSON.stringify(report));
+  for (const [id, client] of clients) {
+    const { config_override: own } = (await here.credentialsOf('google-sheet', id)) as OAuth2Credentials;
+    assert.deepEqual(own, id === 'own' ? client : undefined, id);
+  }
   assert.deepEqual(await here.credentialsOf('keys', 'of-keys'), {
     type: 'API_KEY',
     apiKey: 'key-of-keys-0001',
@@ -170,15 +161,13 @@ test('what cannot be taken is passed over with the reason, and its neighbours ar
   for (const { key } of peer.integrations)
     peer.connections.push(peerConnection({ id: `of-${key}`, integration: key }));
   peer.connections.push(
-    peerConnection({ id: 'own-client', integration: 'google-sheet' }),
+    peerConnection({ id: 'half-a-client', integration: 'google-sheet' }),
     peerConnection({ id: 'bad-tag', integration: 'google-sheet', tags: { end_user_email: 'nobody' } }),
   );
-  Object.assign(peer.connections.at(-2)!.credentials, {
-    config_override: { client_id: 'other', client_secret: 'x' },
-  });
+  Object.assign(peer.connections.at(-2)!.credentials, { config_override: { client_id: 'other' } });
   const planned = await dry();
   const report = await run();
-  assert.deepEqual(counts(report), {
+  assert.deepEqual(outcomesOf(report), {
     'failed invalid': 1,
     'failed invalid_body': 1,
     made: 2,
@@ -195,7 +184,7 @@ test('what cannot be taken is passed over with the reason, and its neighbours ar
   assert.ok(
     report.integrations.every(({ outcome, next_step }) => outcome !== 'skipped' || next_step !== null),
   );
-  assert.equal(counts(planned).to_import, 4);
+  assert.equal(outcomesOf(planned).to_import, 4);
   assert.deepEqual(
     planned.integrations.map(({ unique_key, reason }) => [unique_key, reason]),
     report.integrations.map(({ unique_key, reason }) => [unique_key, reason]),
@@ -206,7 +195,7 @@ test('a dry run reads no credentials and writes nothing', async () => {
   for (let n = 0; n < 3; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   const report = await dry();
-  assert.deepEqual(counts(report), { to_import: 3 });
+  assert.deepEqual(outcomesOf(report), { to_import: 3 });
   assert.ok(peer.connections.every(({ reads }) => reads === 0));
   for (const table of ['integration', 'connection', 'import', 'audit'])
     assert.equal(await here.count(table), 0);
@@ -221,27 +210,78 @@ test('what is here is left alone, unless it is to be overwritten; and a token th
   ada.credentials.access_token = 'another-access-token';
   ada.metadata = { plan: 'new' };
   const { reads } = ada;
-  assert.deepEqual(counts(await run()), { existing: 1 });
+  assert.deepEqual(outcomesOf(await run()), { existing: 1 });
   assert.equal(ada.reads, reads);
   assert.deepEqual(await here.find('google-sheet', 'ada'), before);
 
-  assert.deepEqual(counts(await run({ overwrites: true })), { overwritten: 1 });
+  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { overwritten: 1 });
   const after = (await here.find('google-sheet', 'ada'))!;
   assert.equal((after.credentials as { access_token: string }).access_token, 'another-access-token');
   assert.deepEqual(after.metadata, { plan: 'new' });
   assert.deepEqual(after.createdAt, before!.createdAt);
 
   // It was renewed here since: what the peer holds is the token before.
-  const given = String(ada.credentials.refresh_token);
-  const renewed = { ...after.credentials, refresh_token: 'refresh-renewed-here' };
-  await here.db.query('update connection set kept_tokens = $2, credentials = $3 where id = $1', [
-    after.id,
-    sealKept(after, [given]),
-    after.dataKey.sealJson(renewed, 'credentials'),
-  ]);
+  await here.db.query('delete from import');
+  const kept = [String(ada.credentials.refresh_token)];
+  const renewed = await renewHere(here, { at: ['google-sheet', 'ada'], kept });
   ada.credentials.access_token = 'a-third-access-token';
-  await run({ overwrites: true });
-  assert.deepEqual(await here.credentialsOf('google-sheet', 'ada'), renewed);
+  ada.credentials.expires_at = new Date(Date.now() + 7_200_000).toISOString();
+  ada.metadata = { plan: 'newer' };
+  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { 'overwritten credentials_kept': 1 });
+  const { updatedAt, metadata, ...rest } = (await here.find('google-sheet', 'ada'))!;
+  assert.deepEqual({ ...rest, updatedAt: renewed.updatedAt, metadata: renewed.metadata }, renewed);
+  assert.deepEqual(metadata, { plan: 'newer' });
+  assert.ok(updatedAt > renewed.updatedAt);
+  const [row] = await here.db.query<{ kept: Buffer }>('select kept_tokens as kept from connection');
+  assert.deepEqual(openKept(renewed, row!.kept), kept);
+});
+
+test('a run that overwrites and is cut off goes on with those that it has not come to', async () => {
+  for (let n = 0; n < 12; n += 1)
+    peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
+  await run();
+  const cutOffAt = async (said: string) => {
+    const onProgress = (text: string) => {
+      if (text.startsWith(said)) throw new Error('killed');
+    };
+    await assert.rejects(run({ overwrites: true, parallel: 1, onProgress }), /killed/);
+  };
+  await cutOffAt('5 of 12');
+  const stored = await here.db.query<{ id: string }>(
+    `select connection as id from imported_connection where outcome = 'overwritten' order by connection`,
+  );
+  assert.equal(stored.length, 5);
+  const [renewed, deleted] = stored.map(({ id }) => id) as [string, string];
+  // Those of its tokens that the peer has are used up, and no longer known here.
+  const before = await renewHere(here, { at: ['google-sheet', renewed], kept: [] });
+  const gone = (await here.find('google-sheet', deleted))!;
+  await here.db.transaction((tx) => destroyConnection(tx, { id: gone.id, at: new Date() }));
+  const reads = () => peer.connections.map((one) => one.reads);
+  const [readBefore, { connections }] = [reads(), await dry({ overwrites: true })];
+  assert.deepEqual(outcomesOf({ connections }), { overwritten: 4, removed: 1, to_import: 7 });
+  await cutOffAt('8 of 12');
+  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { overwritten: 11, removed: 1 });
+  assert.deepEqual(await here.find('google-sheet', renewed), before);
+  for (const { id } of stored) {
+    const index = peer.connections.findIndex((one) => one.id === id);
+    assert.equal(reads()[index], readBefore[index], id);
+  }
+});
+
+test('what was put here since it came stays in every run, but for what waits for its user', async () => {
+  const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
+  peer.connections.push(ada);
+  await run();
+  const renewed = await renewHere(here, { at: ['google-sheet', 'ada'], kept: [] });
+  for (let times = 0; times < 2; times += 1)
+    assert.deepEqual(outcomesOf(await run({ overwrites: true })), { 'overwritten credentials_kept': 1 });
+  assert.deepEqual(await here.credentialsOf('google-sheet', 'ada'), renewed.credentials);
+
+  await here.db.query(`update connection set status = 'needs_reauth'`);
+  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { overwritten: 1 });
+  const { status, credentials } = (await here.find('google-sheet', 'ada'))!;
+  assert.equal(status, 'active');
+  assert.equal((credentials as { refresh_token: string }).refresh_token, ada.credentials.refresh_token);
 });
 
 test('a second run asks for none again, and one that was deleted here since stays deleted', async () => {
@@ -250,13 +290,13 @@ test('a second run asks for none again, and one that was deleted here since stay
   const bob = (await here.find('google-sheet', 'bob'))!;
   await here.db.transaction((tx) => destroyConnection(tx, { id: bob.id, at: new Date() }));
   const asked = peer.connections.map(({ reads }) => reads);
-  assert.deepEqual(counts(await run()), { made: 1, removed: 1 });
+  assert.deepEqual(outcomesOf(await run()), { made: 1, removed: 1 });
   assert.deepEqual(
     peer.connections.map(({ reads }) => reads),
     asked,
   );
   assert.equal(await here.find('google-sheet', 'bob'), undefined);
-  assert.deepEqual(counts(await run({ overwrites: true })), { made: 1, overwritten: 1 });
+  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { made: 1, overwritten: 1 });
 });
 
 test('a dead one keeps its ID and waits for its user; one that was dead for a moment comes over', async () => {
@@ -265,18 +305,18 @@ test('a dead one keeps its ID and waits for its user; one that was dead for a mo
     peerConnection({ id: 'moment', integration: 'google-sheet', deadReads: 1 }),
     peerConnection({ id: 'well', integration: 'google-sheet' }),
   );
-  assert.deepEqual(counts(await run()), { 'dead no_credentials': 1, made: 2 });
+  assert.deepEqual(outcomesOf(await run()), { 'dead no_credentials': 1, made: 2 });
   const dead = (await here.find('google-sheet', 'dead'))!;
   assert.equal(dead.status, 'needs_reauth');
   assert.equal(dead.fault?.cause, 'no_refresh_token');
   assert.deepEqual(dead.metadata, { a: 1 });
   const [audits] = await here.db.query<{ count: number }>('select count(*) as count from audit');
-  assert.deepEqual(counts(await run()), { 'dead no_credentials': 1, made: 2 });
+  assert.deepEqual(outcomesOf(await run()), { 'dead no_credentials': 1, made: 2 });
   assert.deepEqual(await here.db.query('select count(*) as count from audit'), [audits]);
 
   // Its user has connected again there.
   peer.connections[0]!.deadReads = 0;
-  assert.deepEqual(counts(await run()), { made: 3 });
+  assert.deepEqual(outcomesOf(await run()), { made: 3 });
   assert.equal((await here.find('google-sheet', 'dead'))!.status, 'active');
 });
 
@@ -309,7 +349,7 @@ test('connections that come and go while the list is read are neither lost nor t
   assert.equal(new Set(ids).size, ids.length);
   const lost = peer.connections.filter(({ id }) => !ids.includes(id));
   assert.deepEqual(lost, []);
-  assert.equal(counts(report).gone, 1);
+  assert.equal(outcomesOf(report).gone, 1);
 });
 
 test('limits are waited out, and broken answers asked for again', async () => {
@@ -321,7 +361,7 @@ test('limits are waited out, and broken answers asked for again', async () => {
     asked.set(path, nth + 1);
     return (['limit', 'drop', 'cut', 'limit', 'fail'] as const)[nth];
   };
-  assert.deepEqual(counts(await run()), { made: 3 });
+  assert.deepEqual(outcomesOf(await run()), { made: 3 });
   assert.equal(await here.count('connection'), 3);
 });
 
@@ -334,7 +374,7 @@ test('a peer that is lost on the way ends the run, which the next one goes on wi
   const made = await here.count('connection');
   assert.ok(made > 0 && made < 60, String(made));
   peer.trouble = () => undefined;
-  assert.deepEqual(counts(await run()), { made: 60 });
+  assert.deepEqual(outcomesOf(await run()), { made: 60 });
   assert.ok(peer.connections.every(({ reads }) => reads <= 2));
 });
 
@@ -342,20 +382,17 @@ test('one whose answer never comes fails alone', async () => {
   for (let n = 0; n < 10; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   peer.trouble = (_, path) => (path === '/connections/c4' ? 'fail' : undefined);
-  assert.deepEqual(counts(await run({ parallel: 2 })), { 'failed server_error': 1, made: 9 });
+  assert.deepEqual(outcomesOf(await run({ parallel: 2 })), { 'failed server_error': 1, made: 9 });
   peer.trouble = () => undefined;
-  assert.deepEqual(counts(await run()), { made: 10 });
+  assert.deepEqual(outcomesOf(await run()), { made: 10 });
 });
 
 test('a wrong key, a page in place of the interface and a scope that lacks are told at once', async () => {
-  const { run: ready, close } = openRun(here, { url: peer.url, key: 'wrong' });
-  closing.push(close);
   await assert.rejects(
-    runPeer(ready),
+    runPeer(move.open({}, { url: peer.url, key: 'wrong' })),
     (error) => error instanceof PeerLostError && /take the key/.test(error.message),
   );
-  const { run: page, close: closePage } = openRun(here, { url: `${peer.url}/dashboard`, key: peer.key });
-  closing.push(closePage);
+  const page = move.open({}, { url: `${peer.url}/dashboard`, key: peer.key });
   await assert.rejects(runPeer(page), /address of the peer's interface/);
   peer.lacks = 'integrations';
   await assert.rejects(run(), /403 forbidden/);

@@ -3,7 +3,7 @@ import { type Db, retryOnViolation } from '../../db/pool.ts';
 import type { Environment } from '../../environments/store.ts';
 import { startNewSyncs } from '../../functions/runs/schedule.ts';
 import type { Integration, IntegrationReading } from '../../integrations/store.ts';
-import { type Moved, reasonOf, storeMoved } from '../connections.ts';
+import { type Moved, storeMoved } from '../connections.ts';
 import { eachAtOnce } from '../each-at-once.ts';
 import {
   closeImport,
@@ -13,9 +13,11 @@ import {
   judge,
   look,
   note,
+  type Outcome,
   openImport,
   pagesOfHere,
 } from '../ledger.ts';
+import { reasonOf } from '../reason.ts';
 import { type Count, countsOf, type Report, recordsOf } from '../report.ts';
 import type { PeerSummary } from './answers.ts';
 import { type Peer, PeerError, PeerLostError } from './client.ts';
@@ -126,6 +128,8 @@ function hasErrors({ errors }: PeerSummary): boolean {
 
 type Compared = {
   summary: PeerSummary;
+  /** What the ledger has of it. */
+  outcome: Outcome | undefined;
   verdict: ReturnType<typeof judge>;
   plan: PlannedIntegration | undefined;
 };
@@ -143,6 +147,7 @@ async function compare(
   const known = await look(db, { environmentId: environment.id, from, places });
   return known.map((one, index) => ({
     summary: page[index]!,
+    outcome: one.outcome,
     verdict: judge(one, { overwrites }),
     plan: plans.get(one.integration),
   }));
@@ -160,7 +165,8 @@ async function importConnections(run: PeerRun, { from, ...made }: Made & { from:
     const asked = page.filter((one) => isAsked(run, one));
     const compared = await compare(run, { page: asked, from, planned: made.planned });
     seen += compared.length;
-    await note(db, from, compared.flatMap(settledWithout));
+    const news = compared.filter(({ verdict, outcome }) => verdict !== outcome);
+    await note(db, from, news.flatMap(settledWithout));
     const open = compared.filter((one) => settledWithout(one).length === 0);
     read += compared.length - open.length;
     tell();

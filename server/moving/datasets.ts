@@ -1,0 +1,117 @@
+import { holdConnection } from '../connections/store.ts';
+import type { Db, Tx } from '../db/pool.ts';
+import { ensureDataset, lockDataset } from '../records/dataset.ts';
+import type { Vault } from '../vault.ts';
+import {
+  type Dataset,
+  type DatasetProgress,
+  findDatasetProgress,
+  type Import,
+  noteDatasetProgress,
+} from './ledger.ts';
+import {
+  lastPosition,
+  type MovedRecord,
+  openTarget,
+  placeConsumer,
+  saveMoved,
+  type Target,
+} from './records.ts';
+
+/**
+ * Datasets that are filled from elsewhere, batch by batch, each in one transaction with what the ledger says of it.
+ *
+ * Where anybody else has saved in a dataset, whatever the source has is older, and the import keeps away from it. Does not
+ * own: how records are saved (`records.ts`), where they come from and in which order (`peer/`, `file/`).
+ */
+export type FilledDataset = {
+  readonly target: Target;
+  /** No run has opened it before. */
+  readonly isNew: boolean;
+  readonly progress: DatasetProgress;
+  /**
+   * Saves the next ones and notes how far the source was read with them; `pruned` is how many of them have no payload any more.
+   * Throws HasRecordsError, and what `saveMoved` throws: then nothing is saved.
+   */
+  add(records: readonly MovedRecord[], upTo: { position: string | undefined; pruned: number }): Promise<void>;
+  /** Saves what may have changed at the source since it was read; it is not counted. Throws as `add`. */
+  renew(records: readonly MovedRecord[]): Promise<void>;
+  /** Notes that all of it is here. */
+  end(): Promise<void>;
+  /** A consumer that has taken everything up to this position, or to the last one. False where there is one of the name. */
+  place(name: string, seq?: number): Promise<boolean>;
+};
+
+/** Records were saved there that are not of this import. */
+export class HasRecordsError extends Error {
+  constructor() {
+    super('The dataset has records that this import has not saved.');
+    this.name = 'HasRecordsError';
+  }
+}
+
+export type Filling = { db: Db; vault: Vault; from: Import; metadataKey: string };
+
+const nothing: DatasetProgress = {
+  ...{ position: undefined, records: 0, deleted: 0, pruned: 0 },
+  ...{ isDone: false, lastSeq: 0 },
+};
+
+/**
+ * The dataset, to be filled from where the run before has left it. Throws `unknown_connection` where the connection is not
+ * here, HasRecordsError where there is something left to do and others have saved.
+ */
+export async function openDataset(
+  { db, vault, from, metadataKey }: Filling,
+  dataset: Dataset,
+): Promise<FilledDataset> {
+  const target = await openTarget(db, { environmentId: from.environmentId, dataset, vault });
+  const known = await findDatasetProgress(db, from, dataset);
+  let progress = known ?? nothing;
+  if (!progress.isDone && (await lastPosition(db, target)) !== progress.lastSeq) throw new HasRecordsError();
+
+  /** Under the dataset's lock, so that nobody saves between the look and the note. */
+  async function save(
+    records: readonly MovedRecord[],
+    advance: (saved: { records: number; deleted: number }) => Partial<DatasetProgress>,
+  ): Promise<void> {
+    progress = await db.transaction(async (tx) => {
+      const inside = within(db, tx);
+      let { lastSeq } = progress;
+      let saved = { records: 0, deleted: 0 };
+      if (records.length > 0) {
+        await holdConnection(tx, target.connection);
+        const locked = await lockDataset(tx, await ensureDataset(inside, target));
+        if (locked?.lastSeq !== lastSeq) throw new HasRecordsError();
+        saved = await saveMoved(inside, { target, records, metadataKey });
+        lastSeq = await lastPosition(inside, target);
+      }
+      const next = { ...progress, ...advance(saved), lastSeq };
+      await noteDatasetProgress(tx, from, { dataset, progress: next });
+      return next;
+    });
+  }
+
+  return {
+    target,
+    isNew: known === undefined,
+    get progress() {
+      return progress;
+    },
+    add: (records, { position, pruned }) =>
+      save(records, (saved) => ({
+        position,
+        records: progress.records + saved.records,
+        deleted: progress.deleted + saved.deleted,
+        pruned: progress.pruned + pruned,
+      })),
+    renew: (records) => save(records, () => ({})),
+    end: () => save([], () => ({ isDone: true })),
+    place: (name, seq = progress.lastSeq) => placeConsumer(db, { target, name, seq }),
+  };
+}
+
+/** The transaction, for work that would begin one of its own. */
+function within(db: Db, tx: Tx): Db {
+  return { ...db, query: tx.query, run: tx.run, transaction: (work) => work(tx) };
+}
