@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import type { AuthMode } from './mode.ts';
 import { refreshToken } from './oauth2.ts';
-import type { TokenFault } from './token-fault.ts';
-import type { TokenOutcome, Tokens } from './token-request.ts';
+import type { Tokens } from './token-request.ts';
 import type { JsonObject } from './token-response.ts';
 import { clientText, expiryText, tokenText, withoutClientSecret, withoutRefreshToken } from './token-text.ts';
 
@@ -57,26 +56,11 @@ export const oauth2: AuthMode<OAuth2Credentials> = {
     secretOf: ({ refresh_token }) => refresh_token,
     ownClientOf: ({ config_override: own }) =>
       own && { clientId: own.client_id, clientSecret: own.client_secret },
-    request: async ({ secret, credentials, ...context }) => {
-      const outcome = await refreshToken({ ...context, refreshToken: secret });
-      return credentials.config_override ? judgedAsOwn(outcome) : outcome;
-    },
+    request: ({ secret, ...context }) => refreshToken({ ...context, refreshToken: secret }),
     after: (tokens, { previous, secret }) => credentialsFrom(tokens, { ...previous, refresh_token: secret }),
     toWireWithSecret: (credentials) => ({ ...credentials, raw: withoutClientSecret(credentials.raw) }),
   },
 };
-
-/** What says of the client alone that it is not, or no longer, known by this secret. */
-const ofClient: ReadonlySet<string | undefined> = new Set(['invalid_client', 'deleted_client']);
-
-/** What the provider says of a connection's own client is that connection's fault, and none of the integration's. */
-function judgedAsOwn(outcome: TokenOutcome): TokenOutcome {
-  if (outcome.ok || outcome.fault.kind !== 'client_misconfigured') return outcome;
-  const fault: TokenFault = ofClient.has(outcome.fault.error)
-    ? { ...outcome.fault, kind: 'dead_grant' }
-    : { ...outcome.fault, isOfOneGrant: true };
-  return { ok: false, fault };
-}
 
 /**
  * What to store after an exchange, or after a refresh of `previous`, which is of the same client: a refresh token stays

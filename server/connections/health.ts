@@ -1,4 +1,3 @@
-import { ownClientOf } from '../auth-modes/mode.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { AppError } from '../errors.ts';
 import { type IntegrationFault, keepsFromRefresh } from '../integrations/fault.ts';
@@ -49,7 +48,7 @@ const nextSteps: Record<Cause, string> = {
   grant_dead:
     'The user revoked the access, or the provider ended it (unused for long, password changed, too many grants). Ask the user to connect again.',
   credentials_refused:
-    'The provider no longer accepts the client ID and secret of this connection. Ask the user to connect again with ones that work.',
+    "The provider refuses the connection's own client, or does not let it renew the grant. Ask the user to connect again with a client ID and secret that work.",
   testing_expired:
     'The provider counts the application as under test, and such grants end after some days. Ask the user to connect again, and publish the application.',
   access_time_ended: 'The user gave access for a time only, and it is over. Ask the user to connect again.',
@@ -125,14 +124,16 @@ export function causeOf(
     provider,
     at,
   }: {
-    connection: Pick<Connection, 'refreshExpiresAt' | 'grantedAt' | 'credentials'>;
+    connection: Pick<Connection, 'refreshExpiresAt' | 'grantedAt' | 'credentials' | 'hasOwnClient'>;
     provider: HealthRules | undefined;
     at: Date;
   },
 ): Cause | undefined {
+  const { credentials, hasOwnClient } = connection;
   switch (fault.kind) {
     case 'dead_grant': {
-      if (isOfOwnClient(fault, connection)) return 'credentials_refused';
+      // Beside a client there is no grant in the mode of client credentials.
+      if (hasOwnClient && credentials.type === 'OAUTH2_CC') return 'credentials_refused';
       const expiry = expiryOf(connection, provider);
       if (expiry === undefined || expiry.at > at) return 'grant_dead';
       return expiry.cause === 'testing_expiry' ? 'testing_expired' : 'access_time_ended';
@@ -143,14 +144,10 @@ export function causeOf(
       return 'blocked_by_admin';
     case 'client_misconfigured':
       if (fault.error === 'invalid_scope') return 'scopes_refused';
+      // What is said of such a client is never a fault of the integration.
+      if (hasOwnClient) return 'credentials_refused';
   }
   return undefined;
-}
-
-/** Beside a client there is no grant in the mode of client credentials; in others the code says which of the two it is. */
-function isOfOwnClient({ error }: TokenFault, { credentials }: Pick<Connection, 'credentials'>): boolean {
-  if (ownClientOf(credentials) === undefined) return false;
-  return credentials.type === 'OAUTH2_CC' || error !== 'invalid_grant';
 }
 
 /** The codes of a token fault, without the provider's text. */
@@ -198,7 +195,7 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
       ...(status === 'active' && !withheld && { scopes: 'missing' }),
     },
   };
-  const integrationFault = keepingFault(connection) ?? connection.integrationFault;
+  const integrationFault = keepingFault(connection) ?? sharedFault(connection);
   const found = worst({ fault, integrationFault, outage, missing });
   return {
     status,
@@ -219,9 +216,15 @@ function isReconnectUseful({ status, fault, withheld }: ConnectionHead, missing:
   return status === 'needs_reauth' || withheld !== undefined || missing.length > 0;
 }
 
+/** The integration's fault; none of a connection's with a client, and so a project at the provider, of its own. */
+function sharedFault({ integrationFault, hasOwnClient }: ConnectionHead): IntegrationFault | undefined {
+  return hasOwnClient ? undefined : integrationFault;
+}
+
 /** The fault of the integration that keeps this connection from refreshes, if one does. */
-function keepingFault({ integrationFault, withheld }: ConnectionHead): IntegrationFault | undefined {
-  return integrationFault !== undefined && keepsFromRefresh(integrationFault) ? integrationFault : withheld;
+function keepingFault(connection: ConnectionHead): IntegrationFault | undefined {
+  const shared = sharedFault(connection);
+  return shared !== undefined && keepsFromRefresh(shared) ? shared : connection.withheld;
 }
 
 /** What a call on behalf of a dead connection is told; undefined where it is not known to be dead. */

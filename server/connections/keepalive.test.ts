@@ -4,11 +4,12 @@ import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { RefreshNode } from '../../test/support/refresh-node.ts';
+import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import { createIntegration, updateIntegration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
 import { keepaliveJob } from './keepalive.ts';
 import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
-import { insertConnection } from './save.ts';
+import { insertConnection, replaceCredentials } from './save.ts';
 import { endConnection } from './states.ts';
 
 const t = refreshTests();
@@ -152,6 +153,22 @@ test('a client that the provider refuses waits for its probe, and an API that is
     await jobOf(one)();
     assert.equal(t().grant.accepted, accepted, cause);
   }
+});
+
+test('a connection with a client of its own waits for no probe of the integration’s', async () => {
+  await t().open('none');
+  const one = t().node();
+  const current = await one.live(name);
+  const config_override = { client_id: 'own', client_secret: 'own secret' };
+  const credentials = { ...(current.credentials as OAuth2Credentials), config_override };
+  await replaceCredentials(one.db, {
+    ...{ vault: one.reading.vault, current, credentials, grant: {}, at: t().now() },
+  });
+  const fault = { cause: 'client_refused', evidence: {}, since: t().now().toISOString(), next_step: '' };
+  await one.db.query('update integration set fault = $1', [JSON.stringify(fault)]);
+  t().time += 150 * 24 * hour;
+  await jobOf(t().node())();
+  assert.equal(t().grant.accepted, 1);
 });
 
 test('a connection that an administrator blocked is tried again a day later, and each day', async () => {

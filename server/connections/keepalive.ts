@@ -27,8 +27,8 @@ type Due = { id: number; provider: string } & Parameters<ConnectionReader['get']
  *
  * Each provider has a turn of its own beside the others', so that one that is slow or silent keeps only its own
  * connections waiting.
- * What a refresh comes to is written where every refresh is judged (`states.ts`). Integrations that the provider
- * refuses wait for their probe (`probe.ts`).
+ * What a refresh comes to is written where every refresh is judged (`states.ts`). Where the provider refuses an
+ * integration's client, those connections that have none of their own wait for its probe (`probe.ts`).
  */
 export function keepaliveJob({
   db,
@@ -105,13 +105,13 @@ function listDue(
        join integration on integration.provider = given.provider
      ),
      due as (
-       select id, integration_id
+       select id, integration_id, has_own_client
        from connection
        where deleted_at is null
          and status = 'blocked'
          and (refresh_not_before is null or refresh_not_before <= $1 or refresh_not_before > $8)
        union all
-       select connection.id, connection.integration_id
+       select connection.id, connection.integration_id, connection.has_own_client
        from integration
        join connection
          on connection.integration_id = integration.id
@@ -119,7 +119,7 @@ function listDue(
        where integration.partial_fault is not null
          and ${mayBeTried}
        union all
-       select connection.id, connection.integration_id
+       select connection.id, connection.integration_id, connection.has_own_client
        from dying
        join connection
          on connection.integration_id = dying.integration_id
@@ -140,7 +140,7 @@ function listDue(
        from due
        join integration on integration.id = due.integration_id
        where ($6 or not integration.is_test)
-         and (integration.fault is null or integration.fault->>'cause' = 'api_disabled')
+         and (due.has_own_client or integration.fault is null or integration.fault->>'cause' = 'api_disabled')
      )
      select
        connection.id, ranked.provider, connection.environment_id as "environmentId", ranked.key as "integrationKey",

@@ -1,4 +1,3 @@
-import { ownClientOf } from '../auth-modes/mode.ts';
 import type { Db } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { apiFault, integrationEvent, noteMisconfigured, noteProven } from '../integrations/fault.ts';
@@ -61,7 +60,7 @@ export function createObserver({
     const { integration } = connection;
     const api = apiOf(answer.url);
     // What is said of a client that the connection brought along says nothing of the integration's.
-    const hasOwnClient = ownClientOf(connection.credentials) !== undefined;
+    const { hasOwnClient } = connection;
     if (answer.status < 400) {
       if (hasOwnClient) return;
       const isProven = await db.transaction((tx) =>
@@ -131,8 +130,8 @@ export function createObserver({
     connection: LiveConnection,
     fault: Extract<ApiFault, { kind: 'rate_limited' | 'abuse_guard' }>,
   ): Promise<void> {
-    const isOfOwnClient = ownClientOf(connection.credentials) !== undefined;
-    const isOfConnection = fault.kind === 'rate_limited' && (isOfOwnClient || fault.of === 'connection');
+    const isOfConnection =
+      fault.kind === 'rate_limited' && (connection.hasOwnClient || fault.of === 'connection');
     const subject = isOfConnection ? 'connection' : 'integration';
     const id = isOfConnection ? connection.id : connection.integrationId;
     const at = now();

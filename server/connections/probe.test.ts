@@ -200,6 +200,26 @@ test('a connection whose token the client may not use is probed last', async () 
   assert.equal(await cause(), undefined);
 });
 
+test('a connection with a client of its own is no probe of the integration’s', async () => {
+  const config_override = { client_id: 'own', client_secret: 'own secret' };
+  const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'own', raw: {} } as const;
+  for (let index = 0; index < 6; index += 1)
+    await insertConnection(database.db, {
+      ...{ vault, integration: one.integration, grant: { accessExpiresAt: time }, at: time },
+      credentials: { ...credentials, config_override },
+    });
+  await refuse(one, 'invalid_client');
+  const tokens: string[] = [];
+  answerTo = (token) => {
+    tokens.push(token);
+    return { status: 200, body: accepted };
+  };
+  advance(60);
+  await run();
+  assert.deepEqual(tokens, ['refresh']);
+  assert.equal(await cause(), undefined);
+});
+
 test('each probe takes another connection, so that one that fails for itself keeps nobody waiting', async () => {
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'well', raw: {} } as const;
   const grant = { accessExpiresAt: new Date(time.getTime() + 9_000_000) };

@@ -76,7 +76,7 @@ export function probeJob({
 }
 
 /**
- * Others at each probe, and those that failed least first: one that fails for itself keeps nobody waiting. Last those
+ * Of those that have the integration's client. Others at each probe, and those that failed least first: one that fails for itself keeps nobody waiting. Last those
  * whose token the client may not use, since that answer proves nothing.
  */
 async function listCandidates(db: Db, { id, environmentId, probes }: DueProbe): Promise<string[]> {
@@ -88,6 +88,7 @@ async function listCandidates(db: Db, { id, environmentId, probes }: DueProbe): 
        and deleted_at is null
        and status = 'active'
        and access_expires_at is not null
+       and not has_own_client
      order by withheld_until is not null, refresh_failures, md5((id + $3)::text)
      limit $4`,
     [id, environmentId, probes, mostCandidates],

@@ -1,4 +1,4 @@
-import type { Credentials } from '../auth-modes/mode.ts';
+import { type Credentials, ownClientOf } from '../auth-modes/mode.ts';
 import { tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { IntegrationFault } from '../integrations/fault.ts';
@@ -38,6 +38,7 @@ const headColumns = [
   'connection.outage',
   'connection.withheld',
   'connection.withheld_until',
+  'connection.has_own_client',
   'connection.tags',
   'connection.end_user',
   'connection.webhook_url_override',
@@ -72,10 +73,13 @@ type Row = RowOf<typeof selectConnections>;
 export function fromRow(row: Row, vault: Vault): Connection {
   if (row.data_key === null || row.credentials === null) throw new AppError('unknown_connection');
   const dataKey = vault.unwrap(row.data_key);
+  const credentials = dataKey.openJson(row.credentials, 'credentials') as Credentials;
   return {
     ...headFrom(row),
     dataKey,
-    credentials: dataKey.openJson(row.credentials, 'credentials') as Credentials,
+    credentials,
+    // A service that did not know of the column may have stored them.
+    hasOwnClient: ownClientOf(credentials) !== undefined,
     metadata: openRecord(dataKey, row.metadata, 'metadata'),
     connectionConfig: openRecord(dataKey, row.connection_config, 'connection config'),
   };
@@ -118,6 +122,7 @@ export function headFrom(row: HeadRow): ConnectionHead {
     outage: (row.outage as Outage | null) ?? undefined,
     withheld: (row.withheld as IntegrationFault | null) ?? undefined,
     withheldUntil: row.withheld_until ?? undefined,
+    hasOwnClient: row.has_own_client,
     scopesLacking: row.scopes_lacking ?? undefined,
     integrationFault: (row.integration_fault as IntegrationFault | null) ?? undefined,
     tags: row.tags as Record<string, string>,

@@ -12,6 +12,7 @@ import { createLog } from '../log.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
 import { type HealthWire, healthToWire } from './health.ts';
+import { listConnections } from './list.ts';
 import { createConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { insertConnection, replaceCredentials } from './save.ts';
 import { createStates, endConnection, type States } from './states.ts';
@@ -196,6 +197,83 @@ describe('a connection', () => {
       [(await healthOf(one)).cause, (await healthOf(other)).cause],
       ['no_refresh_token', 'refresh_reply_lost'],
     );
+  });
+});
+
+describe('a connection with a client of its own', () => {
+  const config_override = { client_id: 'own', client_secret: 'own secret' };
+  let mine: LiveConnection;
+  beforeEach(async () => {
+    const { integration } = one;
+    const given = { vault, integration, credentials: { ...token, config_override }, grant: {}, at: time };
+    mine = await reader.get(placeOf(await insertConnection(database.db, given)));
+  });
+
+  test('needs its user whatever the provider says of that client, and no other connection hears of it', async () => {
+    const faults = [
+      ...['invalid_client', 'deleted_client', 'unauthorized_client', 'redirect_uri_mismatch'].map(
+        (error): TokenFault => ({ ...refusedClient, error }),
+      ),
+      { ...refusedClient, error: 'unsupported_grant_type', isOfOneGrant: true } as const,
+    ];
+    for (const fault of faults) {
+      const told = await refused(await reread(mine), fault);
+      assert.equal(told.code, 'connection_needs_reauth', String(fault.error));
+      const { status, kind, cause, reconnect } = await healthOf(mine);
+      assert.deepEqual([status, kind, cause], ['needs_reauth', 'connection', 'credentials_refused']);
+      assert.notEqual(reconnect, null);
+      const [row] = await database.db.query(
+        'select fault, partial_fault as "partial" from integration where id = $1',
+        [one.integrationId],
+      );
+      assert.deepEqual(row, { fault: null, partial: null }, String(fault.error));
+      assert.equal(await states.heldBack(await reread()), undefined);
+      assert.equal((await healthOf()).cause, null);
+      await recovered(await reread(mine));
+    }
+    assert.equal((await types()).filter((type) => type.startsWith('integration.')).length, 0);
+  });
+
+  test('says so where it is the grant that is dead, or a scope that is refused', async () => {
+    await refused(mine, { ...refusedClient, error: 'invalid_scope' });
+    assert.equal((await healthOf(mine)).cause, 'scopes_refused');
+    await refused(await reread(mine), { ...dead, error: 'token_revoked' });
+    assert.equal((await healthOf(mine)).cause, 'grant_dead');
+  });
+
+  test("is neither told of the integration's fault nor held back by it, also where nothing of it is opened", async () => {
+    const { environmentId, integrationKey } = one;
+    const causes = async () => {
+      const listed = await listConnections(database.db, {
+        ...{ vault, filter: { environmentId, integrationKeys: [integrationKey] } },
+        ...{ sort: 'created', limit: 10, page: 0 },
+      });
+      const byId = new Map(listed.map((each) => [each.id, healthToWire(each, undefined).cause]));
+      return { mine: [byId.get(mine.id), (await healthOf(mine)).cause], one: byId.get(one.id) };
+    };
+    await states.refused(one, refusedClient);
+    assert.deepEqual(await causes(), { mine: [null, null], one: 'client_refused' });
+    assert.equal(await states.heldBack(await reread(mine)), undefined);
+    assert.equal((await refused(await reread(mine), outage)).code, 'connection_refresh_failed');
+    assert.equal((await healthOf(mine)).cause, 'provider_not_answering');
+    await recovered(mine);
+    await recovered();
+    const fault = apiFault({ api: 'https://sheets.example/v4' }, time);
+    await noteMisconfigured(database.db, { integration: one.integration, fault });
+    assert.deepEqual(await causes(), { mine: [null, null], one: 'api_disabled' });
+  });
+
+  test('is held back no more once it brings the client to which its token was given', async () => {
+    const told = { kind: 'client_misconfigured', error: 'unauthorized_client', httpStatus: 401 } as const;
+    await refused(one, told);
+    assert.equal((await healthOf()).cause, 'client_not_allowed');
+    const credentials = { ...token, config_override };
+    await database.db.transaction(async (tx) =>
+      replaceCredentials(tx, { vault, current: await reread(), credentials, grant: {}, at: time }),
+    );
+    const current = await reread();
+    assert.deepEqual([current.withheld, (await healthOf()).cause], [undefined, null]);
+    assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
   });
 });
 

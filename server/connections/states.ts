@@ -1,4 +1,3 @@
-import { ownClientOf } from '../auth-modes/mode.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import type { AppError } from '../errors.ts';
@@ -84,7 +83,7 @@ export function createStates({
   ): Promise<AppError | undefined> {
     const { integration } = connection;
     const isProof =
-      fault.kind !== 'client_misconfigured' && integration.fault !== undefined && !hasOwnClient(connection);
+      fault.kind !== 'client_misconfigured' && integration.fault !== undefined && !connection.hasOwnClient;
     const isProven =
       isProof && (await db.transaction((tx) => noteProven(tx, { integration, at: now(), proof: 'client' })));
     if (isProven) reader.forgetIntegration(connection);
@@ -202,12 +201,13 @@ export function createStates({
       });
     }
     if (before?.isWithheld) await release(tx, { ...connection, at });
-    if (hasOwnClient(connection)) return;
+    // What the provider says of such a client says nothing of the integration's.
+    if (connection.hasOwnClient) return;
     await noteProven(tx, { integration: connection.integration, at, proof: 'client' });
   }
 
   async function heldBack(connection: LiveConnection): Promise<AppError | undefined> {
-    if (hasOwnClient(connection)) return undefined;
+    if (connection.hasOwnClient) return undefined;
     const { integration, integrationFault: fault } = connection;
     const mayGo = await mayTry(db, { integration, fault, at: now() });
     if (fault === undefined || mayGo) return undefined;
@@ -282,11 +282,6 @@ export async function endConnection(
     data: { ...connectionEvent(connection), ...fault, reconnect },
   });
   return true;
-}
-
-/** What the provider says of such a client says nothing of the integration's. */
-function hasOwnClient({ credentials }: LiveConnection): boolean {
-  return ownClientOf(credentials) !== undefined;
 }
 
 /** There are no credentials for now. */

@@ -59,6 +59,8 @@ export type ConnectionHead = {
   /** The integration's fault that keeps this very connection from refreshes, and until when: both or none. */
   withheld: IntegrationFault | undefined;
   withheldUntil: Date | undefined;
+  /** Whether its OAuth client is its own: the integration's faults are none of it. */
+  hasOwnClient: boolean;
   /** Scopes that an API has missed, whatever was granted by our books. */
   scopesLacking: string[] | undefined;
   integrationFault: IntegrationFault | undefined;

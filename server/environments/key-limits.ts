@@ -1,6 +1,6 @@
 import type { Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { findKeyForUpdate, type Key, noteKey, updateKey } from './keys.ts';
+import { type Key, noteKey, updateKey } from './keys.ts';
 
 /**
  * Calls a minute that one key gives another. People and the command line give what they like; a key that has a limit, of its
@@ -13,23 +13,20 @@ type Limits = { otherwise: number | undefined };
 
 /**
  * Takes what a new key is given off the key that makes it, and answers what that one is from then on; undefined where it
- * has no limit. Nobody changes it until the transaction ends. Throws `invalid_body` where it is not said how much is given,
- * and `forbidden` where there is not so much.
+ * has no limit. `maker` is locked in this transaction. Throws `invalid_body` where it is not said how much is given, and
+ * `forbidden` where there is not so much.
  */
 export async function giveLimit(
   tx: Tx,
   {
-    maker: { keyId, environmentId, actor },
+    maker,
+    environmentId,
+    actor,
     rateLimit,
     otherwise,
-  }: Limits & {
-    maker: { keyId: number; environmentId: number; actor: string };
-    rateLimit: number | undefined;
-  },
+  }: Limits & { maker: Key; environmentId: number; actor: string; rateLimit: number | undefined },
 ): Promise<Key | undefined> {
-  const before = await findKeyForUpdate(tx, { id: keyId, environmentId });
-  if (before === undefined) throw new AppError('unknown_account');
-  const limit = before.rateLimit ?? otherwise;
+  const limit = maker.rateLimit ?? otherwise;
   if (limit === undefined) return undefined;
   if (rateLimit === undefined)
     throw fieldError(
@@ -37,7 +34,7 @@ export async function giveLimit(
       ['rate_limit'],
       `must say how many of the ${limit} calls a minute of this key the new one gets`,
     );
-  if (before.isSetting)
+  if (maker.isSetting)
     throw new AppError(
       'forbidden',
       'The key of the setting TRELLIS_SECRET_KEY gives no calls away: the next start would make it whole again.',
@@ -47,7 +44,7 @@ export async function giveLimit(
       'forbidden',
       `A key gives no more than it has: this one makes ${limit} calls a minute, and has to keep one.`,
     );
-  const key = { ...before, rateLimit: limit - rateLimit };
+  const key = { ...maker, rateLimit: limit - rateLimit };
   await updateKey(tx, { key, environmentId });
   await noteKey(tx, { environmentId, actor, action: 'key.changed', key });
   return key;

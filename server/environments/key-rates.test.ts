@@ -3,31 +3,29 @@ import { createSecretKey, randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { AppError } from '../errors.ts';
+import type { TakeOfKey } from '../http/rate-limit.ts';
 import { openVault } from '../vault.ts';
-import { createKeyRates } from './key-rates.ts';
+import { beginEmpty, createKeyRates } from './key-rates.ts';
+import { createKeyReader } from './key-reader.ts';
 import { createKey } from './keys.ts';
 import { type Environment, ensureEnvironment } from './store.ts';
 
+const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 let database: TestDatabase;
 let dev: Environment;
 before(async () => {
-  const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
   database = await openTestDatabase();
   dev = (await ensureEnvironment(database.db, { name: 'dev', vault })).environment;
 });
 after(() => database.drop());
 
-const newKey = async () =>
-  (await createKey(database.db, { environment: dev, name: 'k', scopes: ['*'] })).key.id;
+const makeKey = () => createKey(database.db, { environment: dev, name: 'k', scopes: ['*'] });
+const newKey = async () => (await makeKey()).key.id;
 /** One of several nodes; it adds what it took when it is asked to. */
 const openNode = (otherwise?: number) =>
   createKeyRates({ db: database.db, otherwise, shareEveryMs: 1 << 30 });
 
-function passing(
-  node: ReturnType<typeof openNode>,
-  key: { keyId: number; rateLimit?: number },
-  times: number,
-) {
+function passing(node: ReturnType<typeof openNode>, key: Parameters<TakeOfKey>[0], times: number) {
   let passed = 0;
   for (let at = 0; at < times; at++) if (node.take(key)?.waitMs === 0) passed += 1;
   return passed;
@@ -96,6 +94,41 @@ test('a limit that is changed gives nothing back of what was taken', async () =>
   nowMs += 60_000;
   assert.equal(passing(node, { keyId, rateLimit: 60 }, 100), 60);
   await node.stop();
+});
+
+test('a key that begins empty gets its calls within a minute, whichever node serves it', async () => {
+  const { key, secret } = await makeKey();
+  await beginEmpty(database.db, key.id);
+  const { db } = database;
+  for (const startMs of [1_000, 5_000_000]) {
+    let nowMs = startMs;
+    const reader = createKeyReader({ db, vault, clock: () => nowMs });
+    const { keyId, fullAtMs = 0 } = await reader.key(secret);
+    await reader.settled();
+    const leftMs = fullAtMs - nowMs;
+    assert.ok(leftMs > 30_000 && leftMs <= 60_000, String(leftMs));
+    const node = createKeyRates({ db, otherwise: undefined, nowMs: () => nowMs, shareEveryMs: 1 << 30 });
+    const caller = { keyId, rateLimit: 60, fullAtMs: nowMs + 60_000 };
+    assert.equal(passing(node, caller, 100), 0);
+    nowMs += 6_000;
+    assert.equal(passing(node, caller, 100), 6);
+    // What was read of it long ago counts for nothing beside what the node knows.
+    nowMs += 600_000;
+    assert.equal(passing(node, caller, 100), 60);
+  }
+});
+
+test('a node that has not served a key before knows what the others took of it', async () => {
+  const { key, secret } = await makeKey();
+  const first = openNode(600);
+  passing(first, { keyId: key.id }, 600);
+  await first.stop();
+  const reader = createKeyReader({ db: database.db, vault });
+  const caller = await reader.key(secret);
+  const second = openNode(600);
+  const passed = passing(second, caller, 600);
+  assert.ok(passed < 60, String(passed));
+  await Promise.all([second.stop(), reader.settled()]);
 });
 
 test('while the database is away a node goes on by what it knows, and adds it afterwards', async () => {

@@ -1,9 +1,10 @@
 /**
  * The calls of keys with a limit, counted over all nodes.
  *
- * A call is judged by what this node knows, without a wait. What it took it adds to the table `key_rate` twice a second,
- * and learns so what the others took: the nodes together overstep a limit by what they take within half a second, and
- * pause for it afterwards. While the database is away each node goes on by what it knows.
+ * A call is judged by what this node knows, without a wait. It begins with what stood in the table `key_rate` when the
+ * key was read; what it took it adds there twice a second, and learns so what the others took: the nodes together overstep
+ * a limit by what they take within half a second, and pause for it afterwards. While the database is away each node goes
+ * on by what it knows.
  */
 import type { Queryable } from '../db/pool.ts';
 import { Bucket } from '../http/bucket.ts';
@@ -38,10 +39,14 @@ export function createKeyRates({
   let sharing: Promise<void> | undefined;
   let isStopped = false;
 
-  function shareOf(keyId: number, limit: number): Share {
+  function shareOf(
+    keyId: number,
+    { limit, fullAtMs }: { limit: number; fullAtMs: number | undefined },
+  ): Share {
     const known = shares.get(keyId);
     if (known?.bucket.limit === limit) return known;
     const bucket = known?.bucket.withLimit(limit) ?? new Bucket(limit);
+    if (known === undefined && fullAtMs !== undefined) bucket.fillAt(fullAtMs);
     const share = { spentMs: 0, sinceMs: 0, ...known, bucket };
     shares.set(keyId, share);
     return share;
@@ -83,9 +88,9 @@ export function createKeyRates({
   }
 
   return {
-    take({ keyId, rateLimit = otherwise }) {
-      if (rateLimit === undefined) return undefined;
-      const share = shareOf(keyId, rateLimit);
+    take({ keyId, rateLimit: limit = otherwise, fullAtMs }) {
+      if (limit === undefined) return undefined;
+      const share = shareOf(keyId, { limit, fullAtMs });
       const at = nowMs();
       const allowance = share.bucket.take(at);
       if (allowance.waitMs > 0) return allowance;
@@ -102,6 +107,14 @@ export function createKeyRates({
       await addAll();
     },
   };
+}
+
+/**
+ * A key that was just made begins with no calls, on whichever node, and gets as many within a minute as its limit says:
+ * what has a limit shares out calls, and no bucket of them beside its own.
+ */
+export async function beginEmpty(tx: Queryable, keyId: number): Promise<void> {
+  await tx.query(`insert into key_rate (key_id, full_at) values ($1, now() + interval '1 minute')`, [keyId]);
 }
 
 /**

@@ -1,4 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
+import { sql } from 'kysely';
 import { Beliefs } from '../beliefs.ts';
 import { isSecretKey } from '../config/config.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
@@ -54,7 +55,7 @@ export function createKeyReader({
   db: Queryable;
   vault: Vault;
   now?: () => number;
-  /** As `Beliefs` counts their second. */
+  /** As `Beliefs` counts their second, and `createKeyRates` its calls. */
   clock?: () => number;
 }): KeyReader {
   const noting = new Set<Promise<unknown>>();
@@ -81,7 +82,7 @@ export function createKeyReader({
     if (!isLive(row)) throw new AppError('unknown_account', 'This secret key has expired.');
     served.add(name);
     noteUse(row);
-    return callerOf(row);
+    return callerOf(row, clock());
   }
 
   async function loadMaker(keyId: number): Promise<Maker> {
@@ -97,7 +98,7 @@ export function createKeyReader({
     if (row === undefined || !isLive(row)) throw new AppError('invalid_ticket');
     served.add(keyId);
     const signing = signingKeyOf(vault.unwrap(row.wrapped), row.hash);
-    return { key: callerOf(row), row, signing, tickets: new Map() };
+    return { key: callerOf(row, clock()), row, signing, tickets: new Map() };
   }
 
   const isLive = ({ expires_at: ends }: Row) => ends === null || ends.getTime() > now();
@@ -189,6 +190,8 @@ type Row = {
   expires_at: Date | null;
   rate_limit: number | null;
   last_used_at: Date | null;
+  /** Null: it was never taken of. */
+  full_in_ms: number | null;
   environment_id: number;
   name: string;
 };
@@ -197,6 +200,7 @@ const selectKeys = () =>
   tables
     .selectFrom('api_key')
     .innerJoin('environment', 'environment.id', 'api_key.environment_id')
+    .leftJoin('key_rate', 'key_rate.key_id', 'api_key.id')
     .select([
       'api_key.id',
       'api_key.hash',
@@ -207,10 +211,12 @@ const selectKeys = () =>
       'api_key.last_used_at',
       'environment.id as environment_id',
       'environment.name',
+      sql<number | null>`extract(epoch from key_rate.full_at - now())::float8 * 1000`.as('full_in_ms'),
     ])
     .where('api_key.revoked_at', 'is', null);
 
-function callerOf(row: Row): KeyCaller {
+/** `atMs`: when it was read, by the steady clock. */
+function callerOf(row: Row, atMs: number): KeyCaller {
   return {
     kind: 'key',
     environmentId: row.environment_id,
@@ -220,6 +226,7 @@ function callerOf(row: Row): KeyCaller {
     proxyRules: row.proxy_rules as ProxyRule[],
     expiresAt: row.expires_at ?? undefined,
     rateLimit: row.rate_limit ?? undefined,
+    fullAtMs: row.full_in_ms === null ? undefined : atMs + row.full_in_ms,
   };
 }
 

@@ -7,8 +7,10 @@ import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import { expiry, keyName, newKey, rateLimit, readExpiry, scopeList } from './key-input.ts';
 import { giveLimit, requireNotRaised } from './key-limits.ts';
+import { findMaker } from './key-maker.ts';
+import { beginEmpty } from './key-rates.ts';
 import { requireWithin } from './key-reach.ts';
-import { createKey, findKeyForUpdate, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
+import { createKey, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
 
 type Deps = {
   db: Db;
@@ -62,27 +64,28 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
         description:
           'The secret is told this once. The new key may do no more than the one that makes it: rules and expiry are ' +
           'taken over from it where none are given. A key that has a limit of calls gives of its own: `rate_limit` ' +
-          'is required then, and taken off the limit of the key that calls.',
+          'is required then, and taken off the limit of the key that calls; the new key begins with no calls.',
         body: newKey,
         response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
       },
     },
     async ({ body, caller }, reply) => {
-      const maker = keyOf(caller);
-      const wanted = {
-        scopes: body.scopes,
-        proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
-        expiresAt: body.expires_at === undefined ? maker.expiresAt : expiryOf(body.expires_at, now()),
-        rateLimit: body.rate_limit,
-      };
-      requireWithin(wanted, maker);
+      const { environmentId, environment: name } = caller;
+      const { rate_limit: rateLimit } = body;
       const { key, secret, giver } = await db.transaction(async (tx) => {
-        const giver = await allow(tx, { maker, rateLimit: wanted.rateLimit });
-        const created = await createKey(tx, {
-          environment: { id: caller.environmentId, name: caller.environment },
-          name: body.name,
-          ...wanted,
-        });
+        const { maker } = await findMaker(tx, { caller: keyOf(caller), now: now(), requireRole });
+        const wanted = {
+          scopes: body.scopes,
+          proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
+          expiresAt: body.expires_at === undefined ? maker.expiresAt : expiryOf(body.expires_at, now()),
+          rateLimit,
+        };
+        requireWithin(wanted, maker);
+        const of = { environmentId, actor: actorOf(caller), rateLimit, otherwise };
+        const giver = maker.key && (await giveLimit(tx, { ...of, maker: maker.key }));
+        const environment = { id: environmentId, name };
+        const created = await createKey(tx, { environment, name: body.name, ...wanted });
+        if (giver !== undefined) await beginEmpty(tx, created.key.id);
         await note(tx, caller, 'key.created', created.key);
         return { ...created, giver };
       });
@@ -118,8 +121,10 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
     async ({ params: { id }, body, caller }) => {
       const { environmentId } = caller;
       const changed = await db.transaction(async (tx) => {
-        if (caller.kind === 'user') await requireRole(tx, caller);
-        const before = await findKeyForUpdate(tx, { id, environmentId });
+        const { maker, keys } = await findMaker(tx, {
+          ...{ caller: keyOf(caller), ids: [id], now: now(), requireRole },
+        });
+        const before = keys.get(id);
         if (before === undefined) throw unknown(id);
         if (before.isSetting) throw ofSetting();
         const key: Key = {
@@ -132,9 +137,8 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
           }),
           ...(body.rate_limit !== undefined && { rateLimit: body.rate_limit ?? undefined }),
         };
-        const maker = keyOf(caller);
         requireWithin(key, maker);
-        if (maker.kind === 'key') requireNotRaised({ maker, before, key, otherwise });
+        if (maker.key !== undefined) requireNotRaised({ maker: maker.key, before, key, otherwise });
         await updateKey(tx, { key, environmentId });
         await note(tx, caller, 'key.changed', key);
         return key;
@@ -167,17 +171,6 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
       return { success: true as const };
     },
   );
-
-  /** Throws unless a key may be made: by a person who has the role still, by a key that has so much of a limit to give. */
-  async function allow(
-    tx: Tx,
-    { maker, rateLimit }: { maker: KeyCaller | UserCaller; rateLimit: number | undefined },
-  ): Promise<Key | undefined> {
-    if (maker.kind === 'key')
-      return giveLimit(tx, { maker: { ...maker, actor: actorOf(maker) }, rateLimit, otherwise });
-    await requireRole(tx, maker);
-    return undefined;
-  }
 }
 
 function toWire(key: Key): z.input<typeof keyWire> {

@@ -76,18 +76,25 @@ export async function findKeyForUpdate(
   tx: Queryable,
   { id, environmentId }: { id: number; environmentId: number },
 ): Promise<Key | undefined> {
-  const row = first(
-    await tx.run(
-      tables
-        .selectFrom('api_key')
-        .select(keyColumns)
-        .where('id', '=', id)
-        .where('environment_id', '=', environmentId)
-        .where('revoked_at', 'is', null)
-        .forUpdate(),
-    ),
+  return (await findKeysForUpdate(tx, { ids: [id], environmentId })).get(id);
+}
+
+/** As `findKeyForUpdate`, of several, by their IDs: locked in one order, so that nobody waits for another in a circle. */
+export async function findKeysForUpdate(
+  tx: Queryable,
+  { ids, environmentId }: { ids: readonly number[]; environmentId: number },
+): Promise<Map<number, Key>> {
+  const rows = await tx.run(
+    tables
+      .selectFrom('api_key')
+      .select(keyColumns)
+      .where('id', 'in', ids)
+      .where('environment_id', '=', environmentId)
+      .where('revoked_at', 'is', null)
+      .orderBy('id')
+      .forUpdate(),
   );
-  return row && readKeyRow(row);
+  return new Map(rows.map((row) => [row.id, readKeyRow(row)]));
 }
 
 /** Stores what may be changed of a key. Other nodes go by what was before for a second yet. */

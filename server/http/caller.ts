@@ -48,6 +48,11 @@ export type KeyCaller = {
   expiresAt?: Date | undefined;
   /** Calls a minute; absent: as many as any key without a limit of its own. */
   rateLimit?: number | undefined;
+  /**
+   * When it may make all of them at once again, by all that nodes had told when the key was read; in ms of the steady
+   * clock. Absent: it may.
+   */
+  fullAtMs?: number | undefined;
   /** Of a run: the row of its connection, the only one that it may call for. Absent: any. */
   connectionRow?: number;
 };

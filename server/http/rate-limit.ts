@@ -10,10 +10,10 @@ import { metrics } from '../metrics/metrics.ts';
 import { isPublicAddress } from '../outbound-addresses.ts';
 import { createNetworkReader } from './address.ts';
 import { type Allowance, Buckets } from './bucket.ts';
-import type { Caller, ProxyCaller } from './caller.ts';
+import type { Caller, KeyCaller, ProxyCaller } from './caller.ts';
 
 /** Counts a call of a key; undefined where nothing limits it. */
-export type TakeOfKey = (key: { keyId: number; rateLimit?: number | undefined }) => Allowance | undefined;
+export type TakeOfKey = (key: Pick<KeyCaller, 'keyId' | 'rateLimit' | 'fullAtMs'>) => Allowance | undefined;
 
 /** Both count a call and answer the header fields that tell what is left, undefined where nothing limits it. */
 export type RateLimits = {

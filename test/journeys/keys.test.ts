@@ -78,6 +78,49 @@ test('no key makes one that may do more: in scopes, in rules or in time', async 
   assert.equal((await trellis.call('GET', '/integrations', { key: wide.made.secret })).status, 403);
 });
 
+test('a key that has just lost something gives none of it, though the node remembers it as it was', async () => {
+  const inAnHour = new Date(Date.now() + 3_600_000).toISOString();
+  const rule = [deny('/a')];
+  const { made: target } = await create({ scopes: ['records:read'] });
+  const lost: [string, Record<string, unknown>, number, RegExp][] = [
+    ["scopes = '{keys}'", { scopes: ['records:read'] }, 403, /records:read/],
+    ["scopes = '{records:read}'", { scopes: ['records:read'] }, 403, /scope keys/],
+    [`proxy_rules = '${JSON.stringify(rule)}'`, { proxy_rules: [] }, 403, /rules/],
+    ["expires_at = now() + interval '1 minute'", { expires_at: inAnHour }, 403, /ends itself/],
+    ["expires_at = now() - interval '1 second'", {}, 401, /unknown_account/],
+    ['revoked_at = now()', {}, 401, /unknown_account/],
+  ];
+  for (const [change, body, status, reason] of lost) {
+    const { made: maker } = await create({ scopes: ['keys', 'records:read'] });
+    assert.equal((await trellis.call('GET', path, { key: maker.secret })).status, 200);
+    await trellis.db.query(`update api_key set ${change} where id = $1`, [maker.id]);
+    for (const answer of [
+      await create({ scopes: ['keys'], ...body }, maker.secret),
+      await trellis.call('PATCH', `${path}/${target.id}`, { key: maker.secret, body: { name: 'renamed' } }),
+    ]) {
+      assert.equal(answer.status, status, `${change}: ${answer.text}`);
+      assert.match(answer.text, reason);
+    }
+  }
+  const { made: maker } = await create({ scopes: ['keys'] });
+  assert.equal((await trellis.call('GET', path, { key: maker.secret })).status, 200);
+  await trellis.db.query('update api_key set proxy_rules = $2 where id = $1', [
+    maker.id,
+    JSON.stringify(rule),
+  ]);
+  assert.deepEqual((await create({ scopes: ['keys'] }, maker.secret)).made.proxy_rules, rule);
+});
+
+test('keys that change each other at once do not wait for each other in a circle', async () => {
+  const keys = [await create({ scopes: ['keys'] }), await create({ scopes: ['keys'] })];
+  const [one, other] = keys.map(({ made }) => made) as [Key, Key];
+  const changes = Array.from({ length: 20 }, (_, at) =>
+    at % 2 === 0 ? change(one.id, { name: 'a' }, other.secret) : change(other.id, { name: 'b' }, one.secret),
+  );
+  const statuses = (await Promise.all(changes)).map(({ status }) => status);
+  assert.deepEqual(new Set(statuses), new Set([200]));
+});
+
 test('a change keeps what it does not name, and a revoked key is gone', async () => {
   const { made } = await create({ scopes: ['keys'], proxy_rules: [allow('/a')] });
   const ends = new Date(Date.now() + 60_000).toISOString();

@@ -187,7 +187,7 @@ test('TRELLIS_RATE_LIMIT is the limit of a key that has none of its own, also to
   }
 });
 
-test('two nodes count together', async () => {
+test('two nodes count together, and a key that is given of another one begins with no calls at both', async () => {
   const { secret: key } = await keyWith(6);
   const other = await trellis.serveAnother();
   try {
@@ -200,6 +200,16 @@ test('two nodes count together', async () => {
       await sleep(100);
     }
     assert.equal((await other.call('GET', '/integrations', { key })).status, 429);
+    // A chain of keys would have a bucket for each, if they did not begin with none of their calls.
+    const { secret: maker } = await keyWith(6);
+    const given = madeBy(await make(maker, { rate_limit: 3 }));
+    for (const { call } of [trellis, other]) {
+      const refused = await make(given.secret, { rate_limit: 2 }, call);
+      assert.equal(refused.status, 429, refused.text);
+      const seconds = Number(refused.headers.get('retry-after'));
+      assert.ok(seconds > 0 && seconds <= 20, String(seconds));
+    }
+    assert.equal((await trellis.call('GET', '/integrations', { key: maker })).status, 200);
   } finally {
     await other.close();
   }

@@ -1,4 +1,5 @@
 /** Connections that are not stored yet, for the code that judges them. */
+import { ownClientOf } from '../../auth-modes/mode.ts';
 import type { Candidate } from '../../connections/hooks.ts';
 import type { ConnectionReader, LiveConnection } from '../../connections/reader.ts';
 import type { Vault } from '../../vault.ts';
@@ -64,6 +65,7 @@ function liveFrom(candidate: Candidate, { vault, at }: { vault: Vault; at: Date 
     ...{ scopesRequested: undefined, refreshExpiresAt: undefined, tokenSlots: undefined },
     ...{ refreshNotBefore: undefined, renewedAt: undefined, fault: undefined, outage: undefined },
     ...{ withheld: undefined, withheldUntil: undefined, scopesLacking: undefined },
+    hasOwnClient: ownClientOf(candidate.credentials) !== undefined,
     ...{ integrationFault: undefined, webhookUrlOverride: undefined },
     ...{ lastFetchedAt: undefined, lastUsedAt: undefined },
   };
