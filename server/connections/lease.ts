@@ -15,6 +15,8 @@ export type Lease = {
   readonly owner: string;
   /** By `performance.now()`: the holder must not have a request under way after it. */
   readonly endsAt: number;
+  /** Whether the holder before never gave it back. It lives perhaps, with an answer that the database did not take. */
+  readonly isTakenOver: boolean;
   /** Whether the answer to an earlier refresh was lost, so that the provider may have taken the token for good. */
   readonly isReplyOwed: boolean;
   readonly failures: number;
@@ -23,7 +25,13 @@ export type Lease = {
   readonly grant: string;
 };
 
-type Row = { isReplyOwed: boolean; failures: number; keptTokens: Buffer | null; grant: string };
+type Row = {
+  isTakenOver: boolean;
+  isReplyOwed: boolean;
+  failures: number;
+  keptTokens: Buffer | null;
+  grant: string;
+};
 
 /** `granted_at` to the microsecond, which a Date does not hold. */
 const grantOf = 'extract(epoch from granted_at)::text';
@@ -42,7 +50,7 @@ export async function takeLease(
   const row = first(
     await db.query<Row>(
       `with free as (
-         select id, refresh_sent_at
+         select id, refresh_owner, refresh_sent_at
          from connection
          where id = $1
            and environment_id = $2
@@ -59,6 +67,7 @@ export async function takeLease(
        from free
        where connection.id = free.id
        returning
+         free.refresh_owner is not null as "isTakenOver",
          free.refresh_sent_at is not null as "isReplyOwed",
          refresh_failures as failures,
          kept_tokens as "keptTokens",

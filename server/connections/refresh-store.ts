@@ -18,8 +18,10 @@ import type { States } from './states.ts';
 /** The provider's answer to a refresh, and the refresh token that was used for it. */
 export type Given = { lease: Lease; tokens: Tokens; used: string };
 
-/** How long an answer is kept in memory for a database that does not take it. */
-const longestStoreMs = 10 * 60_000;
+/** How long an answer is kept in memory for a database that does not take it: it may be the only token that is good. */
+const longestStoreMs = 24 * 3_600_000;
+/** Between two tries. Less than `storeMs` of `refresh.ts`, for which a node that takes over lets this one go first. */
+const longestPauseMs = 2_000;
 /** Until the next attempt where an answer came that the database cannot hold. */
 const unstorableMs = 60_000;
 
@@ -105,7 +107,7 @@ export function createRefreshStore({
 /** Does `work` again while only the database's state is in its way; also after a commit whose outcome is unknown. */
 async function persist<T>(work: () => Promise<T>): Promise<T> {
   const giveUpAt = performance.now() + longestStoreMs;
-  for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
+  for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
     try {
       return await work();
     } catch (error) {

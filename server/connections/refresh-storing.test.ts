@@ -26,6 +26,31 @@ test('an answer that the database does not take is kept until it does', async ()
   await cable.close();
 });
 
+test('an answer in hand goes before the request of another node, where the database was away for longer than the lease', async (context) => {
+  await t().open('single_use', { storeMs: 5_000, patienceMs: 20_000 });
+  const cable = await openDatabaseCable(t().bench.settings.target);
+  context.after(cable.close);
+  const [one, other] = [t().node({ target: cable.target }), t().node()];
+  const connection = await one.live(name);
+  t().bench.provider.plan = () => ({ afterMs: 100 });
+  const storing = one.credentials.refreshed(connection);
+  while (t().grant.accepted === 0) await sleep(5);
+  cable.pull();
+  while (t().grant.underWay > 0) await sleep(5);
+  await t().endLease();
+  const takingOver = t().fresh(other);
+  await Promise.race([t().untilLeased(), takingOver]);
+  cable.plug();
+  const { credentials } = await storing;
+  assert.deepEqual(await takingOver, credentials);
+  assert.equal(t().grant.asked, 1);
+  const [row] = await t().bench.db.query('select refresh_owner, refresh_sent_at from connection');
+  assert.deepEqual(row, { refresh_owner: null, refresh_sent_at: null }, 'nothing is owed');
+  t().time += hour;
+  await t().fresh(other);
+  assert.equal(t().grant.accepted, 2);
+});
+
 describe('an answer that the database refuses at the very end', () => {
   const refusals = {
     'a server that goes away': 'perform pg_terminate_backend(pg_backend_pid())',

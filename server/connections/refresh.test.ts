@@ -113,6 +113,26 @@ describe('an answer that is lost', () => {
     assert.equal(await codeOf(t().fresh(one)), 'connection_needs_reauth');
     assert.equal((await t().bench.stateOf(name)).cause, 'refresh_reply_lost');
   });
+
+  test('leads to one look whether the token before is still good, by the node that was refused', async () => {
+    await t().open('single_use');
+    const tokens: string[] = [];
+    const one = t().node({
+      through(url, init) {
+        tokens.push(new URLSearchParams(String(init?.body)).get('refresh_token') ?? '');
+        return fetch(url, init);
+      },
+    });
+    const [first] = t().grant.good;
+    await t().fresh(t().node());
+    t().time += hour;
+    const [second] = t().grant.good;
+    await takeLease(t().bench.db, { connection: await one.live(name), forMs: 100 });
+    // As if the killed node had got the third.
+    t().grant.good = ['third'];
+    assert.equal(await codeOf(t().fresh(one)), 'connection_needs_reauth');
+    assert.deepEqual(tokens, [second, first]);
+  });
 });
 
 test('a refusal without a lost answer is a dead grant', async () => {

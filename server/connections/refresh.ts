@@ -113,7 +113,8 @@ export function createRefresh({
       }
       const held = await states.heldBack(connection);
       if (held !== undefined) throw held;
-      const lease = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
+      const taken = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
+      const lease = taken?.isTakenOver ? await afterHolder(taken, connection) : taken;
       const renewable = { ...connection, credentials };
       const refreshed =
         lease &&
@@ -127,11 +128,32 @@ export function createRefresh({
 
   async function untilFree(connection: LiveConnection, giveUpAt: number): Promise<void> {
     const since = performance.now();
+    if (!(await isFreeBy(giveUpAt, connection))) throw failed(connection);
+    metrics.refreshLeaseWait.observe([connection.providerName], (performance.now() - since) / 1000);
+  }
+
+  /** Whether the lease ends, or the credentials are replaced, by `giveUpAt` of `performance.now()`; as soon as that is so. */
+  async function isFreeBy(giveUpAt: number, connection: LiveConnection): Promise<boolean> {
     for (let pollMs = 20; await isLeased(db, connection); pollMs = Math.min(pollMs * 1.5, 500)) {
-      if (performance.now() > giveUpAt) throw failed(connection);
+      if (performance.now() > giveUpAt) return false;
       await pause(pollMs * (0.75 + Math.random() / 2));
     }
-    metrics.refreshLeaseWait.observe([connection.providerName], (performance.now() - since) / 1000);
+    return true;
+  }
+
+  /**
+   * The lease, once the holder before had its time to store an answer: where the database was away for longer than its
+   * lease, it comes back to both, and what the holder has in hand must go before a second request with the same token.
+   * Undefined where it did, or the credentials were replaced by others.
+   */
+  async function afterHolder(lease: Lease, connection: LiveConnection): Promise<Lease | undefined> {
+    await isFreeBy(performance.now() + storeMs, connection);
+    const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
+    if (extended === undefined) {
+      // Nothing was sent under it, and what the holder stored is no longer owed.
+      await endLease(db, { ...lease, connection, lease, isReplyOwed: false, notBefore: undefined });
+    }
+    return extended;
   }
 
   /** Undefined where the lease has ended, or the credentials were replaced, before there was a verdict. */

@@ -11,7 +11,7 @@ export const killOf = (node: string): Fault => ({
   strike: async (installation) => ({ node, starts: await installation.killNode(node) }),
 });
 
-/** Longer than the lease of a refresh (35 s), of a run (20 s) and of a delivery (30 s). */
+/** Longer than others wait for the lease of a refresh (40 s), of a run (20 s) and of a delivery (30 s). */
 export const freezeOf = (node: string): Fault => ({
   name: 'node frozen',
   strike: (installation) => installation.freezeNode(node, 45_000),

@@ -18,7 +18,7 @@ export type Ready = {
 /** What the receiver got: events by id, each with the number of its deliveries; `bad` had no good signature, or one of another time, and were refused. */
 export type Received = { events: Record<string, number>; bad: number };
 export type Order =
-  | { order: 'disturbed'; node: string }
+  | { order: 'stopped' | 'goes on'; node: string }
   | { order: 'signing key'; key: string }
   | { order: 'tell' };
 export type Report = { tokens: Told; received: Received };
@@ -32,7 +32,8 @@ if (process.argv[2] !== undefined && process.send) {
   for (const node of nodes) doors[node] = await openDoor(sandbox.url, { node, book });
   const receiver = await openReceiver();
   process.on('message', (message: Order) => {
-    if (message.order === 'disturbed') book.disturbed(message.node);
+    if (message.order === 'stopped') book.stopped(message.node);
+    if (message.order === 'goes on') book.goesOn(message.node);
     if (message.order === 'signing key') receiver.verifyWith(message.key);
     if (message.order === 'tell')
       process.send?.({ tokens: book.told(), received: receiver.received } satisfies Report);
