@@ -1,6 +1,6 @@
 /**
- * Lets `most` pieces of work run at a time; the others wait in the order in which they came. So a node whose receivers all
- * answer at once does not take every connection to the database.
+ * Lets `most` pieces of work run at a time; the others wait in the order in which they came. So what is asked of a node all at
+ * once does not take every connection to the database, or every thread.
  */
 export function takingTurns(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   let running = 0;

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { hashPassword, verifyPassword } from 'better-auth/crypto';
+import { takingTurns } from '../db/turns.ts';
 import { AppError } from '../errors.ts';
 
 /** Each takes one of the four threads that files and names wait for, too, and 32 MB (scrypt, N = 16384, r = 16). */
@@ -20,31 +21,27 @@ export type Passwords = {
 /** Hashes of passwords, a few at a time on a node, however many are tried. */
 export function createPasswords(): Passwords {
   const requests = new AsyncLocalStorage<{ verified?: string }>();
-  const waiting: (() => void)[] = [];
-  let running = 0;
+  const inTurn = takingTurns(mostAtOnce);
+  let asked = 0;
 
-  async function inTurn<R>(work: () => Promise<R>): Promise<R> {
-    if (running < mostAtOnce) running += 1;
-    else if (waiting.length < mostWaiting) await new Promise<void>((resolve) => waiting.push(resolve));
-    else {
+  async function unlessMany<R>(work: () => Promise<R>): Promise<R> {
+    if (asked >= mostAtOnce + mostWaiting) {
       throw new AppError('unavailable', 'Too many passwords are being tried. Try again in some seconds.', {
         retryAfterS: 5,
       });
     }
+    asked += 1;
     try {
-      return await work();
+      return await inTurn(work);
     } finally {
-      // The place goes on to whoever waits.
-      const next = waiting.shift();
-      if (next === undefined) running -= 1;
-      else next();
+      asked -= 1;
     }
   }
 
   return {
-    hash: (password) => inTurn(() => hashPassword(password)),
+    hash: (password) => unlessMany(() => hashPassword(password)),
     async verify(given) {
-      const isRight = await inTurn(() => verifyPassword(given));
+      const isRight = await unlessMany(() => verifyPassword(given));
       const request = requests.getStore();
       if (isRight && request !== undefined) request.verified = given.hash;
       return isRight;

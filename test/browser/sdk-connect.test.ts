@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
-import { build } from 'esbuild';
 import type { BrowserContext, Page } from 'playwright-core';
+import { openApplication } from '../support/application-page.ts';
 import { skipBrowser } from '../support/browser.ts';
 import { consent, deny, openConnectPages, popupBy, type TestConnectPages } from '../support/connect-pages.ts';
 import { picture } from '../support/dashboard.ts';
@@ -24,8 +21,8 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
   let page: Page;
   let context: BrowserContext;
   before(async () => {
-    application = await openApplication();
-    stranger = await openApplication();
+    application = await openApplication(script);
+    stranger = await openApplication(script);
     pages = await openConnectPages({ TRELLIS_CONNECT_FRAME_ANCESTORS: application.origin });
     ({ page, context } = await pages.openAsNobody());
     pages.expectComplaint(/oauth\/callback.* 400/);
@@ -368,29 +365,3 @@ const script = `
   window.unmountHook = () => root.unmount();
   if (location.search === '?react') renderHook({ mode: 'redirect', url: '' }, '');
 `;
-
-/** A page on a site of its own that has the client at hand. */
-async function openApplication(): Promise<{ origin: string; close: () => Server }> {
-  const { outputFiles } = await build({
-    stdin: { contents: script, resolveDir: import.meta.dirname },
-    ...{ bundle: true, write: false, format: 'iife', jsx: 'automatic' },
-    define: { 'process.env.NODE_ENV': '"development"' },
-  });
-  const text = (outputFiles[0]?.text ?? '').replaceAll('</script', '<\\/script');
-  const server = createServer(({ url = '' }, response) => {
-    if (url.startsWith('/cut')) {
-      response.setHeader('cross-origin-opener-policy', 'same-origin').setHeader('content-type', 'text/html');
-      const onwards = "location.replace(new URLSearchParams(location.search).get('to'))";
-      response.end(`<script>${onwards}</script>`);
-      return;
-    }
-    response
-      .setHeader('content-type', 'text/html; charset=utf-8')
-      .end(
-        `<!doctype html><html lang="en"><meta name="viewport" content="width=device-width"><title>Application</title><link rel="icon" href="data:,"><main><h1>An application</h1><button>Connect</button><div id="place" style="height:700px"></div></main><script>${text}</script></html>`,
-      );
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  return { origin: `http://127.0.0.1:${port}`, close: () => server.close() };
-}

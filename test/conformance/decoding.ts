@@ -143,7 +143,7 @@ export const decoding: Promised[] = [
       talk.socket.pause();
       await (await subject.provider.next()).body;
       // The provider has been done for long when the caller reads again.
-      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      await new Promise((resolve) => setTimeout(resolve, 4_000));
       talk.socket.resume();
       assert.equal((await talk.ended()).isWhole, false);
     },
