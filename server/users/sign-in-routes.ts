@@ -6,7 +6,7 @@ import type { App } from '../http/server.ts';
 import type { Passwords } from './passwords.ts';
 import type { RefusedSignIns } from './refused-sign-ins.ts';
 import type { SignIn } from './sign-in.ts';
-import { addressHeader, openPaths, openPathsWithMail, ownFields } from './sign-in-rules.ts';
+import { addressHeader, openPaths, openPathsWithMail, ownFields, reading } from './sign-in-rules.ts';
 
 const prefix = '/api/auth';
 
@@ -63,7 +63,9 @@ export function signInRoutes(
     const answer = await passwords.request(() => handler(asked));
     reply.code(answer.status);
     for (const [name, value] of answer.headers) if (name !== 'set-cookie') reply.header(name, value);
-    const cookies = answer.headers.getSetCookie();
+    const set = answer.headers.getSetCookie();
+    // By the time it comes the browser may have the cookie of the session after the one that has ended.
+    const cookies = reading.has(name) ? set.filter((line) => !/; Max-Age=0(;|$)/i.test(line)) : set;
     if (cookies.length > 0) reply.header('set-cookie', cookies);
     const after = answer.headers.get('x-retry-after');
     if (after !== null) reply.header('retry-after', after);

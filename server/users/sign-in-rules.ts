@@ -29,6 +29,9 @@ export const openPaths: ReadonlyMap<string, readonly string[]> = new Map([
   ['POST /two-factor/generate-backup-codes', ['password']],
 ]);
 
+/** Of these, what changes nothing: whose session has ended is told so, and keeps its cookie. */
+export const reading: ReadonlySet<string> = new Set(['GET /get-session', 'GET /list-sessions']);
+
 /** What is open besides where mails are sent. */
 export const openPathsWithMail: typeof openPaths = new Map([['POST /request-password-reset', ['email']]]);
 

@@ -274,6 +274,21 @@ test('a page that asks for its session prolongs it to seven days, and nothing el
   assert.equal(await daysLeft(), 7);
 });
 
+test('an answer to a session that has ended takes no cookie away, which may be of the session after it', async () => {
+  const person = await join('replaced@example.com', { role: 'viewer', environments: ['dev'] });
+  const former = person.cookie();
+  const given = { currentPassword: password, newPassword: `${password} 2`, revokeOtherSessions: true };
+  assert.equal((await person.auth('POST', '/change-password', given)).status, 200);
+  for (const path of ['/get-session', '/list-sessions']) {
+    const late = await fetch(`${trellis.baseUrl}/api/auth${path}`, { headers: { cookie: former } });
+    assert.deepEqual(
+      [late.status === 200 ? await late.json() : null, late.headers.getSetCookie()],
+      [null, []],
+    );
+  }
+  assert.equal((await person.call('GET', '/users/me')).status, 200);
+});
+
 test('people name themselves in a line of a hundred characters, and set nothing else of themselves', async () => {
   const email = 'named@example.com';
   const person = await join(email, { role: 'viewer', environments: ['dev'] });
