@@ -168,7 +168,73 @@ test('deletions that are gone are told, or everything comes again', async () => 
   for await (const _ of restarted()) assert.fail('nothing is left to take');
 });
 
-test('a beginning where nothing is left tells so by an empty batch, until that is acknowledged', async () => {
+test('a batch whose position has expired is acknowledged by hand, too, and everything comes again', async () => {
+  const records = fresh();
+  await records.save(cities(0, 5));
+  const seen: [number[], boolean][] = [];
+  const options = { consumer: 'slow', batchSize: 2, untilCaughtUp: true, onExpired: 'restart' } as const;
+  for await (const batch of records.follow(options)) {
+    seen.push([idsOf(batch), batch.isRestart]);
+    if (seen.length === 2) {
+      await records.delete([4]);
+      await removeTombstones();
+    }
+    await batch.acknowledge();
+  }
+  assert.deepEqual(seen, [
+    [[0, 1], true],
+    [[2, 3], false],
+    [[0, 1], true],
+    [[2, 3], false],
+  ]);
+  assert.equal((await records.consumer('slow')).behind, 0);
+});
+
+test('a first batch that was not acknowledged comes again as a beginning, also where nothing is left', async () => {
+  const records = fresh();
+  await records.save(cities(0, 3));
+  const held = new Set<number>();
+  const take = async (gone: number[]) => {
+    for await (const batch of records.follow({ consumer: 'copy', untilCaughtUp: true })) {
+      assert.ok(batch.isRestart && batch.isCaughtUp);
+      held.clear();
+      for (const id of idsOf(batch)) held.add(id);
+      break;
+    }
+    await records.delete(gone);
+    await removeTombstones();
+    return [...held];
+  };
+  assert.deepEqual(await take([1]), [0, 1, 2]);
+  assert.deepEqual(await take([0, 2]), [0, 2]);
+  assert.deepEqual(await take([]), []);
+});
+
+test('a beginning ends with a batch that says so, also where what was left to come has gone', async () => {
+  const records = fresh();
+  await records.save(cities(0, 6));
+  await records.delete([5]);
+  await removeTombstones();
+  // Seen dead from the beginning on, it may go without the follower.
+  await records.delete([4]);
+  const seen: [number[], boolean, boolean][] = [];
+  const follow = async (consumer: string) => {
+    for await (const batch of records.follow({ consumer, batchSize: 2, untilCaughtUp: true })) {
+      seen.push([idsOf(batch), batch.isRestart, batch.isCaughtUp]);
+      if (seen.length === 2) await removeTombstones();
+    }
+    return seen.splice(0);
+  };
+  const two = [
+    [[0, 1], true, false],
+    [[2, 3], false, false],
+  ];
+  assert.deepEqual(await follow('meanwhile'), [...two, [[], false, true]]);
+  assert.deepEqual(await follow('after'), [two[0], [[2, 3], false, true]]);
+  assert.deepEqual(await follow('after'), []);
+});
+
+test('a beginning where nothing is left tells so by an empty batch', async () => {
   const records = fresh();
   await records.save(cities(0, 2));
   for await (const _ of records.follow({ consumer: 'copy', batchSize: 1 })) break;
@@ -187,12 +253,12 @@ test('a beginning where nothing is left tells so by an empty batch, until that i
       break;
     }
   }
-  const empty = { records: [], cursor: null, isRestart: true };
+  const empty = { records: [], cursor: null, isRestart: true, isCaughtUp: true };
   assert.deepEqual(seen, [empty, empty]);
   assert.equal((await records.consumer('copy')).cursor, null);
   await records.save(cities(2, 3));
   const [next] = await Array.fromAsync(restarted());
-  assert.deepEqual(next && [idsOf(next), next.isRestart], [[2], false]);
+  assert.deepEqual(next && [idsOf(next), next.isRestart], [[2], true]);
 });
 
 test('a follower that finds nothing new gives a sign of life all the same', async () => {
@@ -217,8 +283,10 @@ test('a follower that waits gives a sign of life each hour, also before there is
   let pages = 0;
   const service = await answerer(async (request, response) => {
     if (request.url?.includes('/consumers/')) {
-      if (request.method === 'PUT') told.push(await json(request));
-      return say(response, { body: { cursor: null } });
+      if (request.method === 'GET')
+        return say(response, { status: 404, body: { error: { code: 'not_found', message: 'new' } } });
+      told.push(await json(request));
+      return say(response, { body: {} });
     }
     pages += 1;
     if (pages === 3) return stop.abort(new Error('enough'));

@@ -16,8 +16,7 @@ export type FollowOptions = {
   untilCaughtUp?: boolean | undefined;
   /**
    * What to do where deletions that the consumer has not seen are gone: throw `cursor_expired` (`'fail'`, the default), or
-   * begin with all there is (`'restart'`). The first batch of a beginning says `isRestart`: what you hold and what does not
-   * come again was deleted. It is empty where nothing comes again.
+   * begin with all there is (`'restart'`), which the next batch says by `isRestart`.
    */
   onExpired?: 'fail' | 'restart' | undefined;
   /** Told of an outage that is waited for. */
@@ -25,16 +24,22 @@ export type FollowOptions = {
   signal?: AbortSignal | undefined;
 };
 
-/** Some changes, oldest first; none of them only where `isRestart` says that nothing is left. */
+/** Some changes, oldest first; none of them only where `isRestart` or `isCaughtUp` says something all the same. */
 export type Batch<T = Record<string, unknown>, B extends string = 'trellis'> = {
   records: StoredRecord<T, B>[];
-  /** The position behind the last of them; null where there is none. */
+  /** Where the consumer stands behind them; null where there is no record. */
   cursor: string | null;
-  /** Whether everything comes again from here on: see `onExpired`. Said again until such a batch is acknowledged. */
+  /**
+   * Whether this is the first batch of a beginning: all there is comes from here on, up to a batch that says `isCaughtUp`, and
+   * what you hold that is not among it was deleted. So begins a consumer that has acknowledged nothing yet, and one whose
+   * position has expired: see `onExpired`. It is said again until the batch is acknowledged.
+   */
   isRestart: boolean;
+  /** Whether there was nothing more when this batch was read. */
+  isCaughtUp: boolean;
   /**
    * Moves the consumer behind this batch now. Asking for the next batch does it by itself: this is for a loop that ends with
-   * this one.
+   * this one. Where the position has expired meanwhile it throws or begins anew as `onExpired` says.
    */
   acknowledge(): Promise<void>;
 };
@@ -61,15 +66,18 @@ export async function* follow<T, B extends string>(
   const { consumer, batchSize = 500, pollMs = 2_000, untilCaughtUp, onExpired, signal } = options;
   const patiently = <R>(call: () => Promise<R>) => withPatience(call, options);
   let position = null as string | null;
+  let isExpired = false;
   let isRestart = false;
+  /** Whether something is left to say, by an empty batch if need be: that what is held may be gone, or that all has come. */
+  let isAwaited = false;
   let toldAt = Date.now();
 
   const moveTo = async (cursor: string | null) => {
     // The service's own position stays expired until the beginning is done: a program that dies before begins anew again.
-    const moved = isRestart ? { cursor, rewind: true } : { cursor };
+    const moved = isExpired ? { cursor, rewind: true } : { cursor };
     await patiently(() => calls.acknowledge(consumer, moved));
     position = cursor;
-    isRestart = false;
+    isExpired = false;
     toldAt = Date.now();
   };
   /** False where it begins again instead. */
@@ -80,13 +88,19 @@ export async function* follow<T, B extends string>(
     } catch (error) {
       if (onExpired !== 'restart' || !isTrellisError(error, 'cursor_expired')) throw error;
       position = null;
+      isExpired = true;
       isRestart = true;
+      isAwaited = true;
       return false;
     }
   };
 
   await unlessExpired(async () => {
-    position = await begin(calls, options);
+    const { cursor, isNew } = await begin(calls, options);
+    position = cursor;
+    isRestart = cursor === null;
+    // A consumer that stands before everything may have been given records that it has not acknowledged.
+    isAwaited = isRestart && !isNew;
   });
   for (;;) {
     signal?.throwIfAborted();
@@ -98,17 +112,20 @@ export async function* follow<T, B extends string>(
     if (!hasRead) continue;
     const { records, next_cursor } = page;
     const last = records.at(-1);
-    if (last !== undefined || (isRestart && next_cursor === null)) {
+    const isCaughtUp = next_cursor === null;
+    if (last !== undefined || (isCaughtUp && isAwaited)) {
       const cursor = last === undefined ? position : cursorOf(last, calls);
+      isAwaited = !isCaughtUp;
       let isTaken = false;
       const take = async () => {
         if (isTaken) return;
-        await moveTo(cursor);
+        if (await unlessExpired(() => moveTo(cursor))) isRestart = false;
         isTaken = true;
       };
-      yield { records, cursor, isRestart, acknowledge: take };
+      yield { records, cursor, isRestart, isCaughtUp, acknowledge: take };
       // Also where the signal has gone meanwhile: the batch is done.
-      if (!(await unlessExpired(take))) continue;
+      await take();
+      if (isRestart) continue;
     }
     if (next_cursor !== null) {
       position = last === undefined ? next_cursor : position;
@@ -125,23 +142,25 @@ function cursorOf(record: object, { metadataKey }: { metadataKey: string }): str
 }
 
 /**
- * Where the consumer stands. One that is new is made, so that nothing is let go before it has taken it; one that is there
- * gives a sign of life, since a program that follows now and then may never find anything new to acknowledge.
+ * Where the consumer stands, null before everything. One that is new is made, so that nothing is let go before it has taken
+ * it; one that is there gives a sign of life, since a program that follows now and then may never find anything new to
+ * acknowledge.
  */
 async function begin<T, B extends string>(
   calls: FollowCalls<T, B>,
   options: FollowOptions,
-): Promise<string | null> {
+): Promise<{ cursor: string | null; isNew: boolean }> {
   const { consumer, from = 'start', signal } = options;
   const stood = async () => {
     try {
-      return (await calls.consumer(consumer, { signal })).cursor;
+      return { cursor: (await calls.consumer(consumer, { signal })).cursor, isNew: false };
     } catch (error) {
       if (!isTrellisError(error, 'not_found')) throw error;
-      return from === 'start' ? null : from === 'now' ? calls.lastCursor() : from;
+      const cursor = from === 'start' ? null : from === 'now' ? await calls.lastCursor() : from;
+      return { cursor, isNew: true };
     }
   };
-  const cursor = await withPatience(stood, options);
-  await withPatience(() => calls.acknowledge(consumer, { cursor }), options);
-  return cursor;
+  const stand = await withPatience(stood, options);
+  await withPatience(() => calls.acknowledge(consumer, { cursor: stand.cursor }), options);
+  return stand;
 }

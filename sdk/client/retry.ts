@@ -6,6 +6,8 @@ import { whenAborted } from './when-aborted.ts';
 const longestPauseMs = 60_000;
 const firstPauseMs = 300;
 const mostPauseMs = 10_000;
+/** Timers that are set for longer fire at once. */
+export const longestTimerMs = 2 ** 31 - 1;
 
 /**
  * How long to wait before the next attempt; undefined: the error is the caller's.
@@ -61,13 +63,16 @@ function mayPass({ code, status }: TrellisError): boolean {
   return code === 'network_error' || code === 'timeout' || [429, 502, 503, 504].includes(status);
 }
 
-/** Resolves after a time. Rejects with the signal's reason as soon as it is aborted. */
+/** Resolves after a time, 24.8 days at most. Rejects with the signal's reason as soon as it is aborted. */
 export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      stopWaiting();
-      resolve();
-    }, ms);
+    const timer = setTimeout(
+      () => {
+        stopWaiting();
+        resolve();
+      },
+      Math.min(ms, longestTimerMs),
+    );
     const stopWaiting = whenAborted(signal, () => {
       clearTimeout(timer);
       reject(signal?.reason);

@@ -93,6 +93,20 @@ test('a pause that is longer than the time there is, or than a minute, is left t
   );
 });
 
+test('a pause that is longer than a timer can be set for is one all the same', async () => {
+  await withServer(
+    (_, response) =>
+      say(response, { status: 429, body: refusal('slow'), headers: { 'retry-after': '2592000' } }),
+    async (client, { asked }) => {
+      const stop = new AbortController();
+      const onRetry = () => setTimeout(() => stop.abort(new Error('enough')), 50);
+      await assert.rejects(client.events.follow({ signal: stop.signal, onRetry }).next(), /enough/);
+      assert.equal(asked.length, 1);
+    },
+    { retries: 0 },
+  );
+});
+
 test('a server that hangs is a time-out, before the answer and in the middle of it', async () => {
   await withServer(
     (_, response, turn) => {

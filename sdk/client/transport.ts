@@ -5,7 +5,7 @@
  * rooms beside it), nor calls of providers (`proxied-fetch.ts`), which are neither timed nor repeated here.
  */
 import { errorOfAnswer, isTrellisError, TrellisError } from './errors.ts';
-import { pause, pauseBefore } from './retry.ts';
+import { longestTimerMs, pause, pauseBefore } from './retry.ts';
 import type { CallOptions } from './route-call.ts';
 import { whenAborted } from './when-aborted.ts';
 
@@ -220,8 +220,7 @@ function limitOf(signal: AbortSignal | undefined, leftMs: number): Limit {
     isOver = true;
     own.abort(new Error('The time is over.'));
   };
-  // Longer than timers can be set for is no limit.
-  const timer = leftMs > 2 ** 31 - 1 ? undefined : setTimeout(end, Math.max(0, leftMs));
+  const timer = leftMs > longestTimerMs ? undefined : setTimeout(end, Math.max(0, leftMs));
   const stopClock = () => clearTimeout(timer);
   const release = () => {
     stopClock();

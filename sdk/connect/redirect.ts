@@ -16,7 +16,7 @@ export async function leaveFor(
   });
   location.assign(address);
   await isBack;
-  return outcomeOfKept(JSON.stringify(session), signal);
+  return outcomeOfKept({ session, kept: JSON.stringify(session) }, signal);
 }
 
 let finishing: Promise<Connected | undefined> | undefined;
@@ -33,19 +33,48 @@ export function finishConnect(): Promise<Connected | undefined> {
   return finishing;
 }
 
+/** Whether `finishConnect` has something to tell, be it why it cannot. */
+export function canFinish(): boolean {
+  try {
+    return findKept() !== undefined;
+  } catch {
+    return true;
+  }
+}
+
 async function finish(): Promise<Connected | undefined> {
+  const found = findKept();
+  return found && outcomeOfKept(found, new AbortController().signal);
+}
+
+type Kept = { session: Session; kept: string };
+
+/** The session that this tab went with. What is none is forgotten. Throws where the browser lets a page keep nothing. */
+function findKept(): Kept | undefined {
   const kept = sessionStorage.getItem(storageKey);
-  return kept === null ? undefined : outcomeOfKept(kept, new AbortController().signal);
+  if (kept === null) return undefined;
+  const session = sessionIn(kept);
+  if (session === undefined) sessionStorage.removeItem(storageKey);
+  return session && { session, kept };
+}
+
+function sessionIn(kept: string): Session | undefined {
+  try {
+    const { url, token } = JSON.parse(kept) as Record<string, unknown>;
+    return typeof url === 'string' && typeof token === 'string' ? { url, token } : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** What came of a session, which is forgotten as soon as that is known. */
-async function outcomeOfKept(kept: string, signal: AbortSignal): Promise<Connected> {
+async function outcomeOfKept({ session, kept }: Kept, signal: AbortSignal): Promise<Connected> {
   const forget = () => {
     // Somebody may have gone again meanwhile.
     if (sessionStorage.getItem(storageKey) === kept) sessionStorage.removeItem(storageKey);
   };
   try {
-    const made = outcomeOf(await askProgress(JSON.parse(kept) as Session, signal), 'abandoned');
+    const made = outcomeOf(await askProgress(session, signal), 'abandoned');
     forget();
     return made;
   } catch (error) {

@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { type ConnectOptions, connect as connectAccount } from '../connect/connect.ts';
 import type { Connected } from '../connect/progress.ts';
-import { finishConnect } from '../connect/redirect.ts';
+import { canFinish, finishConnect } from '../connect/redirect.ts';
 
 export type UseConnectOptions = Omit<ConnectOptions, 'token' | 'signal'> & {
   /** Asks your server for the token of a new connect session. */
@@ -25,6 +25,7 @@ export type UseConnect = {
 
 type State = Pick<UseConnect, 'status' | 'connection' | 'error'>;
 const idle: State = { status: 'idle', connection: undefined, error: undefined };
+const connecting: State = { ...idle, status: 'connecting' };
 
 /**
  * Connecting an account from a component:
@@ -34,8 +35,8 @@ const idle: State = { status: 'idle', connection: undefined, error: undefined };
  * return <button onClick={connect} disabled={status === 'connecting'}>Connect</button>;
  * ```
  *
- * With `mode: 'redirect'` the component that comes back tells what came of it. A component that is taken away closes its
- * window.
+ * With `mode: 'redirect'` the component that comes back is `connecting` until it knows what came of it. A component that is
+ * taken away closes its window.
  */
 export function useConnect(options: UseConnectOptions): UseConnect {
   const [state, setState] = useState<State>(idle);
@@ -46,17 +47,15 @@ export function useConnect(options: UseConnectOptions): UseConnect {
   });
 
   const follow = useCallback(
-    async (
-      connecting: Promise<Connected | undefined>,
-      own: AbortController,
-    ): Promise<Connected | undefined> => {
+    async (outcome: Promise<Connected | undefined>, own: AbortController): Promise<Connected | undefined> => {
+      setState(connecting);
       const settle = (next: State) => {
         if (running.current !== own) return;
         running.current = undefined;
         setState(next);
       };
       try {
-        const connection = await connecting;
+        const connection = await outcome;
         settle(connection === undefined ? idle : { status: 'connected', connection, error: undefined });
         return connection;
       } catch (error) {
@@ -72,9 +71,7 @@ export function useConnect(options: UseConnectOptions): UseConnect {
     const own = new AbortController();
     running.current = own;
     const { getToken: token, ...given } = latest.current;
-    const connecting = connectAccount({ ...given, token, signal: own.signal });
-    setState({ status: 'connecting', connection: undefined, error: undefined });
-    return follow(connecting, own);
+    return follow(connectAccount({ ...given, token, signal: own.signal }), own);
   }, [follow]);
 
   const cancel = useCallback(() => {
@@ -85,12 +82,13 @@ export function useConnect(options: UseConnectOptions): UseConnect {
 
   const isRedirect = options.mode === 'redirect';
   useEffect(() => {
-    if (isRedirect && running.current === undefined) {
+    // Where there is nothing to tell it stays as it was: a component that is shown again keeps what it told.
+    if (isRedirect && running.current === undefined && canFinish()) {
       const own = new AbortController();
       running.current = own;
       void follow(finishConnect(), own);
     }
-    // Also where `mode` changes, and where React takes a component away that it may show again as it was.
+    // Also where `mode` changes, and where React takes a component away that it may show again.
     return () => {
       if (running.current !== undefined) cancel();
     };

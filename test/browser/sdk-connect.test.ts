@@ -222,20 +222,29 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.setViewportSize({ width: 600, height: 900 });
     await goOn(page);
-    await context.route(/\/connect\/session\/progress/, (route) =>
-      route.request().frame().url() === back.return_url ? undefined : route.continue(),
-    );
+    let isHeld = false;
+    await context.route(/\/connect\/session\/progress/, (route) => {
+      if (isHeld || route.request().frame().url() !== back.return_url) return route.continue();
+      isHeld = true;
+      return undefined;
+    });
     await consent(page);
     const asked = page.waitForRequest(
       (request) => request.frame().url() === back.return_url && /progress/.test(request.url()),
     );
     await page.waitForURL(back.return_url);
     await asked;
-    await context.unrouteAll({ behavior: 'ignoreErrors' });
+    // Held until it is loaded again: taking the route away lets the request go.
     await page.reload();
     assert.equal((await outcome()).made?.connectionId, (await pages.connections())[0]?.connection_id);
+    await context.unrouteAll({ behavior: 'ignoreErrors' });
     await page.reload();
     assert.deepEqual(await outcome(), {}, 'once');
+    for (const text of ['{', 'null', '{"url":"https://trellis.example.com"}']) {
+      await page.evaluate(`sessionStorage.setItem('trellis-client:connect', ${JSON.stringify(text)})`);
+      await page.reload();
+      assert.deepEqual([await outcome(), await page.evaluate('sessionStorage.length')], [{}, 0], text);
+    }
 
     await leave();
     await goOn(page);
@@ -296,9 +305,24 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.setViewportSize({ width: 600, height: 900 });
     await button.click();
     await goOn(page);
+    const { promise: isSeen, resolve: answer } = Promise.withResolvers<void>();
+    await context.route(/\/connect\/session\/progress/, async (route) => {
+      if (route.request().frame().url() === back.return_url) await isSeen;
+      await route.continue();
+    });
     await consent(page);
     await page.waitForURL(back.return_url);
+    await status.getByText('connecting').waitFor();
+    answer();
     await status.getByText('connected ').waitFor();
+    await context.unrouteAll({ behavior: 'wait' });
+    const told = await status.textContent();
+    await page.evaluate("showHook('hidden')");
+    await status.waitFor({ state: 'hidden' });
+    await page.evaluate("showHook('visible')");
+    await status.waitFor();
+    await page.evaluate('new Promise((resolve) => setTimeout(resolve, 50))');
+    assert.equal(await status.textContent(), told, 'it stays told where it is shown again');
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 

@@ -147,19 +147,37 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     assert.equal(new URL(page.url()).search, '?tab=deliveries&status=dead');
   });
 
-  test('a call of a session that another has replaced does not lead to the sign-in', async () => {
-    dashboard.expectComplaint(/401/);
-    await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=variables`);
-    const tab = page.getByRole('tab', { name: 'Your account' });
+  /** Has the next look at the variables refused, as by a session that counts no more; answers what leads there. */
+  const openRefused = async () => {
+    await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
+    const tab = page.getByRole('tab', { name: 'Variables' });
     await tab.waitFor();
     const error = { code: 'unauthorized', message: 'Of the former session.' };
     const refuse = (route: Route) => route.fulfill({ status: 401, json: { error } });
-    await page.route('**/api/auth/list-sessions', refuse, { times: 1 });
+    await page.route('**/environment-variables', refuse, { times: 1 });
+    return tab;
+  };
+
+  test('what a session was refused that another has replaced is asked again', async () => {
+    dashboard.expectComplaint(/401/);
+    const tab = await openRefused();
     const isAsked = page.waitForResponse('**/users/me');
     await tab.click();
     assert.equal((await isAsked).status(), 200);
-    await page.getByText('Of the former session.').waitFor();
+    await page.getByText('No variable yet').waitFor();
     assert.equal(new URL(page.url()).pathname, '/app/dev/settings');
+  });
+
+  test('a session of somebody else leads to the sign-in', async () => {
+    const tab = await openRefused();
+    const answerElse = async (route: Route) => {
+      const response = await route.fetch();
+      const { data } = (await response.json()) as { data: object };
+      await route.fulfill({ response, json: { data: { ...data, id: 'somebody-else' } } });
+    };
+    await page.route('**/users/me', answerElse, { times: 1 });
+    await tab.click();
+    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
   });
 
   test('the password is changed, and the second factor switched off, with the password', async () => {

@@ -11,10 +11,13 @@ export const ask = () => plain('/x');
 
 export async function readRecords(signal: AbortSignal | undefined): Promise<void> {
   const cities = connection.records<City>('City', { variant: undefined });
-  for await (const { records, cursor, isRestart } of cities.follow({ consumer: 'billing', signal })) {
+  for await (const { records, cursor, isRestart, isCaughtUp } of cities.follow({
+    consumer: 'billing',
+    signal,
+  })) {
     const first: string | undefined = records[0]?.city;
     const at: string = records[0]!._trellis_metadata.cursor;
-    console.log(first, at, cursor, isRestart satisfies boolean);
+    console.log(first, at, cursor, (isRestart && isCaughtUp) satisfies boolean);
     // @ts-expect-error a pruned record has no city
     const whole: string = records[0]!.city;
     // @ts-expect-error there is no such field

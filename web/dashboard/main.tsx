@@ -1,7 +1,7 @@
 import { MantineProvider } from '@mantine/core';
 import { ModalsProvider } from '@mantine/modals';
 import { Notifications } from '@mantine/notifications';
-import { QueryClientProvider } from '@tanstack/react-query';
+import { type Query, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -10,9 +10,9 @@ import '@mantine/notifications/styles.css';
 import '@mantine/spotlight/styles.css';
 import '../ui/ui.css';
 import './dashboard.css';
-import { createQueries } from './query-client.ts';
+import { createQueries, isSignedOut } from './query-client.ts';
 import { createDashboardRouter } from './router.tsx';
-import { isSignedIn } from './sign-in/queries.ts';
+import { meQuery, whoIsSignedIn } from './sign-in/queries.ts';
 import { theme } from './theme.ts';
 
 /** The dashboard: a page loads and mutates, `queries.ts` beside it calls the service, `ui/` knows no noun of ours. */
@@ -34,14 +34,30 @@ let isAsked = false;
 async function leaveUnlessSignedIn(): Promise<void> {
   if (isAsked) return;
   isAsked = true;
-  // A call may have gone by a session that a new one has replaced meanwhile, as where the password is changed.
-  const stays = await isSignedIn();
+  const former = queries.getQueryData(meQuery().queryKey)?.id;
+  const present = await whoIsSignedIn();
   isAsked = false;
-  if (stays) return;
+  if (present === undefined) return;
+  // A call may have gone by a session that a new one has replaced meanwhile, as where the password is changed.
+  if (present !== null && (former === undefined || former === present)) return askAgain();
   const { pathname: at, searchStr } = router.state.location;
   if (!at.startsWith('/sign-in')) await router.navigate({ to: '/sign-in', search: { next: at + searchStr } });
   // What the former user was shown is nobody's any more, also by way of the Back button.
   queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
+}
+
+/** How often a query had been answered when it was last asked again: once is enough until it is answered. */
+const askedAgain = new WeakMap<Query, number>();
+async function askAgain(): Promise<void> {
+  await queries.refetchQueries({
+    type: 'active',
+    predicate: (query) => {
+      const { error, dataUpdateCount } = query.state;
+      if (!isSignedOut(error) || askedAgain.get(query) === dataUpdateCount) return false;
+      askedAgain.set(query, dataUpdateCount);
+      return true;
+    },
+  });
 }
 
 const root = document.getElementById('root');

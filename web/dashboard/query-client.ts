@@ -1,9 +1,11 @@
 import { MutationCache, QueryCache, QueryClient } from '@tanstack/react-query';
 import { Fault } from '../api/client.ts';
 
+/** Whether a call was refused because nobody is signed in by its session. */
+export const isSignedOut = (error: Error | null) => error instanceof Fault && error.status === 401;
+
 /** What is fetched is fresh for five seconds; what the service refuses is not asked again. */
 export function createQueries({ onSignedOut }: { onSignedOut: () => void }): QueryClient {
-  const isSignedOut = (error: Error) => error instanceof Fault && error.status === 401;
   return new QueryClient({
     queryCache: new QueryCache({
       onError: (error) => {

@@ -37,11 +37,11 @@ export const meQuery = () =>
     staleTime: 60_000,
   });
 
-/** Whether the browser's session counts at this moment; also where the service does not say that it does not. */
-export async function isSignedIn(): Promise<boolean> {
+/** Whose session the browser has at this moment, by ID; null: nobody's, undefined: the service does not say. */
+export async function whoIsSignedIn(): Promise<string | null | undefined> {
   return send('GET /users/me', { environment }).then(
-    () => true,
-    (error) => !(error instanceof Fault && error.status === 401),
+    (answer) => (answer as { data: Me }).data.id,
+    (error) => (error instanceof Fault && error.status === 401 ? null : undefined),
   );
 }
 
