@@ -28,6 +28,8 @@ export type TokenFault = {
   readonly retryAfterMs?: number;
   /** Of `client_misconfigured`: other connections of the integration may be told something else. */
   readonly isOfOneGrant?: true;
+  /** Of `client_misconfigured`: the provider's definition says that the client itself is refused, not a setting. */
+  readonly isOfClient?: true;
 };
 
 /** RFC 6749 §4.1.2.1 and §5.2, OpenID Connect Core §3.1.2.6, RFC 8628 §3.5, RFC 9126, RFC 9449. */
@@ -62,7 +64,7 @@ export function faultOfAnswer(
   { sent, ...answer }: SeenAnswer & { error: string },
 ): TokenFault {
   const subtype = text(answer.raw.error_subtype);
-  const kind =
+  const meaning =
     answer.httpStatus === 429
       ? 'transient'
       : ((subtype === undefined ? undefined : own(errors, `${answer.error}/${subtype}`)) ??
@@ -70,7 +72,7 @@ export function faultOfAnswer(
         own(STANDARD, answer.error) ??
         'protocol');
   return {
-    kind,
+    ...judgedAs(meaning),
     error: codeOf(answer.error, { errors, sent }),
     ...described(answer.raw.error_description, sent),
     ...(subtype !== undefined && { subtype: codeOf(subtype, { errors, sent }) }),
@@ -83,10 +85,10 @@ export function faultOfAnswer(
 export function faultOfCallback(errors: Errors, params: URLSearchParams): TokenFault {
   const error = params.get('error') ?? '';
   const subtype = params.get('error_subtype');
-  const kind = own(AT_AUTHORIZATION, error) ?? own(errors, error) ?? own(STANDARD, error) ?? 'protocol';
+  const meaning = own(AT_AUTHORIZATION, error) ?? own(errors, error) ?? own(STANDARD, error) ?? 'protocol';
   const sent = params.getAll('state');
   return {
-    kind,
+    ...judgedAs(meaning),
     error: codeOf(error, { errors, sent }),
     ...described(params.get('error_description'), sent),
     ...(subtype && { subtype: codeOf(subtype, { errors, sent }) }),
@@ -122,6 +124,11 @@ export function isOutcomeUnknown({ error, httpStatus = 0 }: TokenFault): boolean
 /** A code of ours, for what breaks the protocol. */
 export function protocolFault(error: string, seen?: SeenAnswer): TokenFault {
   return { kind: 'protocol', error, ...(seen && { httpStatus: seen.httpStatus }) };
+}
+
+function judgedAs(meaning: Errors[string]): Pick<TokenFault, 'kind' | 'isOfClient'> {
+  if (meaning !== 'client_refused') return { kind: meaning };
+  return { kind: 'client_misconfigured', isOfClient: true };
 }
 
 /** A code that is known, or looks like one. It goes into events, logs and answers to callers. */

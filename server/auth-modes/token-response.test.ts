@@ -162,7 +162,12 @@ describe('a token answer', () => {
       {},
       { kind: 'client_misconfigured', error: 'invalid_client' },
     ],
-    ['deleted_client', grantError('deleted_client', {}, 401), {}, { kind: 'client_misconfigured' }],
+    [
+      'deleted_client',
+      grantError('deleted_client', {}, 401),
+      {},
+      { kind: 'client_misconfigured', isOfClient: true },
+    ],
     ['unauthorized_client', grantError('unauthorized_client', {}, 401), {}, { kind: 'client_misconfigured' }],
     [
       'internal_failure',

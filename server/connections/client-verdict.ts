@@ -1,12 +1,15 @@
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Db } from '../db/pool.ts';
-import { clientFault, keepsFromRefresh, noteMisconfigured, noteProven } from '../integrations/fault.ts';
+import {
+  clientFault,
+  isOfClient,
+  keepsFromRefresh,
+  noteMisconfigured,
+  noteProven,
+} from '../integrations/fault.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { ConnectionReader } from './reader.ts';
-
-/** What is the client's, and not that of the one code or of what was asked for. */
-const ofClient: ReadonlySet<string> = new Set(['invalid_client', 'deleted_client']);
 
 /**
  * Notes what the token endpoint says of the integration's client when something is connected or imported: that it is
@@ -23,7 +26,7 @@ export async function noteClientVerdict(
   { integration, fault }: { integration: Integration; fault: TokenFault | undefined },
 ): Promise<void> {
   const at = now();
-  const isRefused = fault?.kind === 'client_misconfigured' && ofClient.has(fault.error ?? '');
+  const isRefused = fault !== undefined && isOfClient(fault);
   const isAccepted =
     fault === undefined && integration.fault !== undefined && keepsFromRefresh(integration.fault);
   if (!isRefused && !isAccepted) return;

@@ -1,6 +1,6 @@
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { AppError } from '../errors.ts';
-import { type IntegrationFault, keepsFromRefresh } from '../integrations/fault.ts';
+import { type IntegrationFault, isOfClient, keepsFromRefresh } from '../integrations/fault.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import { expiryOf } from './expiry.ts';
@@ -41,14 +41,18 @@ export type Fault = {
   next_step: string;
 };
 
-/** Refreshes that got no judgement, one after the other. */
-export type Outage = Omit<Fault, 'cause'> & { cause: 'provider_not_answering'; attempts: number };
+/**
+ * Refreshes that brought no token and ended nothing, one after the other: they got no judgement, or a setting was refused
+ * to a connection with a client of its own.
+ */
+export type Outage = Omit<Fault, 'cause'> & { cause: OutageCause; attempts: number };
+type OutageCause = 'provider_not_answering' | 'settings_refused';
 
 const nextSteps: Record<Cause, string> = {
   grant_dead:
     'The user revoked the access, or the provider ended it (unused for long, password changed, too many grants). Ask the user to connect again.',
   credentials_refused:
-    "The provider refuses the connection's own client, or does not let it renew the grant. Ask the user to connect again with a client ID and secret that work.",
+    "The provider refuses the connection's own client. Ask the user to connect again with a client ID and secret that work.",
   testing_expired:
     'The provider counts the application as under test, and such grants end after some days. Ask the user to connect again, and publish the application.',
   access_time_ended: 'The user gave access for a time only, and it is over. Ask the user to connect again.',
@@ -67,8 +71,12 @@ const nextSteps: Record<Cause, string> = {
   scopes_refused:
     'The provider no longer gives the client a scope of this grant. Check which scopes the client may ask for, or ask the user to connect again. It is tried again every hour.',
 };
-const waitItOut =
-  'The provider does not answer refreshes. Nothing needs to be done: it is tried again with growing pauses.';
+const nextStepsMeanwhile: Record<OutageCause, string> = {
+  provider_not_answering:
+    'The provider does not answer refreshes. Nothing needs to be done: it is tried again with growing pauses.',
+  settings_refused:
+    "The provider refuses what the connection's own client asks for, not that client as such. Compare the integration's settings with the provider's; where they are right, ask the user to connect again with a client that may renew the grant. It is tried again with growing pauses.",
+};
 const widen =
   'The connection lacks scopes that the application asks for. Ask the user to connect again and to allow all of them.';
 
@@ -111,9 +119,15 @@ export function faultFrom(cause: Cause, { evidence, at }: { evidence: Evidence; 
   return { cause, evidence, since: at.toISOString(), next_step: nextSteps[cause] };
 }
 
-/** A spell of silence as it begins. */
-export function outageFrom({ evidence, at }: { evidence: Evidence; at: Date }): Omit<Outage, 'attempts'> {
-  return { cause: 'provider_not_answering', evidence, since: at.toISOString(), next_step: waitItOut };
+/** A spell without tokens as it begins, for a fault that says nothing of the connection. */
+export function outageFrom(fault: TokenFault, at: Date): Omit<Outage, 'attempts'> {
+  const cause = fault.kind === 'client_misconfigured' ? 'settings_refused' : 'provider_not_answering';
+  return {
+    cause,
+    evidence: evidenceOf(fault),
+    since: at.toISOString(),
+    next_step: nextStepsMeanwhile[cause],
+  };
 }
 
 /** What a token fault says about the connection; undefined where it says nothing about it. */
@@ -144,8 +158,8 @@ export function causeOf(
       return 'blocked_by_admin';
     case 'client_misconfigured':
       if (fault.error === 'invalid_scope') return 'scopes_refused';
-      // What is said of such a client is never a fault of the integration.
-      if (hasOwnClient) return 'credentials_refused';
+      // What else is refused may be a setting of the integration, which no other client would mend.
+      if (hasOwnClient && isOfClient(fault)) return 'credentials_refused';
   }
   return undefined;
 }
@@ -184,7 +198,7 @@ function warningsOf(connection: ConnectionHead, provider: HealthRules | undefine
 
 /** Health as callers see it: the fault that matters most, the connection's own first. */
 export function healthToWire(connection: ConnectionHead, provider: HealthRules | undefined): HealthWire {
-  const { status, fault, outage, withheld } = connection;
+  const { status, fault, outage } = connection;
   const missing = missingScopesOf(connection, provider);
   const reconnect: ReconnectCall = {
     method: 'POST',
@@ -192,7 +206,7 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
     body: {
       integration_id: connection.integrationKey,
       connection_id: connection.connectionId,
-      ...(status === 'active' && !withheld && { scopes: 'missing' }),
+      ...(status === 'active' && !isRenewalRefused(connection) && { scopes: 'missing' }),
     },
   };
   const integrationFault = keepingFault(connection) ?? sharedFault(connection);
@@ -210,10 +224,15 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
   };
 }
 
-function isReconnectUseful({ status, fault, withheld }: ConnectionHead, missing: string[]): boolean {
+function isReconnectUseful(connection: ConnectionHead, missing: string[]): boolean {
+  const { status, fault } = connection;
   if (status === 'blocked') return fault !== undefined && fault.cause !== 'blocked_by_admin';
-  // The client may use what is granted to it.
-  return status === 'needs_reauth' || withheld !== undefined || missing.length > 0;
+  return status === 'needs_reauth' || isRenewalRefused(connection) || missing.length > 0;
+}
+
+/** Whether the client may not renew this grant (RFC 6749 §5.2), but may use one that is given to it. */
+function isRenewalRefused({ withheld, outage }: ConnectionHead): boolean {
+  return withheld !== undefined || outage?.evidence.error === 'unauthorized_client';
 }
 
 /** The integration's fault; none of a connection's with a client, and so a project at the provider, of its own. */
@@ -243,7 +262,9 @@ export function delayOf(
   { provider, retryAfterMs = 30_000 }: { provider: HealthRules; retryAfterMs?: number | undefined },
 ): AppError {
   const fault = keepingFault(connection);
-  return new AppError(fault ? 'integration_misconfigured' : 'connection_refresh_failed', fault?.next_step, {
+  const { outage } = connection;
+  const refused = fault ?? (outage?.cause === 'settings_refused' ? outage : undefined);
+  return new AppError(fault ? 'integration_misconfigured' : 'connection_refresh_failed', refused?.next_step, {
     retryAfterS: Math.max(1, Math.ceil(retryAfterMs / 1000)),
     payload: fault ? healthToWire(connection, provider) : { connection_id: connection.connectionId },
   });
@@ -280,7 +301,8 @@ function worst({
   if (integrationFault) return { kind: 'integration', ...integrationFault };
   if (outage) {
     const { attempts, evidence, ...rest } = outage;
-    return { kind: 'transient', ...rest, evidence: { ...evidence, attempts } };
+    const kind = outage.cause === 'settings_refused' ? 'integration' : 'transient';
+    return { kind, ...rest, evidence: { ...evidence, attempts } };
   }
   if (missing.length === 0) return undefined;
   return { kind: 'connection', cause: 'scopes_missing', evidence: {}, since: null, next_step: widen };

@@ -209,12 +209,18 @@ describe('a connection with a client of its own', () => {
     mine = await reader.get(placeOf(await insertConnection(database.db, given)));
   });
 
-  test('needs its user whatever the provider says of that client, and no other connection hears of it', async () => {
+  const faultsOf = async () => {
+    const [row] = await database.db.query(
+      'select fault, partial_fault as "partial" from integration where id = $1',
+      [one.integrationId],
+    );
+    return row;
+  };
+
+  test('needs its user where the provider refuses that client, and no other connection hears of it', async () => {
     const faults = [
-      ...['invalid_client', 'deleted_client', 'unauthorized_client', 'redirect_uri_mismatch'].map(
-        (error): TokenFault => ({ ...refusedClient, error }),
-      ),
-      { ...refusedClient, error: 'unsupported_grant_type', isOfOneGrant: true } as const,
+      ...['invalid_client', 'deleted_client'].map((error): TokenFault => ({ ...refusedClient, error })),
+      { ...refusedClient, error: 'bad_client_secret', isOfClient: true } as const,
     ];
     for (const fault of faults) {
       const told = await refused(await reread(mine), fault);
@@ -222,16 +228,43 @@ describe('a connection with a client of its own', () => {
       const { status, kind, cause, reconnect } = await healthOf(mine);
       assert.deepEqual([status, kind, cause], ['needs_reauth', 'connection', 'credentials_refused']);
       assert.notEqual(reconnect, null);
-      const [row] = await database.db.query(
-        'select fault, partial_fault as "partial" from integration where id = $1',
-        [one.integrationId],
-      );
-      assert.deepEqual(row, { fault: null, partial: null }, String(fault.error));
+      assert.deepEqual(await faultsOf(), { fault: null, partial: null }, String(fault.error));
       assert.equal(await states.heldBack(await reread()), undefined);
       assert.equal((await healthOf()).cause, null);
       await recovered(await reread(mine));
     }
     assert.equal((await types()).filter((type) => type.startsWith('integration.')).length, 0);
+  });
+
+  test('lives on where a setting is refused, says which code it was, and no other connection hears of it', async () => {
+    const [byTenant, byMode] = ['unauthorized_client', 'unsupported_grant_type'];
+    for (const error of [byTenant!, byMode!, 'invalid_resource', 'redirect_uri_mismatch']) {
+      const fault: TokenFault = { ...refusedClient, error, ...(error === byMode && { isOfOneGrant: true }) };
+      for (let attempt = 1; attempt <= 4; attempt += 1) {
+        const told = await refused(await reread(mine), fault);
+        assert.equal(told.code, 'connection_refresh_failed', error);
+        assert.match(told.message, /integration's settings/);
+      }
+      const { status, kind, cause, evidence, next_step, reconnect } = await healthOf(mine);
+      assert.deepEqual([status, kind, cause], ['active', 'integration', 'settings_refused'], error);
+      assert.deepEqual(evidence, { error, http_status: 401, attempts: 4 });
+      assert.match(next_step ?? '', /integration's settings/);
+      // Another client may help against the one code alone.
+      const all = { integration_id: mine.integrationKey, connection_id: mine.connectionId };
+      assert.deepEqual(reconnect?.body, error === byTenant ? all : undefined);
+      assert.deepEqual(await faultsOf(), { fault: null, partial: null }, error);
+      assert.equal((await healthOf()).cause, null);
+      await recovered(await reread(mine));
+      assert.equal((await healthOf(mine)).cause, null);
+      assert.deepEqual(
+        (await events()).slice(-2).map(({ type, cause }) => [type, cause]),
+        [
+          ['connection.refresh_delayed', 'settings_refused'],
+          ['connection.recovered', 'settings_refused'],
+        ],
+      );
+    }
+    assert.equal((await types()).length, 8);
   });
 
   test('says so where it is the grant that is dead, or a scope that is refused', async () => {
@@ -323,6 +356,17 @@ describe('a refused client', () => {
         [health.status, health.kind, health.cause, health.reconnect],
         ['active', 'integration', 'client_refused', null],
       );
+    }
+  });
+
+  test('is told from a setting that is refused, by the codes of its provider as well', async () => {
+    for (const [fault, cause] of [
+      [{ ...refusedClient, error: 'bad_client_secret', isOfClient: true }, 'client_refused'],
+      [{ ...refusedClient, error: 'deleted_client', isOfClient: true }, 'client_deleted'],
+      [{ ...refusedClient, error: 'invalid_resource' }, 'client_misconfigured'],
+    ] as const) {
+      await refused(await reread(), fault);
+      assert.equal((await healthOf()).cause, cause);
     }
   });
 

@@ -39,7 +39,7 @@ export type States = {
   replyLost(connection: LiveConnection, fault: TokenFault): Promise<AppError | undefined>;
   /** The access token has expired and nothing can renew it. */
   lacksRefreshToken(connection: LiveConnection): Promise<AppError | undefined>;
-  /** A refresh got no judgement. The third in a row raises `connection.refresh_delayed`, once until one succeeds. */
+  /** A refresh ended nothing. The third in a row raises `connection.refresh_delayed`, once until one succeeds. */
   delayed(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
   /**
    * A refresh succeeded. Call it in the transaction that stores the tokens, before anything else writes `status`: it
@@ -54,7 +54,7 @@ export type States = {
   heldBack(connection: LiveConnection): Promise<AppError | undefined>;
 };
 
-/** Attempts without a judgement before the application hears of it. */
+/** Attempts that ended nothing before the application hears of it. */
 const attemptsBeforeWord = 3;
 
 export function createStates({
@@ -71,9 +71,9 @@ export function createStates({
   async function refused(connection: LiveConnection, fault: TokenFault): Promise<AppError | undefined> {
     const cause = causeOf(fault, { connection, provider: connection.integration.provider, at: now() });
     if (cause !== undefined) return endByVerdict(connection, { cause, fault });
-    if (isOfOneGrant(fault)) return notAllowed(connection, fault);
-    if (fault.kind === 'client_misconfigured') return misconfigured(connection, fault);
-    return delayed(connection, fault);
+    // What is said to such a client is no mark of the integration, whose own may be told something else.
+    if (fault.kind !== 'client_misconfigured' || connection.hasOwnClient) return delayed(connection, fault);
+    return isOfOneGrant(fault) ? notAllowed(connection, fault) : misconfigured(connection, fault);
   }
 
   /** RFC 6749 §5.2: who judges a grant has accepted the client. */
@@ -129,9 +129,8 @@ export function createStates({
   }
 
   async function delayed(connection: LiveConnection, told: TokenFault): Promise<AppError> {
-    const at = now();
+    const outage = outageFrom(told, now());
     await db.transaction(async (tx) => {
-      const outage = outageFrom({ evidence: evidenceOf(told), at });
       const [row] = await tx.query<{ attempts: number; since: string }>(
         `update connection
          set outage = $3::jsonb || jsonb_build_object(
@@ -157,9 +156,9 @@ export function createStates({
         kind: told.kind,
         ...evidenceOf(told),
       },
-      'a refresh got no judgement',
+      outage.cause === 'settings_refused' ? 'a refresh was refused a setting' : 'a refresh got no judgement',
     );
-    return delay(connection, told);
+    return delay({ ...connection, outage: { ...outage, attempts: 1 } }, told);
   }
 
   async function recovered(tx: Tx, connection: LiveConnection): Promise<void> {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
 import type { RefreshNode } from '../../test/support/refresh-node.ts';
+import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import type { AppError } from '../errors.ts';
 import type { IntegrationFault } from '../integrations/fault.ts';
 import { updateIntegration } from '../integrations/store.ts';
@@ -68,6 +69,34 @@ const change = async (clientId = 'another') => {
     updateIntegration(tx, { ...one.reading, current, change: { client }, at: new Date() }),
   );
 };
+
+test('a connection whose own client may not renew is put off alone, and tried at once after a change of settings', async () => {
+  const config_override = { client_id: 'own', client_secret: 'own secret' };
+  await connect('b');
+  const current = await one.live(name);
+  const credentials = { ...(current.credentials as OAuth2Credentials), config_override };
+  await t().bench.db.transaction((tx) =>
+    replaceCredentials(tx, { ...one.reading, current, credentials, grant: {}, at: t().now() }),
+  );
+  for (let attempt = 1; attempt <= 4; attempt += 1) {
+    t().time += 5 * 60_000;
+    for (let call = 0; call < 2; call += 1) {
+      assert.equal(await codeOf(fresh(name)), 'connection_refresh_failed');
+    }
+    assert.equal(askedOf(name), attempt, 'it is not asked before the pause is over');
+    await fresh('b');
+  }
+  const { status, cause } = await healthOf(name);
+  assert.deepEqual([status, cause], ['active', 'settings_refused']);
+  assert.equal(await integrationOf(), null);
+  assert.deepEqual(await told(), []);
+
+  foreign.clear();
+  await change();
+  assert.equal(await codeOf(fresh(name)), 'success');
+  assert.equal((await healthOf(name)).cause, null);
+  assert.deepEqual(await t().bench.eventsOf(name), ['connection.refresh_delayed', 'connection.recovered']);
+});
 
 describe('a connection whose token the client may not use', () => {
   test('is held back alone, with the fault of its integration, which is told once', async () => {

@@ -9,8 +9,8 @@ import type { LiveConnection } from './reader.ts';
  * for one in a way that is this connection's alone (`auth-modes/client-credentials.ts`). That is a fault of the
  * integration, shown by these connections alone, so that only they are held back and all others go on.
  *
- * No connection with a client of its own is among them: what the provider says of that is the connection's fault
- * (`health.ts`).
+ * No connection with a client of its own is among them: what the provider says to that is no fault of the integration's
+ * client (`health.ts`).
  *
  * Owns: the columns `withheld` and `withheld_until` of a connection, `partial_fault` of an integration, and its events.
  * Does not own: the fault of a client that is refused as such (`integrations/fault.ts`), what a caller is told

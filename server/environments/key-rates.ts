@@ -2,9 +2,10 @@
  * The calls of keys with a limit, counted over all nodes.
  *
  * A call is judged by what this node knows, without a wait. It begins with what stood in the table `key_rate` when the
- * key was read; what it took it adds there twice a second, and learns so what the others took: the nodes together overstep
- * a limit by what they take within half a second, and pause for it afterwards. While the database is away each node goes
- * on by what it knows.
+ * key was read, up to a second before; what it took it adds there twice a second, and learns so what the others took. So
+ * for half a second a node that begins, or begins again after a pause, may not know that the others have emptied the
+ * bucket: together they overstep a limit by what each lets pass in such a half second, a bucket each at most, and pause
+ * for it afterwards. While the database is away each node goes on by what it knows.
  */
 import type { Queryable } from '../db/pool.ts';
 import { Bucket } from '../http/bucket.ts';

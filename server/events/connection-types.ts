@@ -15,6 +15,8 @@ const cause = z.enum([
   'blocked_by_admin',
   'scopes_refused',
 ]);
+/** Why refreshes bring no token, and end nothing. */
+const delay = z.enum(['provider_not_answering', 'settings_refused']);
 const reconnect = z
   .strictObject({
     method: z.literal('POST'),
@@ -97,7 +99,7 @@ export const connectionTypes = {
     data: z.strictObject({
       ...ofConnection,
       cause: z
-        .enum([...cause.options, 'provider_not_answering'])
+        .enum([...cause.options, ...delay.options])
         .nullable()
         .describe('Of what is over'),
       since: time.nullable().describe('When that began'),
@@ -111,10 +113,11 @@ export const connectionTypes = {
     },
   }),
   'connection.refresh_delayed': eventType({
-    meaning: 'Three refreshes in a row got no judgement from the provider; told once until one succeeds.',
+    meaning:
+      "Three refreshes in a row brought no token, and ended nothing: the provider gave no judgement, or refuses a setting to a client of the connection's own. Told once until one succeeds.",
     data: z.strictObject({
       ...ofConnection,
-      cause: z.literal('provider_not_answering'),
+      cause: delay.describe('As in its health'),
       evidence,
       since: time,
       next_step: nextStep,

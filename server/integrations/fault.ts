@@ -40,6 +40,7 @@ const nextSteps: Record<IntegrationCause, string> = {
     "The API is not enabled in the client's project. Enable it in the provider's console, then wait a few minutes.",
 };
 
+/** Codes that speak of the client itself, whatever the provider; its definition may name more. */
 const causeOfCode: Readonly<Record<string, IntegrationCause>> = {
   invalid_client: 'client_refused',
   deleted_client: 'client_deleted',
@@ -63,13 +64,19 @@ export function isOfOneGrant({ kind, error, isOfOneGrant: isOfOne }: TokenFault)
   return kind === 'client_misconfigured' && (isOfOne === true || error === 'unauthorized_client');
 }
 
+/** Whether it is the client itself that was refused, and not a setting, a scope or the one code. */
+export function isOfClient({ kind, error = '', isOfClient: isNamed }: TokenFault): boolean {
+  return kind === 'client_misconfigured' && (isNamed === true || Object.hasOwn(causeOfCode, error));
+}
+
 /** The fault that a refused token request shows. `connectionId` says whose refresh it was, where it was one. */
 export function clientFault(
   fault: TokenFault,
   { connectionId, at }: { connectionId?: string; at: Date },
 ): IntegrationFault {
   const { error = '', httpStatus } = fault;
-  const ofAll = Object.hasOwn(causeOfCode, error) ? causeOfCode[error]! : 'client_misconfigured';
+  const ofClient = Object.hasOwn(causeOfCode, error) ? causeOfCode[error]! : 'client_refused';
+  const ofAll = isOfClient(fault) ? ofClient : 'client_misconfigured';
   const cause = isOfOneGrant(fault) ? 'client_not_allowed' : ofAll;
   return {
     cause,

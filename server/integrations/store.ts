@@ -264,8 +264,8 @@ export async function updateIntegration(
     forward_webhooks: change.forwardWebhooks ?? current.forwardWebhooks,
     proxy_rules: JSON.stringify(change.proxyRules ?? current.proxyRules),
     updated_at: at,
-    // What was wrong may be right now, also for connections that are blocked: the next refresh finds out. Until one
-    // has, the fault stands.
+    // What was wrong may be right now, also for connections that are blocked or refused a setting: the next refresh finds
+    // out. Until one has, the fault stands.
     ...(current.fault && current.fault.cause !== 'api_disabled' && { probes: 0, probe_at: at }),
   };
   const [row] = await tx.run(
@@ -277,7 +277,7 @@ export async function updateIntegration(
      set refresh_not_before = null
      where integration_id = $1
        and environment_id = $2
-       and status = 'blocked'
+       and (status = 'blocked' or outage->>'cause' = 'settings_refused')
        and refresh_not_before is not null
        and deleted_at is null`,
     [current.id, current.environmentId],

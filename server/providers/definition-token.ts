@@ -61,6 +61,9 @@ export const tokenSchema = z.strictObject({
       scope: z.string().optional(),
     })
     .prefault({}),
-  /** Meaning of `error`, or of `error/error_subtype`, beyond the codes of RFC 6749 §5.2. */
-  errors: z.record(z.string(), z.enum(FAULT_KINDS)).default({}),
+  /**
+   * Meaning of `error`, or of `error/error_subtype`, beyond the codes of RFC 6749 §5.2. `client_refused`, as
+   * `invalid_client` there: misconfigured is the client itself, which is not known or whose secret is wrong.
+   */
+  errors: z.record(z.string(), z.enum([...FAULT_KINDS, 'client_refused'])).default({}),
 });
