@@ -38,3 +38,22 @@ test('of long bodies one is read in a turn of the event loop, so that others are
   await Promise.all(Array.from({ length: 20 }, () => send('["short"]')));
   assert.ok(new Set(turns).size < 20, String(turns));
 });
+
+test('brackets within brackets are refused beyond a thousand, wherever they stand, and others are not counted', async (t) => {
+  const app = fastify({ bodyLimit: 4 * 1024 * 1024 });
+  parseJsonOnly(app);
+  app.post('/', async () => 'read');
+  t.after(() => app.close());
+  const send = async (payload: string) => {
+    const headers = { 'content-type': 'application/json' };
+    return (await app.inject({ method: 'POST', url: '/', payload, headers })).statusCode;
+  };
+  const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+  assert.equal(await send(nested(1_000)), 200);
+  assert.equal(await send(nested(1_001)), 400);
+  assert.equal(await send(`{"a":"\\"[","b":${nested(1_000)}}`), 400);
+  assert.equal(await send(`{"a":"\\"[","b":${nested(999)}}`), 200);
+  assert.equal(await send(JSON.stringify(['['.repeat(5_000), '{"'.repeat(5_000)])), 200);
+  assert.equal(await send(JSON.stringify(Array(5_000).fill([{}]))), 200);
+  assert.equal(await send('['.repeat(2_000_000)), 400);
+});
