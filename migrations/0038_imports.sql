@@ -6,6 +6,8 @@ create table import (
   environment_id bigint not null references environment on delete cascade,
   -- The address of a peer, or the ID of a file.
   source text not null,
+  -- The run that writes here. One that finds another one's has been taken the place of, and ends.
+  run uuid not null default gen_random_uuid(),
   -- When the run began that is to be gone on with, or the last one that came to its end, and when that was.
   started_at timestamptz not null default now(),
   ended_at timestamptz,
@@ -19,6 +21,8 @@ create table imported_connection (
   integration text not null,
   connection text not null,
   outcome text not null,
+  -- Whether it was ever here, whatever became of later attempts.
+  was_here boolean not null,
   -- Why it is not here, or not whole: a word, and what to know of it. Never a secret.
   reason text,
   detail text,
@@ -41,6 +45,8 @@ create table imported_dataset (
   connection text not null,
   model text not null,
   variant text not null,
+  -- The connection's row. It says nothing of another one that is made in its place.
+  stored_id bigint not null,
   -- Of the source: a peer's cursor, or how many records of a file. Null: none was read.
   position text,
   records bigint not null default 0,

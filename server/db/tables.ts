@@ -361,6 +361,7 @@ export interface Import {
   ended_at: Timestamp | null;
   environment_id: number;
   id: Generated<number>;
+  run: Generated<string>;
   source: string;
   started_at: Generated<Timestamp>;
 }
@@ -375,6 +376,7 @@ export interface ImportedConnection {
   reason: string | null;
   stored_id: number | null;
   stored_version: number | null;
+  was_here: boolean;
 }
 
 export interface ImportedDataset {
@@ -388,6 +390,7 @@ export interface ImportedDataset {
   position: string | null;
   pruned: Generated<number>;
   records: Generated<number>;
+  stored_id: number;
   variant: string;
 }
 

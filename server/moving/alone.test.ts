@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { openDatabaseCable } from '../../test/support/database-cable.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { type Alone, alone } from './alone.ts';
 
@@ -64,6 +65,22 @@ test('an import whose locks are lost is given up with what to do, and writes not
   );
   await assert.rejects(run, lost);
   await assert.rejects(working!, lost);
+});
+
+test('a session that takes statements and answers none is lost, and holds up no end', async () => {
+  const cable = await openDatabaseCable(database.target);
+  const far = openDb(cable.target, { maxConnections: 2, rollbackWithinMs: 5 });
+  try {
+    const work = async (held: Alone): Promise<never> => {
+      await held.take(7);
+      cable.silence();
+      return new Promise(() => {});
+    };
+    await assert.rejects(alone(far, work, { everyMs: 5, withinMs: 5 }), lost);
+    await far.end();
+  } finally {
+    await cable.close();
+  }
 });
 
 test('one whose locks were lost shortly before its end does not end as if nothing had been', async () => {

@@ -19,12 +19,13 @@ export type Alone = {
 /**
  * Does `work` while no other import goes into the environments that it takes. The locks end with this process, however that
  * ends. They need a connection of their own; where the server ends that one the locks are free for others, so that `work` is
- * given up: throws `unavailable`, and nothing more is written. That is looked for every `everyMs`, and at the end.
+ * given up: throws `unavailable`. That is looked for every `everyMs`, and at the end; no answer `withinMs` is a loss, too. Until
+ * it is found, the tokens of runs (`ledger.ts`) keep the work from writing beside another import.
  */
 export async function alone<T>(
   db: Db,
   work: (alone: Alone) => Promise<T>,
-  { everyMs = 15_000 }: { everyMs?: number } = {},
+  { everyMs = 15_000, withinMs = 10_000 }: { everyMs?: number; withinMs?: number } = {},
 ): Promise<T> {
   return db.transaction(async (tx) => {
     let lost: AppError | undefined;
@@ -34,8 +35,8 @@ export async function alone<T>(
     };
     // Also so that the server does not end the transaction as one that nobody uses.
     const look = async () => {
-      await tx.query('select').catch((cause: unknown) => {
-        lost = lostError(cause);
+      await answered(tx.query('select'), withinMs).catch((cause: unknown) => {
+        lost ??= lostError(cause);
         reject(lost);
       });
       prove();
@@ -50,6 +51,20 @@ export async function alone<T>(
       clearInterval(timer);
     }
   });
+}
+
+/** Throws what the statement throws, or that it has no answer in time. */
+async function answered(statement: Promise<unknown>, withinMs: number): Promise<void> {
+  const { promise: silence, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => reject(new Error(`The database did not answer within ${withinMs} ms.`)),
+    withinMs,
+  );
+  try {
+    await Promise.race([statement, silence]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function lostError(cause: unknown): AppError {
@@ -79,6 +94,7 @@ function inTurn(db: Db, prove: () => void): Db {
     query: (text, values) => behind(() => db.query(text, values)),
     run: (built) => behind(() => db.run(built)),
     transaction: (work, mode) => behind(() => db.transaction(work, mode)),
+    transactionWithin: (work, limit) => behind(() => db.transactionWithin(work, limit)),
     flight: (flight) => behind(() => db.flight(flight)),
     load: () => db.load(),
     end: () => db.end(),

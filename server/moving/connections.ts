@@ -17,7 +17,7 @@ import { connectionId } from '../connections/wire.ts';
 import type { Tx } from '../db/pool.ts';
 import { webAddress } from '../http/text.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
-import { type Import, isChangedSince, type Judged, note, type Stored } from './ledger.ts';
+import { isChangedSince, type Judged, note, type OpenImport, type Stored } from './ledger.ts';
 
 /**
  * Connections from elsewhere, stored as our own: under their ID, sealed with a data key of their own.
@@ -55,7 +55,7 @@ export type Moved = z.output<typeof movedSettings> & {
 
 export type Storing = {
   reading: IntegrationReading;
-  from: Import;
+  from: OpenImport;
   /** For the audit log. */
   sourceName: string;
   /** Whether one that is here gets what is moved. */
@@ -77,7 +77,7 @@ const noCredentials: Credentials = {
  *
  * Where the credentials here are newer than those that are moved, these and all that is known of the grant stay, and what
  * stands beside them alone is given. Throws `unknown_provider_config` where the integration was changed or deleted
- * meanwhile, and fails on `connection_id_unique` where somebody else makes the connection at the same time.
+ * meanwhile, and `unavailable` where another run has begun; fails on `connection_id_unique` where somebody else makes the connection at the same time.
  */
 export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promise<Judged> {
   const { integration, connectionId: id } = moved;

@@ -2,27 +2,16 @@ import { holdConnection } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { ensureDataset, lockDataset } from '../records/dataset.ts';
 import type { Vault } from '../vault.ts';
-import {
-  type Dataset,
-  type DatasetProgress,
-  findDatasetProgress,
-  type Import,
-  noteDatasetProgress,
-} from './ledger.ts';
-import {
-  lastPosition,
-  type MovedRecord,
-  openTarget,
-  placeConsumer,
-  saveMoved,
-  type Target,
-} from './records.ts';
+import { type DatasetProgress, findDatasetProgress, noteDatasetProgress } from './dataset-ledger.ts';
+import type { Dataset, OpenImport } from './ledger.ts';
+import { type MovedRecord, openTarget, placeConsumer, readStand, saveMoved, type Target } from './records.ts';
 
 /**
  * Datasets that are filled from elsewhere, batch by batch, each in one transaction with what the ledger says of it.
  *
- * Where anybody else has saved in a dataset, whatever the source has is older, and the import keeps away from it. Does not
- * own: how records are saved (`records.ts`), where they come from and in which order (`peer/`, `file/`).
+ * Where anybody else has saved in a dataset, whatever the source has is older, and the import keeps away from it, unless it
+ * was emptied: one that holds nothing, not even a record that is deleted, is filled from the beginning. Does not own: how
+ * records are saved (`records.ts`), where they come from and in which order (`peer/`, `file/`).
  */
 export type FilledDataset = {
   readonly target: Target;
@@ -50,7 +39,7 @@ export class HasRecordsError extends Error {
   }
 }
 
-export type Filling = { db: Db; vault: Vault; from: Import; metadataKey: string };
+export type Filling = { db: Db; vault: Vault; from: OpenImport; metadataKey: string };
 
 const nothing: DatasetProgress = {
   ...{ position: undefined, records: 0, deleted: 0, pruned: 0 },
@@ -66,9 +55,12 @@ export async function openDataset(
   dataset: Dataset,
 ): Promise<FilledDataset> {
   const target = await openTarget(db, { environmentId: from.environmentId, dataset, vault });
-  const known = await findDatasetProgress(db, from, dataset);
-  let progress = known ?? nothing;
-  if (!progress.isDone && (await lastPosition(db, target)) !== progress.lastSeq) throw new HasRecordsError();
+  const storedId = target.connection;
+  const known = await findDatasetProgress(db, from, { dataset, storedId });
+  const stand = await readStand(db, target);
+  // An empty one may have a position: of a restore, or of records that are gone.
+  let progress = stand.isEmpty ? { ...nothing, lastSeq: stand.lastSeq } : (known ?? nothing);
+  if (!progress.isDone && stand.lastSeq !== progress.lastSeq) throw new HasRecordsError();
 
   /** Under the dataset's lock, so that nobody saves between the look and the note. */
   async function save(
@@ -76,7 +68,7 @@ export async function openDataset(
     advance: (saved: { records: number; deleted: number }) => Partial<DatasetProgress>,
   ): Promise<void> {
     progress = await db.transaction(async (tx) => {
-      const inside = within(db, tx);
+      const inside = within(tx);
       let { lastSeq } = progress;
       let saved = { records: 0, deleted: 0 };
       if (records.length > 0) {
@@ -84,10 +76,10 @@ export async function openDataset(
         const locked = await lockDataset(tx, await ensureDataset(inside, target));
         if (locked?.lastSeq !== lastSeq) throw new HasRecordsError();
         saved = await saveMoved(inside, { target, records, metadataKey });
-        lastSeq = await lastPosition(inside, target);
+        ({ lastSeq } = await readStand(inside, target));
       }
       const next = { ...progress, ...advance(saved), lastSeq };
-      await noteDatasetProgress(tx, from, { dataset, progress: next });
+      await noteDatasetProgress(tx, from, { dataset, storedId, progress: next });
       return next;
     });
   }
@@ -111,7 +103,18 @@ export async function openDataset(
   };
 }
 
-/** The transaction, for work that would begin one of its own. */
-function within(db: Db, tx: Tx): Db {
-  return { ...db, query: tx.query, run: tx.run, transaction: (work) => work(tx) };
+/** The transaction, for work that would begin one of its own. It has nothing that needs another connection. */
+function within(tx: Tx): Db {
+  const refuse = (): never => {
+    throw new Error('Not within a transaction.');
+  };
+  return {
+    query: (text, values) => tx.query(text, values),
+    run: (built) => tx.run(built),
+    transaction: async (work, mode) => (mode === 'snapshot' ? refuse() : work(tx)),
+    transactionWithin: async () => refuse(),
+    flight: async () => refuse(),
+    load: refuse,
+    end: async () => refuse(),
+  };
 }

@@ -1,10 +1,15 @@
-import type { Queryable, Tx } from '../db/pool.ts';
+import type { Queryable } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
 
 /**
  * What was moved in from elsewhere, and how far an import is.
  *
- * Owns: the tables `import`, `imported_connection` and `imported_dataset`. Does not own: that one import at a time goes into an
- * environment (`alone.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`, `datasets.ts`).
+ * Owns: the tables `import` and `imported_connection`. Does not own: how far datasets are (`dataset-ledger.ts`), that one import at
+ * a time goes into an environment (`alone.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`,
+ * `datasets.ts`).
+ *
+ * Who has lost what kept others away finds that out late. So each run has a token, and what it stores is one transaction with
+ * a note that fails once another run has begun in the environment: from then on it writes nothing.
  *
  * A source's rows stay, so that whoever runs the same import again, after a kill or a month, goes on where it was, and a
  * connection that was deleted here since does not come back.
@@ -23,7 +28,7 @@ export type Outcome =
   | 'skipped'
   | 'failed';
 
-/** Those after which the connection is here with credentials, and those after which it is or was here at all. */
+/** Those after which the connection is here with credentials, and those that tell that it is or was here at all. */
 const settled: readonly Outcome[] = ['made', 'overwritten', 'existing'];
 const placed: readonly Outcome[] = [...settled, 'dead', 'removed'];
 
@@ -34,38 +39,51 @@ export type Judged = Place & { outcome: Outcome; reason?: string | undefined; de
 /** The row of a connection, and the version of its credentials. */
 export type Stored = { id: number; credentialsVersion: number };
 
-export type DatasetProgress = {
-  position: string | undefined;
-  records: number;
-  deleted: number;
-  pruned: number;
-  isDone: boolean;
-  /** The last position of the dataset here, when this was noted. */
-  lastSeq: number;
-};
-
 /** Where a source's rows are. */
 export type Import = { id: number; environmentId: number };
 
+/** As a run has it that writes: with its token. */
+export type OpenImport = Import & { run: string };
+
 /**
  * The import of this source into the environment. It goes on with the run that has not come to its end, or begins one; what
- * a run has stored is not read again for it (`isSettled`).
+ * a run has stored is not read again for it (`isSettled`). Waits for what a run before is about to store in the environment;
+ * all that it notes after that fails.
  */
 export async function openImport(
   db: Queryable,
   { environmentId, source }: { environmentId: number; source: string },
-): Promise<Import> {
-  const [row] = await db.query<{ id: number }>(
-    `insert into import (environment_id, source)
+): Promise<OpenImport> {
+  const [row] = await db.query<{ id: number; run: string }>(
+    `with others as (
+       update import set run = gen_random_uuid() where environment_id = $1 and source <> $2
+     )
+     insert into import (environment_id, source)
      values ($1, $2)
      on conflict on constraint import_source_unique do update
      set
+       run = excluded.run,
        started_at = case when import.ended_at is null then import.started_at else now() end,
        ended_at = null
-     returning id`,
+     returning id, run`,
     [environmentId, source],
   );
-  return { id: row!.id, environmentId };
+  return { ...row!, environmentId };
+}
+
+/**
+ * A part of a statement, with the import's ID and run as `$1` and `$2`: the import, where the run is the one that writes. It
+ * stays so until the end of the transaction.
+ */
+export const held = `held as (select id from import where id = $1 and run = $2 for share)`;
+
+/** Throws `unavailable` where a statement upon `held` has written no row, since another run has begun. */
+export function requireHeld(rows: readonly object[]): void {
+  if (rows.length > 0) return;
+  const message =
+    'Another import into this environment has begun, so this one has ended. Run the same command again when the other one ' +
+    'has ended: it goes on where it was.';
+  throw new AppError('unavailable', message);
 }
 
 /** Undefined where nothing was imported from there yet. */
@@ -80,30 +98,37 @@ export async function findImport(
   return row && { id: row.id, environmentId };
 }
 
-/** Notes that a run went through to its end. */
-export async function closeImport(db: Queryable, { id }: Import): Promise<void> {
-  await db.query('update import set ended_at = now() where id = $1', [id]);
+/** Notes that a run went through to its end. Throws `unavailable` where another one has begun. */
+export async function closeImport(db: Queryable, { id, run }: OpenImport): Promise<void> {
+  const closed = await db.query(
+    'update import set ended_at = now() where id = $1 and run = $2 returning id',
+    [id, run],
+  );
+  requireHeld(closed);
 }
 
 /**
  * Writes what became of connections, in the transaction of it where there is one; `stored` where credentials were put there.
- * `made` and `overwritten` are for those that have just been so.
+ * `made` and `overwritten` are for those that have just been so. Throws `unavailable` where another run has begun.
  */
 export async function note(
   tx: Queryable,
-  { id }: Import,
+  { id, run }: OpenImport,
   judged: readonly (Judged & { stored?: Stored })[],
 ): Promise<void> {
   if (judged.length === 0) return;
-  await tx.query(
-    `insert into imported_connection
-       (import_id, integration, connection, outcome, reason, detail, stored_id, stored_version)
-     select $1, integration, connection, outcome, reason, detail, stored_id, stored_version
-     from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[])
+  const noted = await tx.query(
+    `with ${held}
+     insert into imported_connection
+       (import_id, integration, connection, outcome, was_here, reason, detail, stored_id, stored_version)
+     select held.id, integration, connection, outcome, outcome = any($10), reason, detail, stored_id, stored_version
+     from held
+     cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[])
        as given (integration, connection, outcome, reason, detail, stored_id, stored_version)
      on conflict on constraint imported_connection_pkey do update
      set
        outcome = excluded.outcome,
+       was_here = imported_connection.was_here or excluded.was_here,
        reason = excluded.reason,
        detail = excluded.detail,
        stored_id = coalesce(excluded.stored_id, imported_connection.stored_id),
@@ -111,9 +136,11 @@ export async function note(
        at = case
          when excluded.outcome in ('made', 'overwritten') then now()
          else imported_connection.at
-       end`,
+       end
+     returning import_id`,
     [
       id,
+      run,
       judged.map(({ integration }) => integration),
       judged.map(({ connection }) => connection),
       judged.map(({ outcome }) => outcome),
@@ -121,8 +148,10 @@ export async function note(
       judged.map(({ detail }) => detail?.slice(0, 500) ?? null),
       judged.map(({ stored }) => stored?.id ?? null),
       judged.map(({ stored }) => stored?.credentialsVersion ?? null),
+      placed,
     ],
   );
+  requireHeld(noted);
 }
 
 /** Whether somebody else put credentials there since this import did: a refresh, its user, the application. */
@@ -150,6 +179,8 @@ export type Known = Place & {
   isShell: boolean;
   /** The run that is to be gone on with has stored it, whether it is here still or not. */
   isSettled: boolean;
+  /** By this import or before it, whatever became of later attempts. */
+  wasHere: boolean;
   outcome: Outcome | undefined;
 };
 
@@ -175,6 +206,7 @@ export async function look(
            and imported_connection.at >= import.started_at,
          false
        ) as "isSettled",
+       coalesce(imported_connection.was_here, false) as "wasHere",
        imported_connection.outcome
      from unnest($2::text[], $3::text[]) with ordinality as asked (integration, connection, nth)
      left join integration on integration.environment_id = $1 and integration.key = asked.integration
@@ -204,10 +236,9 @@ export async function look(
  * its tokens may have been used here meanwhile.
  */
 export function judge(
-  { isHere, isShell, isSettled, outcome }: Known,
+  { isHere, isShell, isSettled, wasHere, outcome }: Known,
   { overwrites }: { overwrites: boolean },
 ): 'import' | Outcome {
-  const wasHere = outcome !== undefined && placed.includes(outcome);
   if (!isHere) return wasHere && (isSettled || !overwrites) ? 'removed' : 'import';
   // A source that had none either has nothing to give.
   const isWaiting = isShell && outcome !== 'made';
@@ -251,99 +282,26 @@ export async function* pagesOfUnsettled(db: Queryable, { id }: Import): AsyncGen
   }
 }
 
-/** Those that are here by this import, or were before it, in pages. */
+/**
+ * Those that are here by this import, or were before it, in pages; also where the last attempt to read one failed, but not
+ * where the source has it no more.
+ */
 export async function* pagesOfHere(db: Queryable, { id }: Import): AsyncGenerator<Place[]> {
   for (let after: Place = { integration: '', connection: '' }; ; ) {
     const rows = await db.query<Place>(
       `select integration, connection
        from imported_connection
        where import_id = $1
-         and outcome = any($2)
-         and (integration, connection) > ($3, $4)
+         and was_here
+         and outcome not in ('removed', 'gone')
+         and (integration, connection) > ($2, $3)
        order by integration, connection
        limit 500`,
-      [id, [...settled, 'dead'], after.integration, after.connection],
+      [id, after.integration, after.connection],
     );
     const last = rows.at(-1);
     if (last === undefined) return;
     after = last;
     yield rows;
   }
-}
-
-const datasetKey = ({ integration, connection, model, variant }: Dataset) => [
-  integration,
-  connection,
-  model,
-  variant,
-];
-
-/** Undefined where none of its records was read yet. */
-export async function findDatasetProgress(
-  db: Queryable,
-  { id }: Import,
-  dataset: Dataset,
-): Promise<DatasetProgress | undefined> {
-  const [row] = await db.query<Omit<DatasetProgress, 'position'> & { position: string | null }>(
-    `select position, records, deleted, pruned, is_done as "isDone", last_seq as "lastSeq"
-     from imported_dataset
-     where import_id = $1 and integration = $2 and connection = $3 and model = $4 and variant = $5`,
-    [id, ...datasetKey(dataset)],
-  );
-  return row && { ...row, position: row.position ?? undefined };
-}
-
-export async function noteDatasetProgress(
-  db: Queryable | Tx,
-  { id }: Import,
-  { dataset, progress }: { dataset: Dataset; progress: DatasetProgress },
-): Promise<void> {
-  await db.query(
-    `insert into imported_dataset
-       (import_id, integration, connection, model, variant, position, records, deleted, pruned, is_done, last_seq)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-     on conflict on constraint imported_dataset_pkey do update
-     set
-       position = excluded.position,
-       records = excluded.records,
-       deleted = excluded.deleted,
-       pruned = excluded.pruned,
-       is_done = excluded.is_done,
-       last_seq = excluded.last_seq`,
-    [
-      id,
-      ...datasetKey(dataset),
-      progress.position ?? null,
-      progress.records,
-      progress.deleted,
-      progress.pruned,
-      progress.isDone,
-      progress.lastSeq,
-    ],
-  );
-}
-
-/** How many datasets and records were moved, over all runs. */
-export async function countRecords(
-  db: Queryable,
-  { id }: Import,
-): Promise<{ datasets: number; records: number; deleted: number; pruned: number; unfinished: number }> {
-  const [row] = await db.query<{
-    datasets: number;
-    records: number;
-    deleted: number;
-    pruned: number;
-    unfinished: number;
-  }>(
-    `select
-       count(*) as datasets,
-       coalesce(sum(records), 0)::bigint as records,
-       coalesce(sum(deleted), 0)::bigint as deleted,
-       coalesce(sum(pruned), 0)::bigint as pruned,
-       count(*) filter (where not is_done) as unfinished
-     from imported_dataset
-     where import_id = $1`,
-    [id],
-  );
-  return row!;
 }

@@ -53,7 +53,7 @@ export async function saveMoved(
     }
     deleted += run.length;
     const ids = run.map(({ id }) => id);
-    // One that is deleted here already keeps its position: the run before this one was killed.
+    // One that is deleted here already keeps its position: it was read before, and is read again for a consumer.
     const { missing } = await deleteRecords(db, { ...target, ids });
     if (missing.length === 0) continue;
     const unknown = new Set(missing);
@@ -89,9 +89,14 @@ function runsOf(records: readonly MovedRecord[]): MovedRecord[][] {
   return runs;
 }
 
-/** The dataset's last position; 0 where nothing was saved. */
-export async function lastPosition(db: Db, target: Target): Promise<number> {
-  return (await findDataset(db, target))?.lastSeq ?? 0;
+/** The dataset's last position, 0 where it has none, and whether it holds no record, not even one that is deleted. */
+export async function readStand(db: Db, target: Target): Promise<{ lastSeq: number; isEmpty: boolean }> {
+  const { lastSeq, records, deleted } = (await findDataset(db, target)) ?? {
+    lastSeq: 0,
+    records: 0,
+    deleted: 0,
+  };
+  return { lastSeq, isEmpty: records + deleted === 0 };
 }
 
 /** The first position that one of these records has; undefined where none is here. */

@@ -1,5 +1,6 @@
 import type { Db } from '../db/pool.ts';
-import { countOutcomes, countRecords, type Import, type Outcome, pagesOfUnsettled } from './ledger.ts';
+import { countRecords } from './dataset-ledger.ts';
+import { countOutcomes, type Import, type Outcome, pagesOfUnsettled } from './ledger.ts';
 
 /**
  * What an import came to, for a person and for a program. Never a secret.
@@ -46,6 +47,12 @@ const words: Record<Count['outcome'], string> = {
   failed: 'failed',
 };
 
+function wordsFor({ outcome, reason }: Count): string {
+  if (reason === 'credentials_kept')
+    return 'given what the source has beside credentials: those here are newer';
+  return words[outcome];
+}
+
 /** Whether everything that the source has is here, or would be. */
 export function isWhole({ broken_off, connections, integrations, records }: Report): boolean {
   const isOpen = connections.some(({ outcome }) => ['dead', 'skipped', 'failed'].includes(outcome));
@@ -65,8 +72,10 @@ export function linesOf(report: Report): string[] {
     lines.push(`integration ${key}: ${said}${reason === null ? '' : ` (${reason})`}`);
     if (step !== null) lines.push(`  ${step}`);
   }
-  for (const { outcome, reason, count } of report.connections)
-    lines.push(`${count} connections ${words[outcome]}${reason === undefined ? '' : ` (${reason})`}`);
+  for (const one of report.connections)
+    lines.push(
+      `${one.count} connections ${wordsFor(one)}${one.reason === undefined ? '' : ` (${one.reason})`}`,
+    );
   if (report.connections.length === 0) lines.push('no connections');
   if (report.records !== null) {
     const { datasets, records, deleted, pruned } = report.records as Record<string, number>;

@@ -221,10 +221,10 @@ export function rowsByVersion(): RowsByVersion {
   after.set(
     38,
     `insert into import (environment_id, source) values (1, 'https://peer.example.com');
-     insert into imported_connection (import_id, integration, connection, outcome)
-     values (1, '${held.integrationKey}', '${held.connectionId}', 'made');
-     insert into imported_dataset (import_id, integration, connection, model, variant)
-     values (1, '${held.integrationKey}', '${held.connectionId}', '${held.model}', 'base');`,
+     insert into imported_connection (import_id, integration, connection, outcome, was_here)
+     values (1, '${held.integrationKey}', '${held.connectionId}', 'made', true);
+     insert into imported_dataset (import_id, integration, connection, model, variant, stored_id)
+     values (1, '${held.integrationKey}', '${held.connectionId}', '${held.model}', 'base', 1);`,
   );
   return { vault, after };
 }

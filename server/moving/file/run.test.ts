@@ -435,6 +435,19 @@ test('a dataset that has changed here since a run was cut off is left alone', as
   assert.deepEqual(await rowsOf(here), before);
 });
 
+test('a connection that is made again gets its records, settings and consumers again', async () => {
+  const bytes = await exported();
+  await take(bytes);
+  const { id } = (await here.find('notes', 'bob'))!;
+  await here.db.transaction((tx) => destroyConnection(tx, { id, at }));
+  assert.deepEqual(outcomesOf(await take(bytes, { overwrites: true })), { made: 2, overwritten: 1 });
+  const live = async (of: Installation) => (await rowsOf(of)).filter(([, action]) => action !== 'DELETED');
+  assert.deepEqual(await live(here), await live(there));
+  assert.ok(await consumerOf(here, 'late'));
+  const [dataset] = await here.db.query('select ignore_fields from dataset order by id desc');
+  assert.deepEqual(dataset, { ignore_fields: ['seen'] });
+});
+
 test('a run that was cut off before a restore goes on after it', async () => {
   const bytes = await exported();
   await takeUntilKilled(bytes, 12);

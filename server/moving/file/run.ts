@@ -7,7 +7,7 @@ import { type Environment, ensureEnvironment } from '../../environments/store.ts
 import { startNewSyncs } from '../../functions/runs/schedule.ts';
 import type { Integration, IntegrationReading } from '../../integrations/store.ts';
 import { type Moved, movedSettings, storeMoved } from '../connections.ts';
-import { closeImport, type Import, judge, look, note, openImport, type Place } from '../ledger.ts';
+import { closeImport, judge, look, note, type OpenImport, openImport, type Place } from '../ledger.ts';
 import { reasonOf } from '../reason.ts';
 import { countsOf, type Report, type Reported, recordsOf } from '../report.ts';
 import { type Failed, type TakenDataset, takeDataset } from './datasets.ts';
@@ -90,7 +90,7 @@ export async function runFile(run: FileRun, file: ProvenFile): Promise<Reported[
 class EnvironmentRun {
   readonly #run: FileRun;
   readonly #taking: Taking;
-  readonly #from: Import;
+  readonly #from: OpenImport;
   readonly #report: Report;
   readonly #integrations = new Map<string, Integration>();
   readonly #failed: Failed[] = [];
@@ -99,7 +99,7 @@ class EnvironmentRun {
   #place: Place | undefined;
   #dataset: TakenDataset | undefined;
 
-  private constructor(run: FileRun, given: { environment: Environment; from: Import; file: ProvenFile }) {
+  private constructor(run: FileRun, given: { environment: Environment; from: OpenImport; file: ProvenFile }) {
     const { environment, from, file } = given;
     this.#run = run;
     this.#taking = { db: run.db, vault: run.reading.vault, environment, now: run.now() };
@@ -177,8 +177,10 @@ class EnvironmentRun {
     await this.#endDataset();
     const { db, now, baseUrl } = this.#run;
     const { environment } = this.#taking;
-    await db.transaction((tx) => startNewSyncs(tx, { environmentId: environment.id, at: now() }));
-    await closeImport(db, this.#from);
+    await db.transaction(async (tx) => {
+      await startNewSyncs(tx, { environmentId: environment.id, at: now() });
+      await closeImport(tx, this.#from);
+    });
     const report = this.#report;
     report.connections = await countsOf(db, this.#from);
     const failed = this.#failed;
@@ -223,7 +225,7 @@ class EnvironmentRun {
       const skipped = this.#report.integrations.find(({ unique_key: key }) => key === place.integration);
       const reason = skipped?.reason ?? 'unknown_integration';
       await note(db, this.#from, [{ ...place, outcome: 'skipped', reason }]);
-      return false;
+      return known!.isHere;
     }
     try {
       await this.#store(movedFrom(entry, integration));
@@ -232,7 +234,7 @@ class EnvironmentRun {
       const said = reasonOf(error);
       if (said === undefined) throw error;
       await note(db, this.#from, [{ ...place, outcome: 'failed', ...said }]);
-      return false;
+      return known!.isHere;
     }
   }
 

@@ -5,10 +5,15 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import type { PeerStandIn } from '../../../test/support/peer.ts';
 import { cursorOf, type PeerRecord, peerConnection } from '../../../test/support/peer-bodies.ts';
+import { raisePositions } from '../../backup/positions.ts';
+import { destroyConnection } from '../../connections/store.ts';
 import { RecordChecker, requireRecords } from '../../records/check.ts';
 import { findConsumer } from '../../records/consumers.ts';
+import { findDataset } from '../../records/dataset.ts';
+import { emptyDataset } from '../../records/empty.ts';
 import { createRoom, listRecords } from '../../records/list.ts';
 import { saveRecords } from '../../records/save.ts';
+import { setDatasetSettings } from '../../records/settings.ts';
 import { type Installation, type Move, openMove } from '../moving.fixture.ts';
 import type { Report } from '../report.ts';
 import { keyOfDataset, type Position, readPositions } from './positions.ts';
@@ -205,6 +210,53 @@ test('a dataset that has records here is left alone, and a consumer of the name 
 
   await here.db.query('delete from import');
   assert.deepEqual(failedOf(await run()), ['dataset_has_records']);
+});
+
+test('a connection that is made again gets its records again, and its consumer', async () => {
+  peer.connections[0]!.records.set('Row', some(20));
+  const positions = positionsOf({ cursor: cursorOf(some(20)[19]!) });
+  await run({ positions });
+  const remove = async () => {
+    const { id } = (await here.find('sheets', 'ada'))!;
+    await here.db.transaction((tx) => destroyConnection(tx, { id, at: new Date() }));
+  };
+  await remove();
+  const options = { models: undefined, positions, consumer: 'app' };
+  const { report } = await runPeer(move.open({ records: options, overwrites: true }));
+  assert.deepEqual([(await stored()).length, failedOf(report)], [20, []]);
+  assert.deepEqual(consumersOf(report), { made: 1, existing: 0 });
+
+  // What was told of a row that is gone is not told of the one that has taken its place.
+  await remove();
+  await runPeer(move.open({ overwrites: true }));
+  peer.trouble = (_, path) => (path === '/records' ? 'fail' : undefined);
+  const failed = await run();
+  assert.deepEqual(
+    [(failed.records as { records: number }).records, failedOf(failed)],
+    [0, ['server_error']],
+  );
+});
+
+test('a dataset that holds no record is filled, whatever its position is', async () => {
+  await runPeer(move.open());
+  const dataset = { connection: (await here.find('sheets', 'ada'))!.id, model: 'Row', variant: 'base' };
+  await setDatasetSettings(here.db, dataset, { ignoreFields: ['seen'] });
+  await raisePositions(here.db);
+  peer.connections[0]!.records.set('Row', some(20));
+  assert.deepEqual(failedOf(await run()), []);
+  assert.equal((await stored()).length, 20);
+
+  // The way out for one that is refused: it is emptied, and begins anew.
+  await saveHere([{ id: 'here', fields: { name: 'here', n: 1 }, order: 0 }]);
+  const positions = positionsOf({ modified_after: '2020-01-01T00:00:00Z' });
+  assert.deepEqual(failedOf(await run({ positions })), ['dataset_has_records']);
+  const { id } = (await findDataset(here.db, dataset))!;
+  await here.db.transaction((tx) => emptyDataset(tx, id));
+  const report = await run({ positions });
+  assert.deepEqual([failedOf(report), consumersOf(report)], [[], { made: 1, existing: 0 }]);
+  assert.equal((report.records as { records: number }).records, 20);
+  assert.equal((await stored()).length, 20);
+  assert.equal((await consumer())!.behind, 20);
 });
 
 test('what a sync has changed here since is not taken back by a run for positions', async () => {

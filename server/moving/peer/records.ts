@@ -1,8 +1,9 @@
 import type { Db } from '../../db/pool.ts';
 import { findConsumer } from '../../records/consumers.ts';
 import type { Vault } from '../../vault.ts';
+import type { DatasetProgress } from '../dataset-ledger.ts';
 import { type FilledDataset, openDataset } from '../datasets.ts';
-import type { Dataset, DatasetProgress, Import, Place } from '../ledger.ts';
+import type { Dataset, OpenImport, Place } from '../ledger.ts';
 import { reasonOf } from '../reason.ts';
 import { firstPositionOf, type MovedRecord } from '../records.ts';
 import { peerRecordMetadata, peerRecords, peerSyncs, readAnswer } from './answers.ts';
@@ -23,7 +24,7 @@ type Moving = {
   db: Db;
   peer: Peer;
   vault: Vault;
-  from: Import;
+  from: OpenImport;
   /** Names of models, where the peer does not tell them. */
   models: readonly string[] | undefined;
   positions: ReadonlyMap<string, Position>;

@@ -4,9 +4,11 @@ import type { PeerStandIn } from '../../../test/support/peer.ts';
 import { peerConnection } from '../../../test/support/peer-bodies.ts';
 import type { OAuth2Credentials } from '../../auth-modes/oauth2-credentials.ts';
 import { openKept } from '../../connections/candidates.ts';
-import { destroyConnection } from '../../connections/store.ts';
+import { type Connection, destroyConnection } from '../../connections/store.ts';
+import { noteDatasetProgress } from '../dataset-ledger.ts';
+import { closeImport, note, openImport } from '../ledger.ts';
 import { type Installation, type Move, openMove, outcomesOf, renewHere } from '../moving.fixture.ts';
-import type { Report } from '../report.ts';
+import { linesOf, type Report } from '../report.ts';
 import { PeerLostError } from './client.ts';
 import { type PeerRun, runPeer, tryPeerRun } from './run.ts';
 
@@ -20,6 +22,8 @@ beforeEach(async () => {
 afterEach(() => move.close());
 
 const run = async (more: Partial<PeerRun> = {}): Promise<Report> => (await runPeer(move.open(more))).report;
+/** What a run ends with that another one has taken the place of. */
+const replaced = { code: 'unavailable', message: /Another import into this environment has begun/ };
 const dry = async (more: Partial<PeerRun> = {}): Promise<Report> =>
   (await tryPeerRun(move.open(more))).report;
 
@@ -273,8 +277,14 @@ test('what was put here since it came stays in every run, but for what waits for
   peer.connections.push(ada);
   await run();
   const renewed = await renewHere(here, { at: ['google-sheet', 'ada'], kept: [] });
-  for (let times = 0; times < 2; times += 1)
-    assert.deepEqual(outcomesOf(await run({ overwrites: true })), { 'overwritten credentials_kept': 1 });
+  for (let times = 0; times < 2; times += 1) {
+    const report = await run({ overwrites: true });
+    assert.deepEqual(outcomesOf(report), { 'overwritten credentials_kept': 1 });
+    assert.match(
+      linesOf(report).join('\n'),
+      /^1 connections .* beside credentials: .* newer \(credentials_kept\)$/m,
+    );
+  }
   assert.deepEqual(await here.credentialsOf('google-sheet', 'ada'), renewed.credentials);
 
   await here.db.query(`update connection set status = 'needs_reauth'`);
@@ -297,6 +307,22 @@ test('a second run asks for none again, and one that was deleted here since stay
   );
   assert.equal(await here.find('google-sheet', 'bob'), undefined);
   assert.deepEqual(outcomesOf(await run({ overwrites: true })), { made: 1, overwritten: 1 });
+});
+
+test('one that a later run could not read stays deleted, too, and keeps its records until then', async () => {
+  for (const id of ['ada', 'bob']) peer.connections.push(peerConnection({ id, integration: 'google-sheet' }));
+  peer.connections[0]!.records.set('Row', [{ id: 'r', fields: {}, order: 1 }]);
+  const records = { models: undefined, positions: new Map(), consumer: 'app' };
+  await run();
+  peer.trouble = (_, path) => (path === '/connections/ada' ? 'fail' : undefined);
+  const failed = await run({ overwrites: true, records });
+  assert.deepEqual(outcomesOf(failed), { 'failed server_error': 1, overwritten: 1 });
+  assert.equal((failed.records as { records: number }).records, 1);
+  peer.trouble = () => undefined;
+  const ada = (await here.find('google-sheet', 'ada'))!;
+  await here.db.transaction((tx) => destroyConnection(tx, { id: ada.id, at: new Date() }));
+  assert.deepEqual(outcomesOf(await run()), { overwritten: 1, removed: 1 });
+  assert.equal(await here.find('google-sheet', 'ada'), undefined);
 });
 
 test('a dead one keeps its ID and waits for its user; one that was dead for a moment comes over', async () => {
@@ -399,13 +425,61 @@ test('a wrong key, a page in place of the interface and a scope that lacks are t
   assert.equal(await here.count('import'), 0);
 });
 
+for (const source of ['the same', 'another'])
+  test(`a run that was left for dead ends with what it has read where one of ${source} source has begun`, async () => {
+    const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
+    peer.connections.push(ada);
+    await run();
+    const base = move.open().peer;
+    let after: Connection | undefined;
+    const slow = {
+      ...base,
+      async get(...asked: Parameters<typeof base.get>) {
+        const answer = await base.get(...asked);
+        if (asked[0] !== '/connections/ada') return answer;
+        // Renewed there since, so that what was just read is used up.
+        ada.credentials = { ...ada.credentials, refresh_token: 'refresh-of-ada-renewed' };
+        if (source === 'the same') await run({ overwrites: true });
+        else await openImport(here.db, { environmentId: here.environment.id, source: 'file 1' });
+        after = await here.find('google-sheet', 'ada');
+        return answer;
+      },
+    };
+    await assert.rejects(run({ peer: slow, overwrites: true }), replaced);
+    assert.deepEqual(await here.find('google-sheet', 'ada'), after);
+  });
+
+test('a run that was left for dead notes and ends nothing once another has begun', async () => {
+  const { environment, db } = here;
+  const at = { environmentId: environment.id, source: peer.url };
+  const before = await openImport(db, at);
+  const place = { integration: 'google-sheet', connection: 'ada' };
+  await note(db, before, [{ ...place, outcome: 'failed' }]);
+  const now = await openImport(db, at);
+  await assert.rejects(note(db, before, [{ ...place, outcome: 'gone' }]), replaced);
+  const dataset = { ...place, model: 'Row', variant: 'base' };
+  const progress = { position: 'p', records: 1, deleted: 0, pruned: 0, isDone: true, lastSeq: 1 };
+  await assert.rejects(noteDatasetProgress(db, before, { dataset, storedId: 1, progress }), replaced);
+  await assert.rejects(closeImport(db, before), replaced);
+  assert.equal(await here.count('imported_dataset'), 0);
+  assert.equal(await here.count(`imported_connection where outcome = 'failed'`), 1);
+  assert.equal(await here.count('import where ended_at is null'), 1);
+  await closeImport(db, now);
+});
+
 test('twenty runs at once make each connection once', async () => {
   for (let n = 0; n < 20; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   await run({ only: new Set(['google-sheet']) });
   await here.db.query('delete from connection');
   await here.db.query('delete from import');
-  await Promise.all(Array.from({ length: 20 }, () => run({ parallel: 2 })));
+  const runs = await Promise.allSettled(Array.from({ length: 20 }, () => run({ parallel: 2 })));
+  const ended = runs.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
+  assert.ok(ended.length < 20);
+  for (const error of ended)
+    assert.throws(() => {
+      throw error;
+    }, replaced);
   assert.equal(await here.count('connection'), 20);
   assert.equal(await here.count("audit where action = 'connection.imported'"), 40);
 });

@@ -13,6 +13,7 @@ import {
   judge,
   look,
   note,
+  type OpenImport,
   type Outcome,
   openImport,
   pagesOfHere,
@@ -102,8 +103,10 @@ export async function runPeer(run: PeerRun): Promise<{ report: Report; from: Imp
     await importConnections(run, { from, ...made });
     if (run.records !== undefined) records = await importRecords(run, { from });
     // Spread over their frequencies, not all at once.
-    await db.transaction((tx) => startNewSyncs(tx, { environmentId: environment.id, at: now() }));
-    await closeImport(db, from);
+    await db.transaction(async (tx) => {
+      await startNewSyncs(tx, { environmentId: environment.id, at: now() });
+      await closeImport(tx, from);
+    });
   } catch (error) {
     if (!(error instanceof PeerLostError)) throw error;
     report.broken_off = error.message;
@@ -155,7 +158,10 @@ async function compare(
 
 type Made = { planned: PlannedIntegration[]; integrations: Map<string, Integration> };
 
-async function importConnections(run: PeerRun, { from, ...made }: Made & { from: Import }): Promise<void> {
+async function importConnections(
+  run: PeerRun,
+  { from, ...made }: Made & { from: OpenImport },
+): Promise<void> {
   const { db, onProgress } = run;
   const dead: { summary: PeerSummary; at: number }[] = [];
   let seen = 0;
@@ -203,7 +209,7 @@ async function importOne(
     made,
     summary,
     isLast = false,
-  }: { from: Import; made: Made; summary: PeerSummary; isLast?: boolean },
+  }: { from: OpenImport; made: Made; summary: PeerSummary; isLast?: boolean },
 ): Promise<'done' | 'dead'> {
   const { db, peer } = run;
   const place = { integration: summary.provider_config_key, connection: summary.connection_id };
@@ -235,7 +241,7 @@ async function importOne(
   }
 }
 
-async function store(run: PeerRun, { from, moved }: { from: Import; moved: Moved }): Promise<void> {
+async function store(run: PeerRun, { from, moved }: { from: OpenImport; moved: Moved }): Promise<void> {
   const { db, reading, overwrites } = run;
   const storing = { reading, from, sourceName, overwrites, at: run.now() };
   await retryOnViolation('connection_id_unique', () =>
@@ -243,7 +249,7 @@ async function store(run: PeerRun, { from, moved }: { from: Import; moved: Moved
   );
 }
 
-async function importRecords(run: PeerRun, { from }: { from: Import }): Promise<Record<string, unknown>> {
+async function importRecords(run: PeerRun, { from }: { from: OpenImport }): Promise<Record<string, unknown>> {
   const { db, peer, reading } = run;
   const moving = { db, peer, vault: reading.vault, from, ...run.records! };
   const failed: Partial<MovedDataset>[] = [];
