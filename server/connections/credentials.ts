@@ -22,8 +22,8 @@ export type CredentialSource = {
    *
    * Callers racing for one connection share one refresh, on all nodes: many providers revoke the whole grant when a
    * refresh token is used twice (RFC 9700 §4.14.2). Throws `connection_needs_reauth` and `connection_blocked` when the
-   * provider refuses; `integration_misconfigured` when it refuses our client, and `connection_refresh_failed` when it
-   * gives no answer, both only where the token has expired.
+   * provider refuses; `integration_misconfigured` when it refuses our client, `connection_refresh_failed` when it gives
+   * no answer, and `unavailable` when the database does not take that, all three only where the token has expired.
    */
   fresh(connection: LiveConnection): Promise<Credentials>;
   /** What `fresh` would give at once; undefined where it would do more, or throw. Both count as a use. */
@@ -56,7 +56,7 @@ export function createCredentialSource({
   ...deps
 }: RefreshDeps & { reader: ConnectionReader; log: Logger }): CredentialSource {
   const { db, reader, now = () => new Date() } = deps;
-  const refresh = createRefresh(deps);
+  const { refresh, storing } = createRefresh(deps);
   const lastUse = createLastUse(db);
   const running = new Map<number, Promise<LiveConnection>>();
   /** Connections whose last refresh in the background failed, and until when they are left alone. */
@@ -157,8 +157,8 @@ export function createCredentialSource({
     const giveUp = new AbortController();
     const timer = setTimeout(() => giveUp.abort(), settleMs);
     const ended = new Promise((resolve) => giveUp.signal.addEventListener('abort', resolve));
-    while (running.size > 0 && !giveUp.signal.aborted) {
-      await Promise.race([Promise.allSettled(running.values()), ended]);
+    while (running.size + storing.size > 0 && !giveUp.signal.aborted) {
+      await Promise.race([Promise.allSettled([...running.values(), ...storing.values()]), ended]);
     }
     clearTimeout(timer);
     await lastUse.settled();

@@ -7,7 +7,7 @@ import type { Caller } from '../http/caller.ts';
 import { findIntegration, type Integration } from '../integrations/store.ts';
 import { connectionEvent } from './event.ts';
 import { type ConnectionHooks, noHooks } from './hooks.ts';
-import { isLeased } from './lease.ts';
+import { isLeasedAfterEnd } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { queueRevocation } from './revocation-notes.ts';
 import { isRevocable, listGrantTokens } from './revocation-tokens.ts';
@@ -184,7 +184,7 @@ async function attempt(
   const signal = AbortSignal.timeout(patienceMs);
   try {
     // The token of a refresh that was under way is revoked, too.
-    while (connection.integration.provider.refresh.rotates && (await isLeased(deps.db, connection))) {
+    while (connection.integration.provider.refresh.rotates && (await isLeasedAfterEnd(deps.db, connection))) {
       if (signal.aborted) return 'queued';
       await pause(pollMs);
     }

@@ -15,8 +15,10 @@ export type Lease = {
   readonly owner: string;
   /** By `performance.now()`: the holder must not have a request under way after it. */
   readonly endsAt: number;
-  /** Whether the holder before never gave it back. It lives perhaps, with an answer that the database did not take. */
+  /** Whether the holder before neither gave it back nor stored its answer. It lives perhaps, with that in hand. */
   readonly isTakenOver: boolean;
+  /** Which request is noted, by its time: that of the holder before until `claimLease`. Null once its answer has come. */
+  readonly sentAt: string | null;
   /** Whether the answer to an earlier refresh was lost, so that the provider may have taken the token for good. */
   readonly isReplyOwed: boolean;
   readonly failures: number;
@@ -27,14 +29,16 @@ export type Lease = {
 
 type Row = {
   isTakenOver: boolean;
+  sentAt: string | null;
   isReplyOwed: boolean;
   failures: number;
   keptTokens: Buffer | null;
   grant: string;
 };
 
-/** `granted_at` to the microsecond, which a Date does not hold. */
+/** To the microsecond, which a Date does not hold. */
 const grantOf = 'extract(epoch from granted_at)::text';
+const sentOf = 'extract(epoch from connection.refresh_sent_at)::text';
 
 /**
  * Takes the lease and notes that a refresh is being sent; does not wait for those who write the connection's records
@@ -67,8 +71,9 @@ export async function takeLease(
        from free
        where connection.id = free.id
        returning
-         free.refresh_owner is not null as "isTakenOver",
+         free.refresh_owner is not null and free.refresh_sent_at is not null as "isTakenOver",
          free.refresh_sent_at is not null as "isReplyOwed",
+         ${sentOf} as "sentAt",
          refresh_failures as failures,
          kept_tokens as "keptTokens",
          ${grantOf} as grant`,
@@ -81,29 +86,45 @@ export async function takeLease(
   return row && { ...row, owner, endsAt, keptTokens: row.keptTokens ?? undefined };
 }
 
+type Extension = { connection: Connection; lease: Lease; forMs: number };
+
 /**
- * The lease for one more request, with the tokens that are kept by now. Undefined where it has ended, or the
- * credentials were replaced meanwhile.
+ * The lease for `forMs` from now, with the tokens that are kept by now. Undefined where it has ended, the credentials
+ * were replaced meanwhile, or the connection was deleted.
  */
-export async function extendLease(
+export function extendLease(db: Queryable, extension: Extension): Promise<Lease | undefined> {
+  return extend(db, { ...extension, sentAt: 'refresh_sent_at' });
+}
+
+/**
+ * As `extendLease`, of one that was taken over, for a first request of one's own: an answer that the holder before
+ * stores from now on does not settle that.
+ */
+export function claimLease(db: Queryable, extension: Extension): Promise<Lease | undefined> {
+  return extend(db, { ...extension, sentAt: 'clock_timestamp()' });
+}
+
+async function extend(
   db: Queryable,
-  { connection, lease, forMs }: { connection: Connection; lease: Lease; forMs: number },
+  { connection, lease, forMs, sentAt }: Extension & { sentAt: string },
 ): Promise<Lease | undefined> {
   const endsAt = performance.now() + forMs;
   const row = first(
-    await db.query<{ keptTokens: Buffer | null }>(
+    await db.query<{ keptTokens: Buffer | null; sentAt: string | null }>(
       `update connection
-       set refresh_until = clock_timestamp() + make_interval(secs => $5)
+       set refresh_until = clock_timestamp() + make_interval(secs => $5),
+         refresh_sent_at = ${sentAt}
        where id = $1
          and environment_id = $2
          and credentials_version = $3
          and refresh_owner = $4
          and refresh_until > clock_timestamp()
-       returning kept_tokens as "keptTokens"`,
+         and deleted_at is null
+       returning kept_tokens as "keptTokens", ${sentOf} as "sentAt"`,
       [connection.id, connection.environmentId, connection.credentialsVersion, lease.owner, forMs / 1000],
     ),
   );
-  return row && { ...lease, endsAt, keptTokens: row.keptTokens ?? undefined };
+  return row && { ...lease, endsAt, sentAt: row.sentAt, keptTokens: row.keptTokens ?? undefined };
 }
 
 /** Gives the lease back after a refresh that succeeded, in the transaction that stores its tokens. */
@@ -116,18 +137,18 @@ export async function settleLease(
     at,
   }: { connection: Connection; lease: Lease; keptTokens: Buffer | null; at: Date },
 ): Promise<void> {
-  // By now the lease may be another's, whose request is under way.
+  // By now the lease may be another's, whose request is perhaps under way.
   await tx.query(
     `update connection
      set refresh_owner = case when refresh_owner <> $3 then refresh_owner end,
        refresh_until = case when refresh_owner <> $3 then refresh_until end,
-       refresh_sent_at = case when refresh_owner <> $3 then refresh_sent_at end,
+       refresh_sent_at = case when ${sentOf} <> $6 then refresh_sent_at end,
        refresh_failures = 0,
        refresh_not_before = null,
        refreshed_at = $4,
        kept_tokens = $5
      where id = $1 and environment_id = $2`,
-    [connection.id, connection.environmentId, lease.owner, at, keptTokens],
+    [connection.id, connection.environmentId, lease.owner, at, keptTokens, lease.sentAt],
   );
 }
 
@@ -168,6 +189,35 @@ export async function endLease(
   return ended?.isCurrent === true;
 }
 
+/** Notes that the answer to the request of `lease` has come, whoever holds the lease by now. */
+export async function noteAnswered(
+  tx: Tx,
+  { connection, lease }: { connection: Connection; lease: Lease },
+): Promise<void> {
+  await tx.query(
+    `update connection
+     set refresh_sent_at = null
+     where id = $1 and environment_id = $2 and ${sentOf} = $3`,
+    [connection.id, connection.environmentId, lease.sentAt],
+  );
+}
+
+/**
+ * Gives a lease back under which nothing was sent, where the holder before has stored its answer. Where it has not, it
+ * is left to end, so that whoever comes next takes it over in turn.
+ */
+export async function leaveLease(
+  db: Queryable,
+  { connection, lease }: { connection: Connection; lease: Lease },
+): Promise<void> {
+  await db.query(
+    `update connection
+     set refresh_owner = null, refresh_until = null
+     where id = $1 and environment_id = $2 and refresh_owner = $3 and refresh_sent_at is null`,
+    [connection.id, connection.environmentId, lease.owner],
+  );
+}
+
 /** Notes that a refresh succeeded that was made because the API refused an access token. */
 export async function noteRenewed(
   db: Queryable,
@@ -179,15 +229,25 @@ export async function noteRenewed(
   ]);
 }
 
-/** Whether another node refreshes these very credentials at the moment. */
+const leased = `select from connection
+  where id = $1
+    and environment_id = $2
+    and credentials_version = $3
+    and refresh_until > clock_timestamp()`;
+
+/** Whether another node refreshes these very credentials at the moment, and the connection is there still. */
 export async function isLeased(db: Queryable, connection: Connection): Promise<boolean> {
-  const rows = await db.query(
-    `select from connection
-     where id = $1
-       and environment_id = $2
-       and credentials_version = $3
-       and refresh_until > clock_timestamp()`,
-    [connection.id, connection.environmentId, connection.credentialsVersion],
-  );
-  return rows.length > 0;
+  return isFound(db, { text: `${leased} and deleted_at is null`, connection });
+}
+
+/** Whether a refresh that began before the connection was deleted is under way still. */
+export async function isLeasedAfterEnd(db: Queryable, connection: Connection): Promise<boolean> {
+  return isFound(db, { text: leased, connection });
+}
+
+async function isFound(
+  db: Queryable,
+  { text, connection: { id, environmentId, credentialsVersion } }: { text: string; connection: Connection },
+): Promise<boolean> {
+  return (await db.query(text, [id, environmentId, credentialsVersion])).length > 0;
 }

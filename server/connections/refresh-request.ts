@@ -4,6 +4,7 @@ import type { TokenOutcome } from '../auth-modes/token-request.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Queryable } from '../db/pool.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
 import { extendLease, type Lease } from './lease.ts';
 import type { LiveConnection } from './reader.ts';
 import { templateValues } from './values.ts';
@@ -55,13 +56,15 @@ export function replacesTokens({ integration, credentials }: LiveConnection, { k
   return integration.provider.refresh.rotates || keptTokens !== undefined;
 }
 
+type Limited = { integration: { provider: Pick<ProviderDefinition, 'token'> } };
+
 /** What the provider's definition gives one request. */
-export function limitMsOf({ integration }: LiveConnection): number {
+export function limitMsOf({ integration }: Limited): number {
   return integration.provider.token?.timeout_ms ?? 0;
 }
 
 /** How long a request may be under way, and its answer on the way into the database. */
-export function leaseMsOf(connection: LiveConnection, storeMs: number): number {
+export function leaseMsOf(connection: Limited, storeMs: number): number {
   return limitMsOf(connection) + storeMs;
 }
 

@@ -7,10 +7,9 @@ import { missingScopes } from '../providers/scopes.ts';
 import type { Vault } from '../vault.ts';
 import { keepCandidate, keptAfter, lockGrant, putSuccessor, sealKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
-import { refusalOf } from './health.ts';
-import { endLease, type Lease, settleLease } from './lease.ts';
-import type { ConnectionReader, LiveConnection } from './reader.ts';
-import type { Renewable } from './refresh-request.ts';
+import { endLease, extendLease, type Lease, noteAnswered, settleLease } from './lease.ts';
+import type { LiveConnection } from './reader.ts';
+import { leaseMsOf, type Renewable } from './refresh-request.ts';
 import { revokeLate } from './revocation-notes.ts';
 import { swapCredentials } from './save.ts';
 import type { States } from './states.ts';
@@ -20,8 +19,17 @@ export type Given = { lease: Lease; tokens: Tokens; used: string };
 
 /** How long an answer is kept in memory for a database that does not take it: it may be the only token that is good. */
 const longestStoreMs = 24 * 3_600_000;
-/** Between two tries. Less than `storeMs` of `refresh.ts`, for which a node that takes over lets this one go first. */
-const longestPauseMs = 2_000;
+/**
+ * For one try, for the look that follows it, and between two: together less than `storeMs` of `refresh.ts`, for which a
+ * node that takes over waits.
+ */
+const tryMs = 1_200;
+const longestPauseMs = 1_500;
+/** Every so many tries, one has more time, for a database that is slow, not silent. */
+const patientEach = 5;
+const patientTryMs = 10_000;
+/** Tries that failed while the database was there, after which the refresh token alone is tried in turn. */
+const mostRefusals = 5;
 /** Until the next attempt where an answer came that the database cannot hold. */
 const unstorableMs = 60_000;
 
@@ -29,36 +37,61 @@ const unstorableMs = 60_000;
  * How an answer gets into the connection, whatever happened to it meanwhile: no refresh token that a provider gave is
  * thrown away while the grant lives.
  *
- * Tries again while the database is away, since the provider may have taken the old token for good. Answers the
- * connection as it is then; throws `connection_needs_reauth` where another word than the provider's answer ended it.
+ * Tries again while only the database's state is in the way, also after a commit whose outcome is unknown, since the
+ * provider may have taken the old token for good; meanwhile the lease is extended where the database takes that. What
+ * cannot be stored as it is, now or ever, is thrown once the refresh token is stored.
  */
 export function createRefreshStore({
   db,
-  reader,
   states,
   vault,
   now,
+  storeMs,
 }: {
   db: Db;
-  reader: Pick<ConnectionReader, 'reread'>;
   states: Pick<States, 'recovered'>;
   vault: Vault;
   now: () => Date;
-}): (connection: Renewable, given: Given) => Promise<LiveConnection> {
+  storeMs: number;
+}): (connection: Renewable, given: Given) => Promise<void> {
   return async function store(connection, given) {
-    try {
-      await persist(() => db.transaction((tx) => storeAll(tx, { connection, ...given })));
-    } catch (error) {
-      if (!mayPass(error)) {
-        await persist(() => db.transaction((tx) => storeToken(tx, { connection, ...given }))).catch(() => {});
+    const giveUpAt = performance.now() + longestStoreMs;
+    let refusal: unknown;
+    for (let tries = 1, refusals = 0; ; tries += 1) {
+      const isWhole = refusal === undefined || (mayPass(refusal) && tries % 2 === 0);
+      const put = isWhole ? storeAll : storeToken;
+      try {
+        await db.transactionWithin((tx) => put(tx, { connection, ...given }), {
+          ms: refusals > 0 && tries % patientEach === 0 ? patientTryMs : tryMs,
+          connection: tries === 1 ? 'pooled' : 'fresh',
+        });
+        if (isWhole) return;
+        break;
+      } catch (error) {
+        if (performance.now() > giveUpAt) throw error;
+        if (!mayPass(error)) {
+          if (refusal !== undefined && !mayPass(refusal)) throw refusal;
+          refusal = error;
+          continue;
+        }
+        refusals = (await isLeaseHeld(connection, given)) ? refusals + 1 : 0;
+        if (refusals >= mostRefusals) refusal ??= error;
       }
-      throw error;
+      await pause(Math.min(50 * 2 ** (tries - 1), longestPauseMs));
     }
-    const current = await persist(() => reader.reread(connection));
-    const refusal = refusalOf(current, current.integration.provider);
-    if (refusal !== undefined) throw refusal;
-    return current;
+    throw refusal;
   };
+
+  /** Whether the database takes a small statement; by it, nobody takes over who has no answer in hand. */
+  async function isLeaseHeld(connection: Renewable, { lease }: Given): Promise<boolean> {
+    const extension = { connection, lease, forMs: leaseMsOf(connection, storeMs) };
+    return db
+      .transactionWithin((tx) => extendLease(tx, extension), { ms: tryMs, connection: 'fresh' })
+      .then(
+        () => true,
+        () => false,
+      );
+  }
 
   async function storeAll(
     tx: Tx,
@@ -94,6 +127,7 @@ export function createRefreshStore({
     const token = tokens.refreshToken;
     const failures = lease.failures + 1;
     const notBefore = new Date(now().getTime() + unstorableMs);
+    await noteAnswered(tx, { connection, lease });
     await endLease(tx, { connection, lease, isReplyOwed: false, failures, notBefore });
     if (current === undefined) return revokeLate(tx, { connection, token, vault, at: now() });
     if (token === undefined || token === current.refreshToken) return;
@@ -101,19 +135,6 @@ export function createRefreshStore({
     // grant.
     if (current.refreshToken === used) await putSuccessor(tx, { connection, token, locked: current });
     else await keepCandidate(tx, { connection, token, kept: current.kept });
-  }
-}
-
-/** Does `work` again while only the database's state is in its way; also after a commit whose outcome is unknown. */
-async function persist<T>(work: () => Promise<T>): Promise<T> {
-  const giveUpAt = performance.now() + longestStoreMs;
-  for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
-    try {
-      return await work();
-    } catch (error) {
-      if (!mayPass(error) || performance.now() > giveUpAt) throw error;
-      await pause(pauseMs);
-    }
   }
 }
 

@@ -2,9 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openDatabaseCable } from '../../test/support/database-cable.ts';
+import { metrics } from '../metrics/metrics.ts';
+import { takeLease } from './lease.ts';
 import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
+import { replaceCredentials } from './save.ts';
 import { endConnection } from './states.ts';
-import { holdConnection } from './store.ts';
+import { destroyConnection, holdConnection } from './store.ts';
 
 const t = refreshTests();
 
@@ -26,30 +29,192 @@ test('an answer that the database does not take is kept until it does', async ()
   await cable.close();
 });
 
-test('an answer in hand goes before the request of another node, where the database was away for longer than the lease', async (context) => {
-  await t().open('single_use', { storeMs: 5_000, patienceMs: 20_000 });
-  const cable = await openDatabaseCable(t().bench.settings.target);
-  context.after(cable.close);
-  const [one, other] = [t().node({ target: cable.target }), t().node()];
-  const connection = await one.live(name);
-  t().bench.provider.plan = () => ({ afterMs: 100 });
-  const storing = one.credentials.refreshed(connection);
-  while (t().grant.accepted === 0) await sleep(5);
-  cable.pull();
-  while (t().grant.underWay > 0) await sleep(5);
-  await t().endLease();
-  const takingOver = t().fresh(other);
-  await Promise.race([t().untilLeased(), takingOver]);
-  cable.plug();
-  const { credentials } = await storing;
-  assert.deepEqual(await takingOver, credentials);
-  assert.equal(t().grant.asked, 1);
-  const [row] = await t().bench.db.query('select refresh_owner, refresh_sent_at from connection');
-  assert.deepEqual(row, { refresh_owner: null, refresh_sent_at: null }, 'nothing is owed');
-  t().time += hour;
-  await t().fresh(other);
-  assert.equal(t().grant.accepted, 2);
+describe('an answer in hand goes before the request of another node, where the database was away for longer than the lease', () => {
+  /** A node that has an answer and no database, another that has taken its lease over, and what both come to. */
+  async function takenOver() {
+    await t().open('single_use', { storeMs: 5_000, patienceMs: 20_000, limitMs: 2_000 });
+    const cable = await openDatabaseCable(t().bench.settings.target);
+    const [one, other] = [t().node({ target: cable.target }), t().node()];
+    const connection = await one.live(name);
+    t().bench.provider.plan = () => ({ afterMs: 1_000 });
+    const storing = one.credentials.refreshed(connection);
+    while (t().grant.accepted === 0) await sleep(5);
+    cable.pull();
+    while (t().grant.underWay > 0) await sleep(5);
+    const holder = await owner();
+    await t().endLease();
+    const taking = t().fresh(other);
+    const taker = await untilOwned(holder);
+    return { ...{ cable, one, other, connection, storing, taking, taker } };
+  }
+
+  async function owner(): Promise<string | null> {
+    const [row] = await t().bench.db.query<{ refresh_owner: string | null }>(
+      'select refresh_owner from connection where credentials_version = 1',
+    );
+    assert.ok(row, 'the answer is not stored yet');
+    return row.refresh_owner;
+  }
+
+  /** The first owner after `before`. */
+  async function untilOwned(before: string | null): Promise<string | null> {
+    for (;;) {
+      const now = await owner();
+      if (now !== before) return now;
+      await sleep(5);
+    }
+  }
+
+  async function assertSettled(): Promise<void> {
+    const [row] = await t().bench.db.query('select refresh_owner, refresh_sent_at from connection');
+    assert.deepEqual(row, { refresh_owner: null, refresh_sent_at: null }, 'nothing is owed');
+  }
+
+  test('which waits for it', async () => {
+    const { cable, other, storing, taking } = await takenOver();
+    cable.plug();
+    const { credentials } = await storing;
+    assert.deepEqual(await taking, credentials);
+    assert.equal(t().grant.asked, 1);
+    await assertSettled();
+    t().time += hour;
+    t().bench.provider.plan = () => ({});
+    await t().fresh(other);
+    assert.equal(t().grant.accepted, 2);
+    await cable.close();
+  });
+
+  test('which waits anew where it stood still meanwhile', async () => {
+    const { cable, storing, taking, taker } = await takenOver();
+    await t().endLease();
+    await untilOwned(taker);
+    cable.plug();
+    assert.deepEqual(await taking, (await storing).credentials);
+    assert.equal(t().grant.asked, 1);
+    await assertSettled();
+    await cable.close();
+  });
+
+  test('and is owed still where the same token was imported meanwhile', async () => {
+    const { cable, one, other, connection, storing, taking } = await takenOver();
+    const { credentials } = connection;
+    const { vault } = other.reading;
+    const given = { vault, credentials, grant: {}, at: t().now() };
+    await replaceCredentials(other.db, { ...given, current: connection });
+    assert.deepEqual(await taking, credentials);
+    const [row] = await t().bench.db.query(
+      'select refresh_owner is not null as held, refresh_sent_at is not null as owed from connection',
+    );
+    assert.deepEqual(row, { held: true, owed: true }, 'who comes next waits in turn');
+    cable.plug();
+    await storing;
+    await t().endLease();
+    t().bench.provider.plan = () => ({});
+    await one.credentials.refreshed(await one.live(name));
+    assert.deepEqual([t().grant.asked, t().grant.accepted], [2, 2]);
+    await cable.close();
+  });
+
+  test('also where its connections lead nowhere, and fresh ones do not', async () => {
+    await t().open('single_use', { storeMs: 5_000, patienceMs: 20_000 });
+    const cable = await openDatabaseCable(t().bench.settings.target);
+    const [one, other] = [t().node({ target: cable.target }), t().node()];
+    const connection = await one.live(name);
+    t().bench.provider.plan = () => ({ afterMs: 100 });
+    const storing = codeOf(one.credentials.refreshed(connection));
+    while (t().grant.accepted === 0) await sleep(5);
+    cable.silence();
+    while (t().grant.underWay > 0) await sleep(5);
+    await t().endLease();
+    await t().fresh(other);
+    assert.deepEqual([t().grant.asked, t().grant.accepted], [1, 1]);
+    await cable.close();
+    await storing;
+  });
 });
+
+test('nobody waits for an answer where the provider does not replace tokens', async () => {
+  await t().open('none', { storeMs: 60_000 });
+  const one = t().node();
+  await takeLease(t().bench.db, { connection: await one.live(name), forMs: 1 });
+  assert.match((await t().fresh(one)).access_token, /^access~/);
+});
+
+test('the wait for an answer is counted, and leaves the provider its time', async () => {
+  await t().open('single_use', { storeMs: 1_500, patienceMs: 2_000, limitMs: 600 });
+  const waits = () => metrics.refreshLeaseWait.of(['rotating']).counts.reduce((sum, count) => sum + count, 0);
+  const one = t().node();
+  await takeLease(t().bench.db, { connection: await one.live(name), forMs: 1 });
+  t().bench.provider.plan = () => ({ afterMs: 800 });
+  const before = waits();
+  assert.match((await t().fresh(one)).access_token, /^access~/);
+  assert.equal(waits(), before + 1);
+});
+
+test('a connection that is deleted is waited for by nobody, and not refreshed', async () => {
+  await t().open('single_use', { storeMs: 10_000, patienceMs: 20_000 });
+  const one = t().node();
+  for (const forMs of [1, 60_000]) {
+    await t().bench.connect(String(forMs), t().now());
+    const connection = await one.live(String(forMs));
+    await takeLease(one.db, { connection, forMs });
+    await sleep(10);
+    const waiting = codeOf(one.credentials.refreshed(connection));
+    await t().untilLeased();
+    await one.db.transaction((tx) => destroyConnection(tx, { id: connection.id, at: t().now() }));
+    assert.equal(await waiting, 'unknown_connection');
+    assert.equal(t().bench.provider.grant(String(forMs)).asked, 0);
+  }
+});
+
+test('callers are told of an answer that the database does not take, and it is stored behind them', async () => {
+  await t().open('single_use', { patienceMs: 300 });
+  await refuse('53100', 'before update of credentials on connection for each row');
+  const one = t().node();
+  assert.equal(await codeOf(t().fresh(one)), 'unavailable');
+  assert.equal(await codeOf(t().fresh(one)), 'unavailable', 'and nobody asks again');
+  await t().bench.db.query('drop function refuse cascade');
+  await one.credentials.settled();
+  t().time += hour;
+  await t().fresh(t().node());
+  assert.deepEqual([t().grant.asked, t().grant.accepted], [2, 2]);
+});
+
+test('of an answer that the database does not take, though it is there, the refresh token is stored, and nobody takes over', async () => {
+  await t().open('single_use', { storeMs: 5_000, patienceMs: 20_000 });
+  const which = 'when (old.access_expires_at is distinct from new.access_expires_at)';
+  await refuse('54000', `before update on connection for each row ${which}`);
+  const [one, other] = [t().node(), t().node()];
+  const leaseEnds = new Set<string>();
+  let isOver = false;
+  const storing = codeOf(t().fresh(one)).finally(() => {
+    isOver = true;
+  });
+  while (t().grant.accepted === 0) await sleep(5);
+  const waiting = codeOf(t().fresh(other));
+  while (!isOver) {
+    const [row] = await t().bench.db.query<{ until: string }>(
+      'select refresh_until::text as until from connection where refresh_until is not null',
+    );
+    if (row) leaseEnds.add(row.until);
+    await sleep(20);
+  }
+  assert.equal(await storing, '54000');
+  assert.ok(leaseEnds.size > 1, 'the lease is extended');
+  await waiting;
+  assert.equal(t().grant.asked, 1);
+  await t().bench.db.query('drop function refuse cascade');
+  t().time += 61_000;
+  await t().fresh(other);
+  assert.deepEqual([t().grant.asked, t().grant.accepted], [2, 2]);
+});
+
+/** From now on the database refuses, with this code. */
+async function refuse(code: string, when: string): Promise<void> {
+  const raise = `begin raise 'no' using errcode = '${code}'; end`;
+  await t().bench.db.query(`create function refuse() returns trigger language plpgsql as $$ ${raise} $$`);
+  await t().bench.db.query(`create trigger refuse ${when} execute function refuse()`);
+}
 
 describe('an answer that the database refuses at the very end', () => {
   const refusals = {

@@ -4,7 +4,7 @@ import { isRenewable, renewalOf } from '../auth-modes/mode.ts';
 import { isOutcomeUnknown, type TokenFault } from '../auth-modes/token-fault.ts';
 import type { TokenOutcome } from '../auth-modes/token-request.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
-import type { Db } from '../db/pool.ts';
+import { type Db, mayPass } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import { metrics } from '../metrics/metrics.ts';
@@ -12,7 +12,7 @@ import { TemplateError } from '../providers/template-grammar.ts';
 import type { Vault } from '../vault.ts';
 import { openKept } from './candidates.ts';
 import { delayOf, refusalOf } from './health.ts';
-import { endLease, extendLease, isLeased, type Lease, takeLease } from './lease.ts';
+import { claimLease, endLease, extendLease, isLeased, type Lease, leaveLease, takeLease } from './lease.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { isExpired, pausedUntil } from './refresh-due.ts';
 import {
@@ -22,7 +22,7 @@ import {
   type Renewable,
   replacesTokens,
 } from './refresh-request.ts';
-import { createRefreshStore } from './refresh-store.ts';
+import { createRefreshStore, type Given } from './refresh-store.ts';
 import { loggedRenewal, type TellFault } from './renewal-log.ts';
 import type { States } from './states.ts';
 
@@ -34,7 +34,18 @@ import type { States } from './states.ts';
  * (`refresh-store.ts`), when a refresh is due and who waits for it (`credentials.ts`), the verdict on a refusal
  * (`states.ts`).
  */
-export type Refresh = (seen: LiveConnection) => Promise<LiveConnection>;
+export type Refresher = {
+  /**
+   * Refreshes the credentials of `seen`, unless that is done by the time this node may: then it answers what another
+   * stored. A connection that has ended since `seen` was read, or was refused once more, is not tried. Throws
+   * `connection_needs_reauth`, `connection_blocked`, `integration_misconfigured`, `connection_refresh_failed` where the
+   * provider gives no judgement or another node does not come to an end, and `unavailable` where the answer has come and
+   * the database does not take it: it goes on being stored.
+   */
+  refresh(seen: LiveConnection): Promise<LiveConnection>;
+  /** Answers that are being stored, by the connection's ID; also those that nobody waits for any more. */
+  storing: ReadonlyMap<number, Promise<void>>;
+};
 
 export type RefreshDeps = {
   db: Db;
@@ -49,7 +60,10 @@ export type RefreshDeps = {
 };
 
 export type RefreshTiming = {
-  /** What a lease lasts beyond the provider's own time limit: for storing the answer. */
+  /**
+   * What a lease lasts beyond the provider's own time limit: for storing the answer. Who takes one over sends nothing for
+   * as long.
+   */
   storeMs: number;
   /**
    * How long a caller waits for another node's refresh at most, and until when a request is begun whose answer could
@@ -58,7 +72,10 @@ export type RefreshTiming = {
   patienceMs: number;
 };
 
-const defaultTiming: RefreshTiming = { storeMs: 5_000, patienceMs: 75_000 };
+/** A database that takes longer for one statement than this does not count as there. */
+const promptMs = 1_000;
+
+export const defaultTiming: RefreshTiming = { storeMs: 5_000, patienceMs: 75_000 };
 /** Requests in one refresh whose answer may be lost before the caller is told so. */
 const mostLost = 3;
 const firstBackoffMs = 2_000;
@@ -67,12 +84,6 @@ const longestObeyedMs = 3_600_000;
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 
-/**
- * Refreshes the credentials of `seen`, unless that is done by the time this node may: then it answers what another
- * stored. A connection that has ended since `seen` was read, or was refused once more, is not tried. Throws
- * `connection_needs_reauth`, `connection_blocked`, `integration_misconfigured`, and `connection_refresh_failed` where the
- * provider gives no judgement or another node does not come to an end.
- */
 export function createRefresh({
   db,
   reader,
@@ -82,12 +93,16 @@ export function createRefresh({
   activity = noActivity,
   now = () => new Date(),
   timing: { storeMs, patienceMs } = defaultTiming,
-}: RefreshDeps): Refresh {
+}: RefreshDeps): Refresher {
   const send = createSendRefresh({ db, fetchFor, storeMs, now });
-  const store = createRefreshStore({ db, reader, states, vault, now });
+  const store = createRefreshStore({ db, states, vault, now, storeMs });
+  const storing = new Map<number, Promise<void>>();
 
-  return async function refresh(seen) {
+  async function refresh(seen: LiveConnection): Promise<LiveConnection> {
     const giveUpAt = performance.now() + patienceMs;
+    // What it comes to stands in the connection.
+    const inHand = storing.get(seen.id)?.catch(() => {});
+    if (inHand !== undefined) await inTime(inHand, giveUpAt);
     for (let hasWaited = false; ; hasWaited = true) {
       const connection = await reader.reread(seen);
       const { credentials } = connection;
@@ -114,46 +129,92 @@ export function createRefresh({
       const held = await states.heldBack(connection);
       if (held !== undefined) throw held;
       const taken = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
-      const lease = taken?.isTakenOver ? await afterHolder(taken, connection) : taken;
+      const lease = taken && (await afterHolder(taken, { connection, giveUpAt }));
       const renewable = { ...connection, credentials };
+      // What was waited for another node's answer is no reason to have less patience with the provider.
+      const askUntil = taken?.isTakenOver ? giveUpAt + storeMs : giveUpAt;
       const refreshed =
         lease &&
         (await loggedRenewal(activity, connection, (tell) =>
-          runUnder(lease, { connection: renewable, secret, giveUpAt, tell }),
+          runUnder(lease, { connection: renewable, secret, giveUpAt: askUntil, tell }),
         ));
       if (refreshed !== undefined) return refreshed;
       await untilFree(connection, giveUpAt);
     }
-  };
-
-  async function untilFree(connection: LiveConnection, giveUpAt: number): Promise<void> {
-    const since = performance.now();
-    if (!(await isFreeBy(giveUpAt, connection))) throw failed(connection);
-    metrics.refreshLeaseWait.observe([connection.providerName], (performance.now() - since) / 1000);
-  }
-
-  /** Whether the lease ends, or the credentials are replaced, by `giveUpAt` of `performance.now()`; as soon as that is so. */
-  async function isFreeBy(giveUpAt: number, connection: LiveConnection): Promise<boolean> {
-    for (let pollMs = 20; await isLeased(db, connection); pollMs = Math.min(pollMs * 1.5, 500)) {
-      if (performance.now() > giveUpAt) return false;
-      await pause(pollMs * (0.75 + Math.random() / 2));
-    }
-    return true;
   }
 
   /**
-   * The lease, once the holder before had its time to store an answer: where the database was away for longer than its
-   * lease, it comes back to both, and what the holder has in hand must go before a second request with the same token.
-   * Undefined where it did, or the credentials were replaced by others.
+   * Resolves once the lease has ended, or the credentials were replaced; throws `connection_refresh_failed` where that is
+   * not so by `giveUpAt` of `performance.now()`.
    */
-  async function afterHolder(lease: Lease, connection: LiveConnection): Promise<Lease | undefined> {
-    await isFreeBy(performance.now() + storeMs, connection);
-    const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
-    if (extended === undefined) {
-      // Nothing was sent under it, and what the holder stored is no longer owed.
-      await endLease(db, { ...lease, connection, lease, isReplyOwed: false, notBefore: undefined });
+  async function untilFree(connection: LiveConnection, giveUpAt: number): Promise<void> {
+    const since = performance.now();
+    for (const nextPoll = polls(); await isLeased(db, connection); await nextPoll()) {
+      if (performance.now() > giveUpAt) throw failed(connection);
     }
-    return extended;
+    noteWait(connection, since);
+  }
+
+  function noteWait({ providerName }: LiveConnection, since: number): void {
+    metrics.refreshLeaseWait.observe([providerName], (performance.now() - since) / 1000);
+  }
+
+  /**
+   * The lease, and where it was taken over and tokens are replaced, once the holder before had its time to store an
+   * answer: where the database was away for longer than its lease, it comes back to both, and what the holder has in
+   * hand must go before a second request with the same token. Undefined where it did, where the credentials were
+   * replaced by others or the connection was deleted, and where this node stood still for so long that the lease is
+   * another's. Throws `connection_refresh_failed` where the database is not there for that time by `giveUpAt`.
+   */
+  async function afterHolder(
+    lease: Lease,
+    { connection, giveUpAt }: { connection: LiveConnection; giveUpAt: number },
+  ): Promise<Lease | undefined> {
+    if (!lease.isTakenOver || !replacesTokens(connection, lease)) return lease;
+    const since = performance.now();
+    let thereSince = since;
+    const nextPoll = polls();
+    while (performance.now() - thereSince < storeMs) {
+      const asked = performance.now();
+      if (asked > giveUpAt) throw failed(connection);
+      // For the wait alone: if this node is stopped in it, the next one need not let a whole lease pass.
+      const held = await extendLease(db, { connection, lease, forMs: 2 * storeMs }).catch(lostPoll);
+      if (held === undefined) return leave(connection, { lease, since });
+      if (held === 'unknown' || performance.now() - asked > promptMs) thereSince = performance.now();
+      await nextPoll();
+    }
+    const claimed = await claimLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
+    if (claimed === undefined) return leave(connection, { lease, since });
+    noteWait(connection, since);
+    return claimed;
+  }
+
+  async function leave(
+    connection: LiveConnection,
+    { lease, since }: { lease: Lease; since: number },
+  ): Promise<undefined> {
+    await leaveLease(db, { connection, lease });
+    noteWait(connection, since);
+    return undefined;
+  }
+
+  /**
+   * The connection once the answer is stored, which goes on behind those who wait until `giveUpAt`. Throws
+   * `connection_needs_reauth` where another word than the provider's answer ended it.
+   */
+  function stored(
+    connection: Renewable,
+    { giveUpAt, ...given }: Given & { giveUpAt: number },
+  ): Promise<LiveConnection> {
+    const work = store(connection, given).finally(() => storing.delete(connection.id));
+    storing.set(connection.id, work);
+    const current = work.then(async () => {
+      const current = await reader.reread(connection);
+      const refusal = refusalOf(current, current.integration.provider);
+      if (refusal !== undefined) throw refusal;
+      return current;
+    });
+    return inTime(current, Math.max(giveUpAt, performance.now() + storeMs));
   }
 
   /** Undefined where the lease has ended, or the credentials were replaced, before there was a verdict. */
@@ -177,7 +238,7 @@ export function createRefresh({
         await endLease(db, { ...lease, connection, lease, isReplyOwed: isOwed, notBefore: undefined });
         return undefined;
       }
-      if (outcome.ok) return store(connection, { lease, tokens: outcome.tokens, used: token });
+      if (outcome.ok) return stored(connection, { lease, tokens: outcome.tokens, used: token, giveUpAt });
       const { fault } = outcome;
       tell(fault);
       isOwed ||= isOutcomeUnknown(fault);
@@ -250,6 +311,32 @@ export function createRefresh({
     if (error === undefined || !isCurrent) return undefined;
     throw error;
   }
+
+  return { refresh, storing };
+}
+
+/** Pauses between questions to the database: longer each time, up to half a second, and random. */
+function polls(): () => Promise<void> {
+  let pollMs = 20;
+  return async () => {
+    await pause(pollMs * (0.75 + Math.random() / 2));
+    pollMs = Math.min(pollMs * 1.5, 500);
+  };
+}
+
+function lostPoll(error: unknown): 'unknown' {
+  if (!mayPass(error)) throw error;
+  return 'unknown';
+}
+
+/** What `work` comes to; throws `unavailable` where that is not known by `giveUpAt` of `performance.now()`. */
+async function inTime<T>(work: Promise<T>, giveUpAt: number): Promise<T> {
+  const over = new AbortController();
+  const tooLate = pause(giveUpAt - performance.now(), undefined, { signal: over.signal }).then(() => {
+    const message = 'New credentials have come, and the database does not take them yet. Try again shortly.';
+    throw new AppError('unavailable', message, { retryAfterS: 5 });
+  });
+  return Promise.race([work, tooLate]).finally(() => over.abort());
 }
 
 function isRefusedSince(seen: LiveConnection, { status, refreshNotBefore: until }: LiveConnection): boolean {

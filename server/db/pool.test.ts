@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { openDatabaseCable } from '../../test/support/database-cable.ts';
 import { AppError } from '../errors.ts';
-import { isViolationOf, mayPass, openDb, retryOnViolation } from './pool.ts';
+import { isViolationOf, mayPass, openDb, retryOnViolation, type Tx } from './pool.ts';
 
 let database: TestDatabase;
 before(async () => {
@@ -104,6 +104,27 @@ test('a network that fails in whatever way may be well later, and a pool that wa
     assert.ok(mayPass(error));
     await assert.rejects(ended.query('select 1'), (after) => !mayPass(after));
   }
+});
+
+test('a transaction that has its time is given up where the server says nothing, and a fresh connection takes its place', async () => {
+  const cable = await openDatabaseCable(database.target);
+  const db = openDb(cable.target);
+  await db.query('select 1');
+  cable.silence();
+  const insert = (tx: Tx) => tx.query('insert into thing (id) values (41)');
+  await assert.rejects(db.transactionWithin(insert, { ms: 300, connection: 'pooled' }), {
+    code: 'unavailable',
+  });
+  await db.transactionWithin(insert, { ms: 30_000, connection: 'fresh' });
+  const [row] = await database.db.query('select count(*) from thing where id = 41');
+  assert.deepEqual(row, { count: 1 });
+  const slow = db.transactionWithin((tx) => tx.query('select pg_sleep(60)'), {
+    ms: 300,
+    connection: 'fresh',
+  });
+  await assert.rejects(slow, (error) => mayPass(error));
+  await db.end();
+  await cable.close();
 });
 
 test('a server without room is told as unavailable, and no other fault of a statement is', async () => {

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CompiledQuery,
   DummyDriver,
@@ -45,6 +46,14 @@ export interface Db extends Queryable {
    * same, where the server went away before it could say so.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>, mode?: 'read committed' | 'snapshot'): Promise<T>;
+  /**
+   * As `transaction`, and given up after `ms`, also where the server says nothing at all: throws `unavailable`, and the
+   * connection is closed. A fresh one is in place of those of the pool, which may all lead nowhere after a failover.
+   */
+  transactionWithin<T>(
+    work: (tx: Tx) => Promise<T>,
+    limit: { ms: number; connection: 'pooled' | 'fresh' },
+  ): Promise<T>;
   /** Reads what one moment holds, in one exchange with the server: see `fly`. */
   flight(flight: Flight): Promise<void>;
   /** Connections in use, idle and awaited. */
@@ -88,6 +97,9 @@ class TimedPool extends pg.Pool {
   }
 }
 
+/** Fresh connections at once, beside those of the pool. */
+const mostFresh = 4;
+
 const connectionWait = metrics.dbConnectionWait.of([]);
 
 function noteWait(since: number): void {
@@ -97,44 +109,83 @@ function noteWait(since: number): void {
 /** Opens a pool; no connection is made before the first statement. */
 export function openDb(
   target: DbTarget,
-  options: { maxConnections?: number; onIdleError?: (error: Error) => void } = {},
+  options: {
+    maxConnections?: number;
+    onIdleError?: (error: Error) => void;
+    /** A connection on which a rollback is not answered by then is given up. */
+    rollbackWithinMs?: number;
+  } = {},
 ): Db {
+  const way = { ...('url' in target ? { connectionString: target.url } : target), types: parsers };
   const pool = new TimedPool({
-    ...('url' in target ? { connectionString: target.url } : target),
+    ...way,
     max: options.maxConnections ?? 16,
-    types: parsers,
     // Each idle one costs 4 to 8 MB at the server. What a node does by itself needs three.
     idleTimeoutMillis: 5_000,
     connectionTimeoutMillis: 10_000,
   });
+  const fresh = new TimedPool({ ...way, max: mostFresh, maxUses: 1 });
+  const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
   // An idle connection that the server closes is replaced at the next use.
   // Its socket may have been opened for a request that is over for long.
-  pool.on('error', (error) => outside(() => options.onIdleError?.(error)));
+  for (const one of [pool, fresh]) one.on('error', (error) => outside(() => options.onIdleError?.(error)));
 
   return {
     ...queryableOf(pool),
     transaction: (work, mode = 'read committed') =>
-      withClient(pool, async (client) => {
+      withClient(lending, (client) => {
         const begin = mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin';
-        await client.query(begin).catch(throwReadable);
-        const result = await work({
-          ...queryableOf(client),
-          isTransaction: true,
-          copyRows: (query, onRow) => copyRows(client, query, onRow).catch(throwReadable),
-          copyInto: (into, rows) => copyInto(client, into, rows).catch(throwReadable),
-        });
-        await client.query('commit').catch(throwReadable);
-        return result;
+        return transact(client, { begin, work });
       }),
-    flight: (flight) => withClient(pool, (client) => fly(client, flight).catch(throwReadable)),
+    transactionWithin(work, { ms, connection }) {
+      let timer: NodeJS.Timeout | undefined;
+      // The server too lets go of what it has locked.
+      const limits = ['statement_timeout', 'idle_in_transaction_session_timeout'];
+      const begin = ['begin', ...limits.map((limit) => `set local ${limit} = ${ms}`)].join('; ');
+      const connect = () => connectWithin(connection === 'fresh' ? fresh : pool, ms);
+      return withClient({ connect, rollbackWithinMs: ms }, (client) => {
+        timer = setTimeout(() => void client.end(), ms);
+        return transact(client, { begin, work });
+      }).finally(() => clearTimeout(timer));
+    },
+    flight: (flight) => withClient(lending, (client) => fly(client, flight).catch(throwReadable)),
     load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
-    end: () => pool.end(),
+    end: async () => void (await Promise.all([pool.end(), fresh.end()])),
   };
 }
 
+async function transact<T>(
+  client: pg.PoolClient,
+  { begin, work }: { begin: string; work: (tx: Tx) => Promise<T> },
+): Promise<T> {
+  await client.query(begin).catch(throwReadable);
+  const result = await work({
+    ...queryableOf(client),
+    isTransaction: true,
+    copyRows: (query, onRow) => copyRows(client, query, onRow).catch(throwReadable),
+    copyInto: (into, rows) => copyInto(client, into, rows).catch(throwReadable),
+  });
+  await client.query('commit').catch(throwReadable);
+  return result;
+}
+
+/** A connection that comes too late goes back to the pool. */
+async function connectWithin(pool: pg.Pool, ms: number): Promise<pg.PoolClient> {
+  const over = new AbortController();
+  const connecting = pool.connect();
+  const tooLate = pause(ms, undefined, { signal: over.signal }).then(() => {
+    connecting.then((client) => client.release()).catch(() => {});
+    throw away();
+  });
+  return Promise.race([connecting, tooLate]).finally(() => over.abort());
+}
+
 /** Lends a connection to `work`; what it has begun is rolled back where it throws. */
-async function withClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect().catch(throwReadable);
+async function withClient<T>(
+  { connect, rollbackWithinMs }: { connect: () => Promise<pg.PoolClient>; rollbackWithinMs: number },
+  work: (client: pg.PoolClient) => Promise<T>,
+): Promise<T> {
+  const client = await connect().catch(throwReadable);
   let broken: Error | undefined;
   // A server that goes away between two statements: the next one fails. Without a listener the process would end.
   const noteLoss = (error: Error) => {
@@ -144,7 +195,9 @@ async function withClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Pro
   try {
     return await work(client);
   } catch (error) {
-    await client.query('rollback').catch(noteLoss);
+    // Also behind a statement that has no answer. The server rolls back by itself where the connection is gone.
+    const rollback = { text: 'rollback', query_timeout: rollbackWithinMs };
+    await client.query(rollback).catch(noteLoss);
     throw error;
   } finally {
     client.off('error', noteLoss);
@@ -185,9 +238,12 @@ function throwReadable(error: Error & { code?: unknown }): never {
   const isText =
     unstorable.test(String(error.code)) || (error.code === '22P02' && /type json/.test(error.message));
   if (isText) throw new AppError('invalid_body', 'A text holds a NUL or a lone surrogate.', { cause: error });
-  if (!isAway(error)) throw error;
-  throw new AppError('unavailable', 'The database does not answer. Try again shortly.', {
-    cause: error,
+  throw isAway(error) ? away(error) : error;
+}
+
+function away(cause?: Error): AppError {
+  return new AppError('unavailable', 'The database does not answer. Try again shortly.', {
+    ...(cause && { cause }),
     retryAfterS: 5,
   });
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
 import { nodeNames, wreak } from './chaos.ts';
-import { clockJumpOf, diskFull, type Fault, freezeOf, readOnly } from './faults.ts';
+import { clockJumpOf, diskFull, type Fault, freezeOf, postgresAway, readOnly } from './faults.ts';
 
 const [one, , three] = nodeNames;
 const load = { calmMs: 10_000, mostMs: 600_000, datasets: 3, accounts: 4, pauseMs: 100 };
@@ -25,6 +25,12 @@ for (const [n, [promise, faults]] of attacks.entries())
     const { refused } = await withstand(t, { ...load, faults, seed: 10 + n });
     assert.equal(refused, 0);
   });
+
+test('a database that is away for longer than a lease costs no token that had come meanwhile', async (t) => {
+  const { refused, tokens, deaths } = await withstand(t, { ...load, faults: [postgresAway], seed: 30 });
+  // All nodes live: whoever holds an answer stores it before another asks.
+  assert.deepEqual({ refused, repeated: tokens.repeated, deaths }, { refused: 0, repeated: 0, deaths: [] });
+});
 
 test('a node whose clock is a day ahead for a while costs nothing that was acknowledged', async (t) => {
   const jump = `--import=${path.join(import.meta.dirname, 'clock-jump.ts')}`;

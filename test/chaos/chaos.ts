@@ -136,7 +136,7 @@ async function openLoad(
   const { data } = (await setUp('GET', '/environment/webhook-signing-key')) as {
     data: { webhook_signing_key: string };
   };
-  installation.tellProvider({ order: 'signing key', key: data.webhook_signing_key });
+  await installation.tellProvider({ order: 'signing key', key: data.webhook_signing_key });
   await setUp('POST', '/events/endpoints', { url: provider.receiverUrl });
   const records: RecordLoad[] = [];
   for (let n = 0; n < trial.datasets; n += 1) {
@@ -217,6 +217,11 @@ async function judge({
   const faults: string[] = [];
   for (const one of load.records) faults.push(...(await one.check()));
   faults.push(...tokens.double.map((text) => `a double refresh: ${text}`));
+  faults.push(...tokens.brokenOff.map((text) => `tokens that a living node did not take: ${text}`));
+  // A node loses one answer of each connection at most.
+  const most = tokens.stops * load.functions.accounts.length;
+  if (tokens.excused > most || tokens.lastLooks > most)
+    faults.push(`${tokens.excused} refreshes and ${tokens.lastLooks} last looks after ${tokens.stops} stops`);
 
   const { seen, repeated } = load.events;
   faults.push(...load.events.missing().map((text) => `not in the feed: ${text}`));

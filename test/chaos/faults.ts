@@ -12,9 +12,11 @@ export const killOf = (node: string): Fault => ({
 });
 
 /** Longer than others wait for the lease of a refresh (40 s), of a run (20 s) and of a delivery (30 s). */
+const outlastingMs = 45_000;
+
 export const freezeOf = (node: string): Fault => ({
   name: 'node frozen',
-  strike: (installation) => installation.freezeNode(node, 45_000),
+  strike: (installation) => installation.freezeNode(node, outlastingMs),
 });
 
 export const postgresRestart: Fault = {
@@ -25,6 +27,21 @@ export const postgresRestart: Fault = {
 export const pgbouncerRestart: Fault = {
   name: 'PgBouncer restarted',
   strike: (installation) => installation.restartPgbouncer(),
+};
+
+/** Longer than all leases, from a moment on at which a refresh is under way. */
+export const postgresAway: Fault = {
+  name: 'PostgreSQL away',
+  async strike(installation) {
+    let refreshes = 0;
+    for (let looks = 0; refreshes === 0; looks += 1) {
+      if (looks === 3_000) throw new Error('no refresh was under way');
+      await sleep(20);
+      refreshes = (await installation.report()).tokens.underWay;
+    }
+    await installation.leaveWithoutPostgres(outlastingMs);
+    return { refreshes };
+  },
 };
 
 /** As after a failover to a server that is no primary yet. */

@@ -9,15 +9,20 @@ import { chownSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { defaultTiming } from '../../server/connections/refresh.ts';
+import { leaseMsOf } from '../../server/connections/refresh-request.ts';
 import { findAccount } from '../../server/db/embedded-account.ts';
 import { prepareBinaries } from '../../server/db/embedded-binaries.ts';
+import { loadCatalog } from '../../server/providers/catalog.ts';
 import { findPgbouncer, type PgBouncer, startPgbouncer } from '../support/pgbouncer.ts';
 import { freePort } from '../support/ports.ts';
 import { startPostgres } from '../support/postgres.ts';
 import { socketPlace } from '../support/scratch.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 import { openBalancer } from './balancer.ts';
-import type { Order, Ready, Report } from './provider.ts';
+import { integration } from './function-load.ts';
+import type { Done, Order, Ready, Report, Sent, Settings } from './provider.ts';
+import type { LeaseTiming } from './token-book.ts';
 
 export type Installation = {
   /** The balancer's address, and a key of `dev` that all nodes know. */
@@ -34,8 +39,10 @@ export type Installation = {
   freezeNode(name: string, ms: number): Promise<void>;
   signalNode(name: string, signal: NodeJS.Signals): void;
   restartPostgres(): Promise<void>;
+  /** Ends it, and starts it again so much later. */
+  leaveWithoutPostgres(ms: number): Promise<void>;
   restartPgbouncer(): Promise<void>;
-  tellProvider(order: Exclude<Order, { order: 'tell' }>): void;
+  tellProvider(order: Order): Promise<unknown>;
   report(): Promise<Report>;
   close(): Promise<void>;
 };
@@ -73,7 +80,9 @@ export async function openInstallation({
       bouncer = await startPgbouncer({ pgbouncer, dir: databaseDir, account, server: postgres.url });
       closing.push(bouncer.stop);
     }
-    const provider = await startProvider({ dataDir: path.join(dir, 'sandbox'), nodes });
+    const provider = await startProvider({
+      ...{ dataDir: path.join(dir, 'sandbox'), nodes, timing: leaseTiming() },
+    });
     closing.push(provider.stop);
     const ports = new Map<string, number>();
     const balancer = await openBalancer(() => [...ports.values()]);
@@ -130,24 +139,27 @@ export async function openInstallation({
       ...{ url: balancer.url, key, nodes, provider: provider.ready },
       ...{ databaseUrl: postgres.url, hasPgbouncer: bouncer !== undefined },
       async killNode(node) {
-        provider.tell({ order: 'stopped', node });
-        process.kill(running.get(node)!.pid, 'SIGKILL');
-        provider.tell({ order: 'goes on', node });
+        const { pid, exited } = running.get(node)!;
+        await provider.tell({ order: 'stopped', node });
+        process.kill(pid, 'SIGKILL');
+        await exited;
+        await provider.tell({ order: 'ended', node });
         return startUntilReady(node);
       },
       async freezeNode(node, ms) {
         const { pid } = running.get(node)!;
-        provider.tell({ order: 'stopped', node });
+        await provider.tell({ order: 'stopped', node });
         process.kill(pid, 'SIGSTOP');
         await sleep(ms);
-        provider.tell({ order: 'goes on', node });
+        await provider.tell({ order: 'goes on', node });
         process.kill(pid, 'SIGCONT');
       },
       signalNode: (node, signal) => process.kill(running.get(node)!.pid, signal),
       restartPostgres: () => postgres.restart('immediate'),
+      leaveWithoutPostgres: (ms) => postgres.restart('immediate', { afterMs: ms }),
       restartPgbouncer: async () => bouncer?.restart(),
       tellProvider: provider.tell,
-      report: provider.report,
+      report: () => provider.tell({ order: 'tell' }),
       close,
     };
   } catch (error) {
@@ -156,23 +168,40 @@ export async function openInstallation({
   }
 }
 
-async function startProvider(settings: { dataDir: string; nodes: readonly string[] }) {
+/** Of the connections whose tokens end. */
+function leaseTiming(): LeaseTiming {
+  const catalog = loadCatalog(path.join(import.meta.dirname, '../../providers'));
+  const { storeMs } = defaultTiming;
+  const connection = { integration: { provider: catalog.get(integration) } };
+  return { leaseMs: leaseMsOf(connection, storeMs), storeMs };
+}
+
+async function startProvider(settings: Settings) {
   const file = path.join(import.meta.dirname, 'provider.ts');
   const child: ChildProcess = fork(file, [JSON.stringify(settings)], {
     env: { ...process.env, NODE_TEST_CONTEXT: undefined },
     execArgv: [],
   });
   const [ready] = (await once(child, 'message')) as [Ready];
-  const tell = (order: Order) => {
-    child.send(order);
-  };
+  let orders = 0;
+  const waiting = new Map<number, PromiseWithResolvers<Report>>();
+  child.on('message', (done: Done) => {
+    waiting.get(done.id)?.resolve(done);
+    waiting.delete(done.id);
+  });
+  child.once('exit', (code) => {
+    for (const { reject } of waiting.values()) reject(new Error(`the provider ended with ${code}`));
+  });
   return {
     ready,
-    tell,
-    async report() {
-      tell({ order: 'tell' });
-      const [report] = (await once(child, 'message')) as [Report];
-      return report;
+    /** Resolves once it is done, with how things stand then. */
+    tell(order: Order): Promise<Report> {
+      orders += 1;
+      const id = orders;
+      const answer = Promise.withResolvers<Report>();
+      waiting.set(id, answer);
+      child.send({ ...order, id } satisfies Sent);
+      return answer.promise;
     },
     async stop() {
       const exited = once(child, 'exit');

@@ -3,12 +3,13 @@
  * application's receiver of events. A process of its own, which nobody kills: `node <this> <settings as JSON>`.
  */
 import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Webhook } from 'standardwebhooks';
 import { startSandbox } from '../../sandbox/main.ts';
-import { type Book, openBook, type Told } from './token-book.ts';
+import { type Book, type LeaseTiming, openBook, type Told } from './token-book.ts';
 
-export type Settings = { dataDir: string; nodes: readonly string[] };
+export type Settings = { dataDir: string; nodes: readonly string[]; timing: LeaseTiming };
 export type Ready = {
   sandboxUrl: string;
   client: { clientId: string; clientSecret: string };
@@ -17,41 +18,56 @@ export type Ready = {
 };
 /** What the receiver got: events by id, each with the number of its deliveries; `bad` had no good signature, or one of another time, and were refused. */
 export type Received = { events: Record<string, number>; bad: number };
+/** `ended` is done once what the process sent has been noted. */
 export type Order =
-  | { order: 'stopped' | 'goes on'; node: string }
+  | { order: 'stopped' | 'goes on' | 'ended'; node: string }
   | { order: 'signing key'; key: string }
   | { order: 'tell' };
 export type Report = { tokens: Told; received: Received };
+/** An order, and that it was done: with the state of things then. */
+export type Sent = Order & { id: number };
+export type Done = Report & { id: number };
 
 // `node --test` without a pattern takes every file under test/ for a test.
 if (process.argv[2] !== undefined && process.send) {
-  const { dataDir, nodes } = JSON.parse(process.argv[2]) as Settings;
+  const { dataDir, nodes, timing } = JSON.parse(process.argv[2]) as Settings;
   const sandbox = await startSandbox({ port: 0, dataDir });
-  const book = openBook();
-  const doors: Record<string, string> = {};
-  for (const node of nodes) doors[node] = await openDoor(sandbox.url, { node, book });
+  const book = openBook(timing);
+  const doors = new Map<string, Door>();
+  for (const node of nodes) doors.set(node, await openDoor(sandbox.url, { node, book }));
   const receiver = await openReceiver();
-  process.on('message', (message: Order) => {
-    if (message.order === 'stopped') book.stopped(message.node);
-    if (message.order === 'goes on') book.goesOn(message.node);
-    if (message.order === 'signing key') receiver.verifyWith(message.key);
-    if (message.order === 'tell')
-      process.send?.({ tokens: book.told(), received: receiver.received } satisfies Report);
+  const follow = async (sent: Sent) => {
+    if (sent.order === 'stopped') book.stopped(sent.node);
+    if (sent.order === 'goes on') book.goesOn(sent.node);
+    if (sent.order === 'ended') {
+      await doors.get(sent.node)?.untilQuiet();
+      book.ended(sent.node);
+    }
+    if (sent.order === 'signing key') receiver.verifyWith(sent.key);
+    process.send?.({ id: sent.id, tokens: book.told(), received: receiver.received } satisfies Done);
+  };
+  process.on('message', (sent: Sent) => {
+    // What goes wrong here ends the process, and the trial with it.
+    void follow(sent);
   });
   process.on('disconnect', () => process.exit());
   process.send({
     sandboxUrl: sandbox.url,
     client: sandbox.client,
-    doors,
+    doors: Object.fromEntries([...doors].map(([node, { url }]) => [node, url])),
     receiverUrl: receiver.url,
   } satisfies Ready);
 }
 
-/** A way to the sandbox; its address. */
-async function openDoor(sandboxUrl: string, { node, book }: { node: string; book: Book }): Promise<string> {
+/** A way to the sandbox. `untilQuiet` resolves once nobody is connected, and all that was sent has been read. */
+type Door = { url: string; untilQuiet(): Promise<void> };
+
+async function openDoor(sandboxUrl: string, { node, book }: { node: string; book: Book }): Promise<Door> {
   const { hostname, port, host } = new URL(sandboxUrl);
   const server = createServer({ keepAlive: true }, async (incoming, answer) => {
-    const body = await bytesOf(incoming);
+    // Of a process that was killed meanwhile.
+    const body = await bytesOf(incoming).catch(() => undefined);
+    if (body === undefined) return void answer.destroy();
     const form = incoming.url === '/token' ? new URLSearchParams(body.toString()) : undefined;
     const token = form?.get('grant_type') === 'refresh_token' ? form.get('refresh_token') : undefined;
     const note = token ? book.asked({ node, token }) : undefined;
@@ -60,11 +76,12 @@ async function openDoor(sandboxUrl: string, { node, book }: { node: string; book
       async (response) => {
         const bytes = await bytesOf(response).catch(() => undefined);
         const isWhole = bytes !== undefined && response.complete;
-        const given = response.statusCode === 200 && isWhole ? tokensIn(bytes) : undefined;
-        const isAccepted = given?.access_token !== undefined;
+        const given = isWhole ? answerIn(bytes) : undefined;
+        const isAccepted = response.statusCode === 200 && given?.access_token !== undefined;
         const over = () =>
           note?.answered({
-            successor: given?.refresh_token ?? token ?? undefined,
+            successor: isAccepted ? (given?.refresh_token ?? token ?? undefined) : undefined,
+            error: given?.error,
             isAccepted,
             isDelivered: answer.writableFinished,
           });
@@ -75,19 +92,34 @@ async function openDoor(sandboxUrl: string, { node, book }: { node: string; book
       },
     );
     outgoing.on('error', () => {
-      note?.answered({ successor: undefined, isAccepted: false, isDelivered: false });
+      const nothing = { successor: undefined, error: undefined };
+      note?.answered({ ...nothing, isAccepted: false, isDelivered: false });
       answer.destroy();
     });
     outgoing.end(body);
   });
   // Node closes idle connections of its own accord; a request that comes at that moment would look like a fault.
   server.keepAliveTimeout = 0;
-  return `http://localhost:${await listening(server)}`;
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+  });
+  return {
+    url: `http://localhost:${await listening(server)}`,
+    async untilQuiet() {
+      // Also one that waits to be taken up comes within a turn.
+      do {
+        await Promise.all([...sockets].map((socket) => new Promise((done) => socket.once('close', done))));
+        await nextTurn();
+      } while (sockets.size > 0);
+    },
+  };
 }
 
-type Given = { access_token?: string; refresh_token?: string };
+type Given = { access_token?: string; refresh_token?: string; error?: string };
 
-function tokensIn(bytes: Buffer): Given | undefined {
+function answerIn(bytes: Buffer): Given | undefined {
   try {
     return JSON.parse(bytes.toString()) as Given;
   } catch {

@@ -10,6 +10,8 @@ export type DatabaseCable = {
   /** Breaks all connections, and every new one until `plug`. */
   pull(): void;
   plug(): void;
+  /** No answer comes through the connections that are open; they stay so. */
+  silence(): void;
   /** The next statement that holds `text` gets through, and its connection breaks when the server answers. */
   loseAnswerTo(text: string): void;
   close(): Promise<void>;
@@ -17,10 +19,13 @@ export type DatabaseCable = {
 
 export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable> {
   const sockets = new Set<Socket>();
+  const farEnds = new Set<Socket>();
   let isPulled = false;
   let lostText: string | undefined;
   const server = createServer((socket) => {
     const far = openSocket(addressOf(target));
+    farEnds.add(far);
+    far.on('close', () => farEnds.delete(far));
     for (const [one, other] of [
       [socket, far],
       [far, socket],
@@ -52,6 +57,9 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
     },
     plug() {
       isPulled = false;
+    },
+    silence() {
+      for (const far of farEnds) far.pause();
     },
     loseAnswerTo(text) {
       lostText = text;

@@ -2,6 +2,7 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Account } from '../../server/db/embedded-account.ts';
 import { freePort } from './ports.ts';
 import { endProgram, type Program, startProgram, untilReady, writeReadable } from './programs.ts';
@@ -9,8 +10,11 @@ import { endProgram, type Program, startProgram, untilReady, writeReadable } fro
 export type Postgres = {
   /** Of the database `postgres`, with the password. */
   url: string;
-  /** Ends it and starts it again, on the same port. `immediate`: as in a crash, so that it recovers from its log. */
-  restart(how: 'fast' | 'immediate'): Promise<void>;
+  /**
+   * Ends it and starts it again `afterMs` later (0 by default), on the same port. `immediate`: as in a crash, so that it
+   * recovers from its log.
+   */
+  restart(how: 'fast' | 'immediate', options?: { afterMs?: number }): Promise<void>;
   stop(): Promise<void>;
 };
 
@@ -68,9 +72,10 @@ export async function startPostgres(making: Making): Promise<Postgres> {
   let server = await run();
   return {
     url: `postgresql://${user}:${password}@127.0.0.1:${port}/postgres`,
-    async restart(how) {
+    async restart(how, { afterMs = 0 } = {}) {
       server.guarded.order(how === 'immediate' ? 'QUIT' : 'INT');
       await server.guarded.exited;
+      await sleep(afterMs);
       server = await run();
     },
     stop: () => endProgram(server),

@@ -23,6 +23,8 @@ export type RunningService = {
   secretKey: string;
   dataDir: string;
   pid: number;
+  /** Resolves once its process is gone, however it ended. */
+  exited: Promise<unknown>;
   /** All lines it printed before it was ready. */
   greeting: string[];
   /** Calls our interface with the key of `dev`; the body of a 2xx, else an error that shows it. */
@@ -113,6 +115,7 @@ export async function startRunningService(
     secretKey,
     dataDir,
     pid: child.pid!,
+    exited,
     greeting,
     async call(method, path, { headers = {}, body } = {}) {
       const init = {

@@ -30,6 +30,7 @@ export function fencedDb(db: Db, right: Right): Db {
     run: (built) => db.run(built),
     transaction: (work, mode) =>
       mode === 'snapshot' ? db.transaction(work, mode) : db.transaction((tx) => fenced(tx, right, work)),
+    transactionWithin: (work, limit) => db.transactionWithin((tx) => fenced(tx, right, work), limit),
     flight: (flight) => db.flight(flight),
     load: () => db.load(),
     end: () => db.end(),
