@@ -56,7 +56,15 @@ export function createCredentialSource({
   ...deps
 }: RefreshDeps & { reader: ConnectionReader; log: Logger }): CredentialSource {
   const { db, reader, now = () => new Date() } = deps;
-  const { refresh, storing } = createRefresh(deps);
+  const { refresh, storing } = createRefresh({
+    ...deps,
+    onUnstored({ integration, connectionId }, err) {
+      log.error(
+        { err, integration: integration.key, connectionId },
+        'the answer to a refresh was not stored',
+      );
+    },
+  });
   const lastUse = createLastUse(db);
   const running = new Map<number, Promise<LiveConnection>>();
   /** Connections whose last refresh in the background failed, and until when they are left alone. */
@@ -161,6 +169,7 @@ export function createCredentialSource({
       await Promise.race([Promise.allSettled([...running.values(), ...storing.values()]), ended]);
     }
     clearTimeout(timer);
+    if (storing.size > 0) log.error({ answers: storing.size }, 'answers to refreshes are lost by this stop');
     await lastUse.settled();
   }
 

@@ -93,7 +93,12 @@ type Extension = { connection: Connection; lease: Lease; forMs: number };
  * were replaced meanwhile, or the connection was deleted.
  */
 export function extendLease(db: Queryable, extension: Extension): Promise<Lease | undefined> {
-  return extend(db, { ...extension, sentAt: 'refresh_sent_at' });
+  return extend(db, { ...extension, sentAt: 'refresh_sent_at', isOfDeleted: false });
+}
+
+/** As `extendLease`, for a request under way: what it brings has to be revoked where the connection was deleted. */
+export function stretchLease(db: Queryable, extension: Extension): Promise<Lease | undefined> {
+  return extend(db, { ...extension, sentAt: 'refresh_sent_at', isOfDeleted: true });
 }
 
 /**
@@ -101,12 +106,12 @@ export function extendLease(db: Queryable, extension: Extension): Promise<Lease 
  * stores from now on does not settle that.
  */
 export function claimLease(db: Queryable, extension: Extension): Promise<Lease | undefined> {
-  return extend(db, { ...extension, sentAt: 'clock_timestamp()' });
+  return extend(db, { ...extension, sentAt: 'clock_timestamp()', isOfDeleted: false });
 }
 
 async function extend(
   db: Queryable,
-  { connection, lease, forMs, sentAt }: Extension & { sentAt: string },
+  { connection, lease, forMs, sentAt, isOfDeleted }: Extension & { sentAt: string; isOfDeleted: boolean },
 ): Promise<Lease | undefined> {
   const endsAt = performance.now() + forMs;
   const row = first(
@@ -119,9 +124,18 @@ async function extend(
          and credentials_version = $3
          and refresh_owner = $4
          and refresh_until > clock_timestamp()
-         and deleted_at is null
+         and ($6 or deleted_at is null)
        returning kept_tokens as "keptTokens", ${sentOf} as "sentAt"`,
-      [connection.id, connection.environmentId, connection.credentialsVersion, lease.owner, forMs / 1000],
+      [
+        ...[
+          connection.id,
+          connection.environmentId,
+          connection.credentialsVersion,
+          lease.owner,
+          forMs / 1000,
+        ],
+        isOfDeleted,
+      ],
     ),
   );
   return row && { ...lease, endsAt, sentAt: row.sentAt, keptTokens: row.keptTokens ?? undefined };

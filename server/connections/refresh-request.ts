@@ -5,7 +5,7 @@ import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Queryable } from '../db/pool.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { extendLease, type Lease } from './lease.ts';
+import { type Lease, stretchLease } from './lease.ts';
 import type { LiveConnection } from './reader.ts';
 import { templateValues } from './values.ts';
 
@@ -108,7 +108,7 @@ export function createSendRefresh({
     const earlyMs = limitMs / 4;
     const stay = async () => {
       const forMs = limitMs + earlyMs + storeMs;
-      const extended = await extendLease(db, { connection, lease, forMs }).catch(() => undefined);
+      const extended = await stretchLease(db, { connection, lease, forMs }).catch(() => undefined);
       if (extended && !isAnswered) endWith(extended);
     };
     endWith(lease);

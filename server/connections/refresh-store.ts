@@ -7,7 +7,7 @@ import { missingScopes } from '../providers/scopes.ts';
 import type { Vault } from '../vault.ts';
 import { keepCandidate, keptAfter, lockGrant, putSuccessor, sealKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
-import { endLease, extendLease, type Lease, noteAnswered, settleLease } from './lease.ts';
+import { endLease, type Lease, noteAnswered, settleLease, stretchLease } from './lease.ts';
 import type { LiveConnection } from './reader.ts';
 import { leaseMsOf, type Renewable } from './refresh-request.ts';
 import { revokeLate } from './revocation-notes.ts';
@@ -20,13 +20,15 @@ export type Given = { lease: Lease; tokens: Tokens; used: string };
 /** How long an answer is kept in memory for a database that does not take it: it may be the only token that is good. */
 const longestStoreMs = 24 * 3_600_000;
 /**
- * For one try, for the look that follows it, and between two: together less than `storeMs` of `refresh.ts`, for which a
- * node that takes over waits.
+ * For one try, for the look that follows it, and between two: twice all three are less than `storeMs` of `refresh.ts`, for
+ * which a node that takes over waits, since of two tries one goes over a fresh connection and one over a pooled one. One
+ * of them may be all there is: the pooled ones lead nowhere after a failover, and fresh ones are refused by a server that is
+ * full.
  */
-const tryMs = 1_200;
-const longestPauseMs = 1_500;
-/** Every so many tries, one has more time, for a database that is slow, not silent. */
-const patientEach = 5;
+const tryMs = 1_000;
+const longestPauseMs = 400;
+/** Every so many tries, one has more time once it has a connection, for a database that is slow, not silent. */
+const patientEach = 6;
 const patientTryMs = 10_000;
 /** Tries that failed while the database was there, after which the refresh token alone is tried in turn. */
 const mostRefusals = 5;
@@ -60,10 +62,13 @@ export function createRefreshStore({
     for (let tries = 1, refusals = 0; ; tries += 1) {
       const isWhole = refusal === undefined || (mayPass(refusal) && tries % 2 === 0);
       const put = isWhole ? storeAll : storeToken;
+      const [way, otherWay] =
+        tries % 2 === 1 ? (['pooled', 'fresh'] as const) : (['fresh', 'pooled'] as const);
       try {
         await db.transactionWithin((tx) => put(tx, { connection, ...given }), {
-          ms: refusals > 0 && tries % patientEach === 0 ? patientTryMs : tryMs,
-          connection: tries === 1 ? 'pooled' : 'fresh',
+          ms: tries % patientEach === 0 ? patientTryMs : tryMs,
+          connectMs: tryMs,
+          connection: way,
         });
         if (isWhole) return;
         break;
@@ -74,7 +79,7 @@ export function createRefreshStore({
           refusal = error;
           continue;
         }
-        refusals = (await isLeaseHeld(connection, given)) ? refusals + 1 : 0;
+        refusals = (await isLeaseHeld(connection, given, otherWay)) ? refusals + 1 : 0;
         if (refusals >= mostRefusals) refusal ??= error;
       }
       await pause(Math.min(50 * 2 ** (tries - 1), longestPauseMs));
@@ -83,10 +88,14 @@ export function createRefreshStore({
   };
 
   /** Whether the database takes a small statement; by it, nobody takes over who has no answer in hand. */
-  async function isLeaseHeld(connection: Renewable, { lease }: Given): Promise<boolean> {
+  async function isLeaseHeld(
+    connection: Renewable,
+    { lease }: Given,
+    way: 'pooled' | 'fresh',
+  ): Promise<boolean> {
     const extension = { connection, lease, forMs: leaseMsOf(connection, storeMs) };
     return db
-      .transactionWithin((tx) => extendLease(tx, extension), { ms: tryMs, connection: 'fresh' })
+      .transactionWithin((tx) => stretchLease(tx, extension), { ms: tryMs, connection: way })
       .then(
         () => true,
         () => false,

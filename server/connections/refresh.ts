@@ -57,6 +57,8 @@ export type RefreshDeps = {
   activity?: Activity;
   now?: () => Date;
   timing?: RefreshTiming;
+  /** Told of an answer that could not be stored as it is, or not at all: nobody may wait for it any more. */
+  onUnstored?: (connection: LiveConnection, error: unknown) => void;
 };
 
 export type RefreshTiming = {
@@ -93,6 +95,7 @@ export function createRefresh({
   activity = noActivity,
   now = () => new Date(),
   timing: { storeMs, patienceMs } = defaultTiming,
+  onUnstored = () => {},
 }: RefreshDeps): Refresher {
   const send = createSendRefresh({ db, fetchFor, storeMs, now });
   const store = createRefreshStore({ db, states, vault, now, storeMs });
@@ -207,6 +210,7 @@ export function createRefresh({
     { giveUpAt, ...given }: Given & { giveUpAt: number },
   ): Promise<LiveConnection> {
     const work = store(connection, given).finally(() => storing.delete(connection.id));
+    work.catch((error: unknown) => onUnstored(connection, error));
     storing.set(connection.id, work);
     const current = work.then(async () => {
       const current = await reader.reread(connection);

@@ -47,13 +47,11 @@ export interface Db extends Queryable {
    */
   transaction<T>(work: (tx: Tx) => Promise<T>, mode?: 'read committed' | 'snapshot'): Promise<T>;
   /**
-   * As `transaction`, and given up after `ms`, also where the server says nothing at all: throws `unavailable`, and the
-   * connection is closed. A fresh one is in place of those of the pool, which may all lead nowhere after a failover.
+   * As `transaction`, and given up after `ms`, `connectMs` (as long) of which are for the connection, also where the server
+   * says nothing at all: throws `unavailable`, and the connection is closed. A fresh one is in place of those of the pool,
+   * which may all lead nowhere after a failover.
    */
-  transactionWithin<T>(
-    work: (tx: Tx) => Promise<T>,
-    limit: { ms: number; connection: 'pooled' | 'fresh' },
-  ): Promise<T>;
+  transactionWithin<T>(work: (tx: Tx) => Promise<T>, limit: Limit): Promise<T>;
   /** Reads what one moment holds, in one exchange with the server: see `fly`. */
   flight(flight: Flight): Promise<void>;
   /** Connections in use, idle and awaited. */
@@ -97,8 +95,11 @@ class TimedPool extends pg.Pool {
   }
 }
 
-/** Fresh connections at once, beside those of the pool. */
+export type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fresh' };
+
+/** Fresh connections at once, beside those of the pool, and how long one may take to come about. */
 const mostFresh = 4;
+const freshWithinMs = 2_000;
 
 const connectionWait = metrics.dbConnectionWait.of([]);
 
@@ -116,7 +117,11 @@ export function openDb(
     rollbackWithinMs?: number;
   } = {},
 ): Db {
-  const way = { ...('url' in target ? { connectionString: target.url } : target), types: parsers };
+  const way = {
+    ...('url' in target ? { connectionString: target.url } : target),
+    types: parsers,
+    keepAlive: true,
+  };
   const pool = new TimedPool({
     ...way,
     max: options.maxConnections ?? 16,
@@ -124,7 +129,12 @@ export function openDb(
     idleTimeoutMillis: 5_000,
     connectionTimeoutMillis: 10_000,
   });
-  const fresh = new TimedPool({ ...way, max: mostFresh, maxUses: 1 });
+  const fresh = new TimedPool({
+    ...way,
+    max: mostFresh,
+    maxUses: 1,
+    connectionTimeoutMillis: freshWithinMs,
+  });
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
   // An idle connection that the server closes is replaced at the next use.
   // Its socket may have been opened for a request that is over for long.
@@ -137,14 +147,15 @@ export function openDb(
         const begin = mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin';
         return transact(client, { begin, work });
       }),
-    transactionWithin(work, { ms, connection }) {
+    transactionWithin(work, { ms, connectMs = ms, connection }) {
+      const endsAt = performance.now() + ms;
       let timer: NodeJS.Timeout | undefined;
       // The server too lets go of what it has locked.
       const limits = ['statement_timeout', 'idle_in_transaction_session_timeout'];
       const begin = ['begin', ...limits.map((limit) => `set local ${limit} = ${ms}`)].join('; ');
-      const connect = () => connectWithin(connection === 'fresh' ? fresh : pool, ms);
+      const connect = () => connectWithin(connection === 'fresh' ? fresh : pool, connectMs);
       return withClient({ connect, rollbackWithinMs: ms }, (client) => {
-        timer = setTimeout(() => void client.end(), ms);
+        timer = setTimeout(() => void client.end(), Math.max(endsAt - performance.now(), 0));
         return transact(client, { begin, work });
       }).finally(() => clearTimeout(timer));
     },

@@ -6,7 +6,7 @@ import { listNodes } from '../nodes/nodes.ts';
 import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
 
 /** Of one node, as `openDb` opens them. */
-const poolSize = 16;
+const poolSize = 20;
 const mostSkewMs = 2_000;
 const oldestMajor = 15;
 const newestMajor = 18;

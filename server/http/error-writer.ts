@@ -71,7 +71,7 @@ function asAppError(error: unknown): AppError {
   }
   if (code === 'FST_ERR_BAD_URL')
     return new AppError('invalid_uri_params', 'The path is not a valid URL path.');
-  if (error instanceof RangeError && /call stack/.test(error.message)) {
+  if (error instanceof RangeError && /call stack|Nested too deeply/.test(error.message)) {
     return new AppError('invalid_body', 'The body is nested too deeply.');
   }
   if (statusCode === 400) return new AppError('invalid_json');

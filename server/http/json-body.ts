@@ -1,8 +1,7 @@
 import type { FastifyInstance } from 'fastify';
-import { AppError } from '../errors.ts';
 
 /** Nobody means more brackets within brackets; half a million of them in a megabyte take the parser up to 100 ms. */
-const deepest = 1_000;
+export const deepest = 1_000;
 /** A body that is no longer than that is read sooner than it could wait for its turn. */
 const smallLength = 64 * 1024;
 const [quote, backslash] = [0x22, 0x5c];
@@ -24,8 +23,7 @@ export function parseJsonOnly(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
     if (body.length === 0) done(null, {});
-    else if (isTooDeep(body))
-      done(new AppError('invalid_body', `The body is nested too deeply: more than ${deepest} levels.`));
+    else if (isTooDeep(body)) done(tooDeep());
     else if (body.length <= smallLength) parse(request, body, done);
     else {
       waiting.push(() => parse(request, body, done));
@@ -33,6 +31,9 @@ export function parseJsonOnly(app: FastifyInstance): void {
     }
   });
 }
+
+/** What `error-writer.ts` makes `invalid_body` of; it passes from one thread to another. */
+export const tooDeep = () => new RangeError('Nested too deeply');
 
 /** Of JSON; of anything else it may say either. */
 function isTooDeep(text: string): boolean {

@@ -42,7 +42,7 @@ const good = [
   '{"a":{"records":[1,2]},"records":[3,4]}',
   '{"a":["records",[1]],"records":["x,y","[","{","\\"","\\\\","\\\\\\""],"z":"]}"}',
   `{"records":["${'x'.repeat(22)}\\"","${'x'.repeat(23)}\\"","${'x'.repeat(24)}\\\\","${'x'.repeat(25)}\\\\\\"y"]}`,
-  `{"records":[${'[['.repeat(500)}${']]'.repeat(500)}]}`,
+  `{"records":[${'[['.repeat(499)}${']]'.repeat(499)}]}`,
   '\ufeff{"records":[1]}',
   '{"records":["\\u005f_proto__", "constructor", {"constructor": 5}]}',
 ];

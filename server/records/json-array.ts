@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { deepest, tooDeep } from '../http/json-body.ts';
 import { readerOf, readJson } from './json.ts';
 
 const [quote, backslash, comma, colon] = [0x22, 0x5c, 0x2c, 0x3a];
@@ -12,7 +13,7 @@ const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d
  *
  * Calls `onItem` with each item and answers the rest, in which `[]` stands for the array; undefined, without a call,
  * where the bytes are no object with an array of that name, name it more than once, or have more than `most` items.
- * Throws SyntaxError as `readJson` does, possibly after calls.
+ * Throws SyntaxError as `readJson` does, possibly after calls, and RangeError where it is nested too deeply.
  */
 export function readItems(
   bytes: Buffer,
@@ -51,8 +52,10 @@ function findArray(bytes: Buffer, name: string): FoundArray | undefined {
   const key = Buffer.from(`"${name}"`);
   for (let depth = 0; at < bytes.length; at += 1) {
     const byte = bytes[at];
-    if (byte === openObject || byte === openArray) depth += 1;
-    else if (byte === closeObject || byte === closeArray) depth -= 1;
+    if (byte === openObject || byte === openArray) {
+      depth += 1;
+      if (depth > deepest) throw tooDeep();
+    } else if (byte === closeObject || byte === closeArray) depth -= 1;
     else if (byte === quote) {
       const begin = at;
       at = endOfString(bytes, begin);
@@ -70,8 +73,11 @@ function cutItems(bytes: Buffer, start: number): FoundArray | undefined {
   for (let at = start, depth = 0; at < bytes.length; at += 1) {
     const byte = bytes[at];
     if (byte === quote) at = endOfString(bytes, at);
-    else if (byte === openObject || byte === openArray) depth += 1;
-    else if (byte === comma && depth === 0) ends.push(at);
+    else if (byte === openObject || byte === openArray) {
+      depth += 1;
+      // The object and the array around it are two.
+      if (depth > deepest - 2) throw tooDeep();
+    } else if (byte === comma && depth === 0) ends.push(at);
     else if (byte === closeObject || byte === closeArray) {
       depth -= 1;
       if (depth < 0) {

@@ -69,7 +69,9 @@ test('a body is refused alike whether it is small, large or sent to another rout
     ['{"model":"M","records":[{"id":"a","n":1e999}]}', 'invalid_record'],
     ['{"model":"M","records":[5,null,[],{}]}', 'invalid_record'],
     [`{"model":"M","records":[${new Array(30).fill('{}').join()}]}`, 'invalid_record'],
-    [`{"model":"M","records":[{"id":1,"x":${'['.repeat(50_000)}${']'.repeat(50_000)}}]}`, 'invalid_record'],
+    [`{"model":"M","records":[{"id":1,"x":${'['.repeat(997)}${']'.repeat(997)}}]}`, 'invalid_record'],
+    [`{"model":"M","records":[{"id":1,"x":${'['.repeat(998)}${']'.repeat(998)}}]}`, 'invalid_body'],
+    [`{"model":"M","records":[{"id":1,"x":${'['.repeat(50_000)}${']'.repeat(50_000)}}]}`, 'invalid_body'],
   ];
   for (const [body, code] of bodies) {
     const name = body.toString().slice(0, 100);

@@ -208,7 +208,7 @@ test("a grant type that is not supported ends no connection that has a client of
   }
   await trellis.advance(3601);
   refusals.set('ccc', { status: 400, error: 'unsupported_grant_type' });
-  assert.equal(codeOf(await read('own', 'ccc')), 'integration_misconfigured');
+  assert.equal(codeOf(await read('own', 'ccc')), 'connection_refresh_failed');
   assert.equal((await healthOf('own', 'ccc')).status, 'active');
   assert.equal((await read('own', 'ddd')).status, 200);
   refusals.clear();

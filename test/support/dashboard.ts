@@ -159,8 +159,10 @@ async function show(page: Page, { width, colorScheme }: View): Promise<void> {
   );
 }
 
-/** Fails where a page is wider than its window. */
+/** Fails where a page is wider than its window, also once all that it loads is laid out. */
 export async function assertFits(page: Page, name: string): Promise<void> {
+  const fits = '(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.documentElement)';
+  await page.waitForFunction(fits, undefined, { timeout: 5_000 }).catch(() => {});
   const [overflow, width] = await page.evaluate<[number, number]>(
     '(({ scrollWidth, clientWidth }) => [scrollWidth - clientWidth, clientWidth])(document.documentElement)',
   );

@@ -125,7 +125,7 @@ function findServer(): Promise<TestServer> {
 
 async function makeDatabase(server: TestServer, template: string): Promise<TestDatabase> {
   const name = `${server.template}_${randomBytes(4).toString('hex')}`;
-  await administer(server, `create database ${name} template ${template}`);
+  await administer(server, `create database ${name} template ${template} strategy file_copy`);
   const target = atDatabase(server.tests, name);
   const db = openDb(target);
   return {
