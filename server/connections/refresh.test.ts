@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { countWaiting } from '../../test/support/locks.ts';
 import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import { takeLease } from './lease.ts';
 import { codeOf, hour, name, refreshTests, timeoutMs } from './refresh.fixture.ts';
@@ -179,9 +180,7 @@ describe('a caller is served by credentials that come in while a refusal is judg
       while (t().grant.asked === 0) await sleep(5);
       const { db } = t().bench;
       const untilWaiting = async (count: number) => {
-        const waiting = `select from pg_stat_activity
-          where datname = current_database() and wait_event_type = 'Lock'`;
-        while ((await db.query(waiting)).length < count) await sleep(5);
+        while ((await countWaiting(db)) < count) await sleep(5);
       };
       let brought: Promise<void> | undefined;
       await db.transaction(async (tx) => {

@@ -12,6 +12,7 @@ import {
   type TestDatabase,
   urlOf,
 } from '../../test/support/database.ts';
+import { countWaiting } from '../../test/support/locks.ts';
 import { describeSchema } from '../../test/support/schema.ts';
 import { migrate } from './migrate.ts';
 import { markOf } from './migrate-apart.ts';
@@ -72,13 +73,7 @@ test('ten processes migrate a database of an earlier version, one of them killed
   await holder.transaction(async (tx) => {
     // Later migrations change it: whoever migrates comes to stand here, with others done and not committed.
     await tx.query('lock table connection in share mode');
-    for (;;) {
-      const waiting = await bench.db.query(
-        `select from pg_locks where not granted and relation = 'connection'::regclass`,
-      );
-      if (waiting.length > 0) break;
-      await pause(10);
-    }
+    while ((await countWaiting(bench.db, 'relation')) === 0) await pause(10);
     victim.kill('SIGKILL');
     await died;
   });
@@ -138,9 +133,7 @@ test('an index is built beside those who write, by one of ten nodes, and again a
     // The index waits for whoever reads what there was before.
     await tx.query('select');
     migrated = Promise.all(nodes.map((node) => migrate(node, { directory })));
-    const isWaiting = () =>
-      bench.db.query(`select from pg_locks where not granted and locktype = 'virtualxid'`);
-    while ((await isWaiting()).length === 0) await pause(10);
+    while ((await countWaiting(bench.db, 'virtualxid')) === 0) await pause(10);
     // Nobody waits for the node that builds it, as the index would for them.
     await bench.db.query('insert into a (id) values (2)');
     assert.deepEqual(await appliedTo(bench.db), ['0001_a.sql']);
@@ -167,9 +160,7 @@ test('an index that waits for a table lets others by, and is tried again; what a
     migrated.catch(heldUp.reject);
     const error = await Promise.race([heldUp.promise, pause(30_000, 'it waits for ever')]);
     assert.match(String(error), /migration 0002_b\.sql waited for a table/);
-    const isWaiting = () =>
-      bench.db.query(`select from pg_locks where not granted and relation = 'a'::regclass`);
-    while ((await isWaiting()).length > 0) await pause(10);
+    while ((await countWaiting(bench.db, 'relation')) > 0) await pause(10);
   });
   assert.deepEqual(await migrated, ['0002_b.sql']);
 

@@ -4,6 +4,7 @@ import { after, afterEach, before, type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { type DatabaseCable, openDatabaseCable } from '../../test/support/database-cable.ts';
+import { countWaiting } from '../../test/support/locks.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { createErrandDesk, type DoErrand, type ErrandDesk, sweepErrands } from './errand-desk.ts';
 import { createErrands } from './errands.ts';
@@ -297,11 +298,7 @@ test('what a node takes while it stops is done by another', async () => {
   await bench.db.transaction(async (tx) => {
     await tx.query('lock table errand in share row exclusive mode');
     stopped.start();
-    await until(
-      async () =>
-        (await bench.db.query(`select from pg_locks where relation = 'errand'::regclass and not granted`))
-          .length > 0,
-    );
+    await until(async () => (await countWaiting(bench.db, 'relation')) > 0);
     stop = stopped.stop(60_000);
   });
   await stop;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { countWaiting } from '../../test/support/locks.ts';
 import {
   datasetCalls,
   openRecordBench,
@@ -269,11 +270,5 @@ test('the first prune after the first save of a fresh table finds its rows by in
 });
 
 async function waitingForLock(): Promise<void> {
-  for (;;) {
-    const [row] = await bench.db.query<{ waiting: number }>(
-      `select count(*) as waiting from pg_stat_activity
-       where datname = current_database() and wait_event_type = 'Lock'`,
-    );
-    if ((row?.waiting ?? 0) > 0) return;
-  }
+  while ((await countWaiting(bench.db)) === 0);
 }

@@ -4,6 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { compile } from '../../sdk/compile/compile.ts';
 import { actionCode, deployBody, deployBodyOf, flowConfig } from '../support/functions.ts';
+import { countWaiting } from '../support/locks.ts';
 import { type Answer, connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 let trellis: TestTrellis;
@@ -193,7 +194,7 @@ describe('an action that is waited for', () => {
         trellis.app.server.once('request', (request) => request.once('close', resolve));
       });
       const asked = assert.rejects(waiting(gone.signal));
-      while ((await trellis.db.query('select from pg_locks where not granted')).length === 0) await pause(10);
+      while ((await countWaiting(trellis.db)) === 0) await pause(10);
       gone.abort();
       await Promise.all([asked, closed]);
     });

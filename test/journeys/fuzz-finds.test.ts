@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { countWaiting } from '../support/locks.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 let trellis: TestTrellis;
@@ -43,8 +44,11 @@ async function whileRemoved<T>(name: string, work: () => Promise<T>): Promise<T>
     begun = work();
     // Until it waits for the row, or is through.
     for (let tries = 0; tries < 100; tries += 1) {
-      const waiting = await trellis.db.query('select from pg_locks where not granted');
-      if (waiting.length > 0 || (await Promise.race([begun.then(() => true), pause(20)])) === true) return;
+      if (
+        (await countWaiting(trellis.db)) > 0 ||
+        (await Promise.race([begun.then(() => true), pause(20)])) === true
+      )
+        return;
     }
   });
   return begun!;

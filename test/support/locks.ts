@@ -1,0 +1,19 @@
+import type { Queryable } from '../../server/db/pool.ts';
+
+/**
+ * How many sessions of this database wait for a lock, of one kind where it is named. The server is shared, and what others
+ * wait for there is none of a test's business.
+ */
+export async function countWaiting(
+  db: Pick<Queryable, 'query'>,
+  kind?: 'relation' | 'virtualxid',
+): Promise<number> {
+  const waiting = await db.query(
+    `select from pg_stat_activity
+     where datname = current_database()
+       and wait_event_type = 'Lock'
+       and wait_event = coalesce($1, wait_event)`,
+    [kind ?? null],
+  );
+  return waiting.length;
+}
