@@ -61,7 +61,7 @@ export function createCredentialSource({
     onUnstored({ integration, connectionId }, err) {
       log.error(
         { err, integration: integration.key, connectionId },
-        'the answer to a refresh was not stored',
+        'the answer to a refresh could not be stored as it came',
       );
     },
   });

@@ -60,7 +60,8 @@ export function createRefreshStore({
     const giveUpAt = performance.now() + longestStoreMs;
     let refusal: unknown;
     for (let tries = 1, refusals = 0; ; tries += 1) {
-      const isWhole = refusal === undefined || (mayPass(refusal) && tries % 2 === 0);
+      // Two and two, so that either goes by both ways.
+      const isWhole = refusal === undefined || (mayPass(refusal) && tries % 4 < 2);
       const put = isWhole ? storeAll : storeToken;
       const [way, otherWay] =
         tries % 2 === 1 ? (['pooled', 'fresh'] as const) : (['fresh', 'pooled'] as const);

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { after, before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { openDatabaseCable } from '../../test/support/database-cable.ts';
 import { AppError } from '../errors.ts';
@@ -125,6 +128,22 @@ test('a transaction that has its time is given up where the server says nothing,
   await assert.rejects(slow, (error) => mayPass(error));
   await db.end();
   await cable.close();
+});
+
+test('fresh connections that never come about keep nobody from the next ones, and no pool from its end', async () => {
+  const silent = createServer().listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const db = openDb({ url: `postgres://nobody@127.0.0.1:${port}/none` });
+  const attempts = Array.from({ length: 6 }, () =>
+    assert.rejects(
+      db.transactionWithin((tx) => tx.query('select'), { ms: 200, connection: 'fresh' }),
+      { code: 'unavailable' },
+    ),
+  );
+  await Promise.all(attempts);
+  assert.equal(await Promise.race([db.end().then(() => 'ended'), pause(30_000, 'open')]), 'ended');
+  silent.close();
 });
 
 test('a server without room is told as unavailable, and no other fault of a statement is', async () => {

@@ -5,7 +5,7 @@ import { isSchemaMissing } from '../jobs/jobs.ts';
 import { listNodes } from '../nodes/nodes.ts';
 import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
 
-/** Of one node, as `openDb` opens them. */
+/** Of one node, as `openDb` opens them: of the pool, and fresh ones beside it. */
 const poolSize = 20;
 const mostSkewMs = 2_000;
 const oldestMajor = 15;
