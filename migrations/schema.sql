@@ -173,6 +173,7 @@ create table connection (
   data_key uuid,
   last_used_at timestamp with time zone,
   has_own_client boolean not null default false,
+  own_client_id text,
   constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
@@ -239,6 +240,7 @@ create table dataset (
   held_at timestamp with time zone,
   tombstone_floor bigint not null default 0,
   keep_previous boolean not null default false,
+  emptied_seq bigint not null default 0,
   constraint dataset_held_is_tracked CHECK (((held_at IS NULL) OR (tracked_from IS NOT NULL))),
   constraint dataset_mass_delete CHECK ((((mass_delete_share >= (0)::double precision) AND (mass_delete_share <= (1)::double precision)) AND (mass_delete_number >= 0))),
   constraint dataset_pkey PRIMARY KEY (id),
@@ -486,6 +488,7 @@ create table import (
   run uuid not null default gen_random_uuid(),
   started_at timestamp with time zone not null default now(),
   ended_at timestamp with time zone,
+  overwrites boolean not null default false,
   constraint import_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint import_pkey PRIMARY KEY (id),
   constraint import_source_unique UNIQUE (environment_id, source)
@@ -502,11 +505,13 @@ create table imported_connection (
   stored_id bigint,
   stored_version bigint,
   at timestamp with time zone not null default now(),
+  granted_at timestamp with time zone,
   constraint imported_connection_import_id_fkey FOREIGN KEY (import_id) REFERENCES import(id) ON DELETE CASCADE,
   constraint imported_connection_outcome CHECK ((outcome = ANY (ARRAY['made'::text, 'overwritten'::text, 'existing'::text, 'dead'::text, 'gone'::text, 'removed'::text, 'skipped'::text, 'failed'::text]))),
   constraint imported_connection_pkey PRIMARY KEY (import_id, integration, connection)
 );
 CREATE INDEX imported_connection_outcome ON public.imported_connection USING btree (import_id, outcome);
+CREATE INDEX imported_connection_stored ON public.imported_connection USING btree (stored_id);
 
 create table imported_dataset (
   import_id bigint not null,

@@ -107,6 +107,7 @@ export interface Connection {
   last_used_at: Timestamp | null;
   metadata: Buffer | null;
   outage: Json | null;
+  own_client_id: string | null;
   rate_limited_at: Timestamp | null;
   refresh_expires_at: Timestamp | null;
   refresh_failures: Generated<number>;
@@ -183,6 +184,7 @@ export interface Dataset {
   connection: number;
   created_at: Generated<Timestamp>;
   deleted: Generated<number>;
+  emptied_seq: Generated<number>;
   held_at: Timestamp | null;
   id: Generated<number>;
   ignore_fields: Generated<string[]>;
@@ -361,6 +363,7 @@ export interface Import {
   ended_at: Timestamp | null;
   environment_id: number;
   id: Generated<number>;
+  overwrites: Generated<boolean>;
   run: Generated<string>;
   source: string;
   started_at: Generated<Timestamp>;
@@ -370,6 +373,7 @@ export interface ImportedConnection {
   at: Generated<Timestamp>;
   connection: string;
   detail: string | null;
+  granted_at: Timestamp | null;
   import_id: number;
   integration: string;
   outcome: string;

@@ -226,5 +226,7 @@ export function rowsByVersion(): RowsByVersion {
      insert into imported_dataset (import_id, integration, connection, model, variant, stored_id)
      values (1, '${held.integrationKey}', '${held.connectionId}', '${held.model}', 'base', 1);`,
   );
+  after.set(40, 'update import set overwrites = true; update imported_connection set granted_at = now();');
+  after.set(42, `update connection set own_client_id = 'own' where has_own_client;`);
   return { vault, after };
 }
