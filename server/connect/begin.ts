@@ -1,4 +1,5 @@
 import { authorizationRequest } from '../auth-modes/oauth2.ts';
+import { requireOwnClientsKnown } from '../connections/save.ts';
 import { templateValues } from '../connections/values.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { clientOf, type OAuthClient } from '../integrations/store.ts';
@@ -37,6 +38,8 @@ export async function begin(
   const session = await getSession(db, { id, environmentId, vault });
   const target = await getTarget(db, { reading, session, key: request.key, mode: 'OAUTH2' });
   const wishes = readWishes(request.url);
+  // Before the provider gives a grant that could not be kept.
+  if (wishes.ownClient !== undefined) await requireOwnClientsKnown(db);
   // Where the session has one that is not shown, the new one is refused when it is bound.
   const browser =
     (session.browserHash && findSecret(request.secrets, session.browserHash)) ?? newBrowserSecret();

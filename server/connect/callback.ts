@@ -94,7 +94,10 @@ async function complete(
   });
   const { integration } = target;
   if (integration.id !== attempt.integrationId) throw new AppError('unknown_provider_config');
-  return whileExchanging(db, integration, () => settle(deps, { attempt, target, params, state, browser }));
+  const { ownClient } = attempt;
+  return whileExchanging(db, { integration, ownClient }, () =>
+    settle(deps, { attempt, target, params, state, browser }),
+  );
 }
 
 async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Promise<Finished> {

@@ -133,3 +133,35 @@ test('its tokens take no place among those of the integration’s client', async
   assert.equal(holders.length, 2);
   assert.ok(token && !holders[1]?.holder.equals(token.holder));
 });
+
+test('its code is exchanged while nothing is revoked that was granted to it', async () => {
+  await bench.db.query('create table noted (unit text)');
+  await bench.db.query(
+    'create rule note as on insert to exchange do also insert into noted values (new.unit)',
+  );
+  await dance(await bench.session(), own);
+  await bench.db.query('drop rule note on exchange');
+  const noted = await bench.db.query<{ unit: string }>('select unit from noted');
+  assert.deepEqual(
+    noted.map(({ unit }) => unit.split(' ').at(-1)),
+    [own.client_id.split('-')[0]],
+    'its project',
+  );
+});
+
+test('none is asked for while a node lives that does not know of it', async () => {
+  await bench.db.query(
+    `insert into node (id, name, role, version, migration)
+     values (gen_random_uuid(), 'old', 'all', '0.0.1', '0036_key_limits.sql')`,
+  );
+  const token = await bench.session();
+  const { visit } = bench.browser();
+  const refused = await visit(`/oauth/connect/sheets?connect_session_token=${token}${query(own)}`);
+  assert.equal(refused.status, 503);
+  assert.match(refused.text, /earlier version/);
+  assert.deepEqual(await bench.db.query('select from auth_attempt'), []);
+  assert.equal((await dance(token, undefined)).status, 200, 'the integration’s client goes on');
+  await bench.db.query("update node set seen_at = clock_timestamp() - interval '1 minute'");
+  assert.equal((await dance(await bench.session(), own)).status, 200);
+  await bench.db.query('delete from node');
+});

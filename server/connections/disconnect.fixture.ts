@@ -82,11 +82,15 @@ export async function openDisconnectBench() {
         provider: name,
         ...(client !== null && { client: { clientId: `${client}.${host}`, clientSecret } }),
       }),
-    async connect(integration: Integration, account?: string) {
+    /** With `client` it is one of the connection's own. */
+    async connect(integration: Integration, account?: string, client?: string) {
       const credentials = {
         type: 'OAUTH2' as const,
         access_token: `access-${randomBytes(8).toString('hex')}`,
         refresh_token: `refresh-${randomBytes(8).toString('hex')}`,
+        ...(client !== undefined && {
+          config_override: { client_id: `${client}.${host}`, client_secret: clientSecret },
+        }),
         raw: {},
       };
       watch.madeIn(credentials);

@@ -169,7 +169,7 @@ describe('a forced revocation', () => {
 describe('a grant that is just being made', () => {
   test('puts off the revocations of its project, and survives them', async () => {
     const one = await bench.connect(sheets, 'ada');
-    await whileExchanging(bench.db, sheets, async () => {
+    await whileExchanging(bench.db, { integration: sheets, ownClient: undefined }, async () => {
       assert.deepEqual(await bench.disconnect(one), { revocation: 'queued' });
       await bench.connect(sheets, 'ada');
     });
@@ -184,7 +184,7 @@ describe('a grant that is just being made', () => {
     bench.provider.answersWhen(arrived.promise.then(() => order.push('revoked')));
     const deleted = bench.disconnect(await bench.connect(sheets, 'ada'));
     while (bench.provider.revoked.length === 0) await wait(5);
-    const exchanged = whileExchanging(bench.db, sheets, async () => {
+    const exchanged = whileExchanging(bench.db, { integration: sheets, ownClient: undefined }, async () => {
       order.push('exchanged');
     });
     while ((await bench.db.query('select from exchange')).length === 0) await wait(5);
@@ -202,7 +202,9 @@ describe('a grant that is just being made', () => {
     );
     assert.ok(left!.seconds > sendingMs / 2000, 'what the provider may take after the answer was given up');
     let isOver = false;
-    const begun = Array.from({ length: 20 }, () => whileExchanging(bench.db, sheets, async () => isOver));
+    const begun = Array.from({ length: 20 }, () =>
+      whileExchanging(bench.db, { integration: sheets, ownClient: undefined }, async () => isOver),
+    );
     while ((await bench.db.query('select from exchange')).length < 20) await wait(5);
     isOver = true;
     await bench.db.query('update revocation set sending_until = clock_timestamp()');

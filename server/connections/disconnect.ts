@@ -10,9 +10,10 @@ import { type ConnectionHooks, noHooks } from './hooks.ts';
 import { isLeasedAfterEnd } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { queueRevocation } from './revocation-notes.ts';
+import { countSharers, hasSharers } from './revocation-sharers.ts';
 import { isRevocable, listGrantTokens } from './revocation-tokens.ts';
 import type { RevocationOutcome } from './revocation-turns.ts';
-import { countSharers, hasSharers, lockUnit, unitOf } from './revocation-unit.ts';
+import { lockUnit, unitOf } from './revocation-unit.ts';
 import { type RevocationDeps, sendRevocation } from './revocations.ts';
 import { endConnection } from './states.ts';
 import {
@@ -72,9 +73,9 @@ export async function disconnect(
   if (integration === undefined) throw new AppError('unknown_connection', unknownMessage(at));
   // Before anything is locked: it takes as long as the application's own code.
   await hooks.beforeDelete(await liveOf(deps, { at, integration }));
-  const { plan, ended, connection } = await db.transaction((tx) =>
-    destroy(tx, { ...deps, at, integration, caller, revoke, confirmedOthers }),
-  );
+  const { plan, ended, connection } = await destroyWhole(deps, {
+    ...{ at, integration, caller, revoke, confirmedOthers },
+  });
   reader.forget(at);
   for (const other of ended) reader.forget(other);
   if (typeof plan === 'string') return { revocation: plan };
@@ -92,7 +93,19 @@ async function liveOf(
 
 type Plan = 'none' | 'shared' | { revocationId: number };
 type Others = { id: number; environmentId: number }[];
+type Destroyed = { plan: Plan; ended: ConnectionHead[]; connection: Connection };
 
+async function destroyWhole(
+  deps: RevocationDeps,
+  given: Parameters<typeof disconnect>[1] & { integration: Integration },
+): Promise<Destroyed> {
+  for (;;) {
+    const destroyed = await deps.db.transaction((tx) => destroy(tx, { ...deps, ...given }));
+    if (destroyed !== undefined) return destroyed;
+  }
+}
+
+/** Undefined, with nothing changed, where somebody connected another account or by another client meanwhile. */
 async function destroy(
   tx: Tx,
   {
@@ -105,11 +118,11 @@ async function destroy(
     revoke,
     confirmedOthers,
   }: RevocationDeps & Parameters<typeof disconnect>[1] & { integration: Integration },
-): Promise<{ plan: Plan; ended: ConnectionHead[]; connection: Connection }> {
+): Promise<Destroyed | undefined> {
   const { vault } = reading;
-  const unit = unitOf(integration);
-  if (unit !== undefined) await lockUnit(tx, unit);
   const seen = await getConnection(tx, { ...at, vault });
+  const unit = unitOf(seen.credentials, integration);
+  if (unit !== undefined) await lockUnit(tx, unit);
   const isWanted = revoke !== 'never' && isRevocable(seen.credentials, integration);
   const isForced = revoke === 'always';
   const asked = unit !== undefined && { unit, accountId: seen.account?.id, exceptId: seen.id, reading };
@@ -125,6 +138,8 @@ async function destroy(
   ]);
   // Read again under the lock: a refresh may have stored the successor of the token.
   const connection = await getConnection(tx, { ...at, vault });
+  const isAsSeen = connection.id === seen.id && connection.account?.id === seen.account?.id;
+  if (!isAsSeen || unitOf(connection.credentials, integration) !== unit) return undefined;
   const tokens =
     isWanted && !isShared && isRevocable(connection.credentials, integration)
       ? await listGrantTokens(tx, { connections: locked, vault, log })

@@ -81,7 +81,7 @@ export async function queueRevocation(
      returning id`,
     [
       ...[environmentId, connection.id, JSON.stringify(about)],
-      unitOf(integration) ?? null,
+      unitOf(connection.credentials, integration) ?? null,
       connection.account?.id ?? null,
       isForced,
       key.sealJson(sealed, context),

@@ -5,7 +5,8 @@ import type { IntegrationReading } from '../integrations/store.ts';
 import type { Vault } from '../vault.ts';
 import type { Evidence } from './health.ts';
 import { type About, keepTokens, openNote, type Sealed } from './revocation-notes.ts';
-import { hasSharers, hasSharersSince, isExchanging, lockUnit, sendingMs } from './revocation-unit.ts';
+import { hasSharers, hasSharersSince } from './revocation-sharers.ts';
+import { isExchanging, lockUnit, sendingMs } from './revocation-unit.ts';
 
 /**
  * When a noted revocation is sent, and how it ends.

@@ -268,7 +268,7 @@ describe('an outage of the provider', () => {
   });
 
   test('of the service for more than three days leaves a revocation that nobody has tried its attempt', async () => {
-    await whileExchanging(bench.db, sheets, async () => {
+    await whileExchanging(bench.db, { integration: sheets, ownClient: undefined }, async () => {
       assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'queued' });
     });
     bench.advance(75 * hour);

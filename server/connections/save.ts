@@ -4,6 +4,7 @@ import { insertDataKey } from '../data-keys/store.ts';
 import { isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
+import { requireNodesSince } from '../nodes/nodes.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import { type Connection, type EndUser, getById } from './store.ts';
 import { digestColumns } from './token-digests.ts';
@@ -35,11 +36,29 @@ export type NewConnection = {
   at: Date;
 };
 
-/** Inserts a connection with a data key of its own. Fails on `connection_id_unique` where the ID is taken. */
+/** The migration of `own_client_id`: services without it renew by the integration's client, or forget whose it is. */
+const ownClientsSince = 42;
+
+/** Throws `unavailable` while a node lives that does not know of grants to a client of the connection's own. */
+export async function requireOwnClientsKnown(q: Queryable): Promise<void> {
+  await requireNodesSince(q, { migration: ownClientsSince, what: "a connection's own OAuth client" });
+}
+
+/** Clients that get their token for themselves are known to all: they are read nowhere but in the credentials. */
+async function requireKnown(q: Queryable, credentials: Credentials): Promise<void> {
+  if (credentials.type === 'OAUTH2' && credentials.config_override !== undefined)
+    await requireOwnClientsKnown(q);
+}
+
+/**
+ * Inserts a connection with a data key of its own. Fails on `connection_id_unique` where the ID is taken, throws
+ * `unavailable` as `requireOwnClientsKnown` does where it brings a client along.
+ */
 export async function insertConnection(
   tx: Queryable,
   { vault, ...given }: NewConnection & { vault: Vault },
 ): Promise<Connection> {
+  await requireKnown(tx, given.credentials);
   const { key, id } = await insertDataKey(tx, vault);
   const [inserted] = await tx
     .run(
@@ -73,7 +92,8 @@ export async function insertConnection(
 /**
  * Puts new credentials in place of a connection's own, whatever its state was: it is active again. What else is
  * given is replaced, the rest stays. `current` was read under a lock that still holds (`findConnectionForUpdate`):
- * nothing that another writer stored is lost. Throws `unknown_connection` where it was deleted meanwhile.
+ * nothing that another writer stored is lost. Throws `unknown_connection` where it was deleted meanwhile, and
+ * `unavailable` as `insertConnection` does.
  */
 export async function replaceCredentials(
   tx: Queryable,
@@ -84,6 +104,7 @@ export async function replaceCredentials(
     ...given
   }: { vault: Vault; current: Connection } & Omit<NewConnection, 'integration' | 'connectionId'>,
 ): Promise<Connection> {
+  await requireKnown(tx, given.credentials);
   const { dataKey } = current;
   const isSame = isSameGrant(current.credentials, given.credentials);
   await tx.run(
@@ -181,10 +202,12 @@ function credentialColumns(
   key: DataKey,
   { credentials, grant }: Pick<NewConnection, 'credentials' | 'grant'>,
 ) {
+  const ownClient = ownClientOf(credentials);
   return {
     credentials: key.sealJson(credentials, 'credentials'),
     ...digestColumns(credentials),
-    has_own_client: ownClientOf(credentials) !== undefined,
+    has_own_client: ownClient !== undefined,
+    own_client_id: ownClient?.clientId ?? null,
     ...(grant.account && { account_id: grant.account.id, account_email: grant.account.email ?? null }),
     ...(grant.scopesRequested && { scopes_requested: grant.scopesRequested }),
     ...(grant.scopesGranted && { scopes_granted: grant.scopesGranted }),

@@ -223,3 +223,30 @@ test('an import sees what a refresh stores while it waits: the token that was re
   assert.deepEqual(now.credentials, token('access-2', 'refresh-2'));
   assert.deepEqual([now.grantedAt, now.metadata], [before.grantedAt, {}]);
 });
+
+test('a client of its own is not stored beside a node that does not know of it, nor one in its place', async () => {
+  const config_override = { client_id: 'own', client_secret: 'own secret' };
+  const credentials = { ...token('access-1'), config_override };
+  const given = { vault, integration, credentials, grant: {}, at: new Date() };
+  const insert = () => database.db.transaction((tx) => insertConnection(tx, given));
+  const plain = await makeConnection();
+  const mine = await insert();
+  const node = (migration: string, seen: string) =>
+    database.db.query(
+      `insert into node (id, name, role, version, migration, seen_at)
+       values (gen_random_uuid(), 'one', 'api', '0.0.1', $1, clock_timestamp() - $2::interval)`,
+      [migration, seen],
+    );
+  await node('0041_emptied_datasets.sql', '1 minute');
+  await node('0042_own_client_ids.sql', '1 second');
+  await insert();
+  await node('0041_emptied_datasets.sql', '1 second');
+  await assert.rejects(insert(), { code: 'unavailable' });
+  const { db } = database;
+  await assert.rejects(replaceCredentials(db, { ...given, current: plain }), { code: 'unavailable' });
+  await makeConnection();
+  assert.ok(await swapCredentials(db, { ...given, current: mine }), 'a refresh goes on');
+  await db.query('delete from node');
+  const replaced = await replaceCredentials(db, { ...given, current: plain });
+  assert.equal(replaced.hasOwnClient, true);
+});

@@ -226,6 +226,7 @@ export async function destroyConnection(tx: Queryable, { id, at }: { id: number;
         withheld: null,
         withheld_until: null,
         webhook_url_override: null,
+        own_client_id: null,
         deleted_at: at,
       })
       .where('id', '=', id)

@@ -2,12 +2,14 @@
  * The nodes of an installation, as their rows tell.
  *
  * Owns: the table `node`. A node writes its row when it begins, renews it every few seconds, and takes it away when it ends.
- * Nothing that must be right depends on it: it is there to be looked at, and for warnings.
+ * It is there to be looked at, for warnings, and for what may not be written beside services of earlier versions. Nothing else
+ * that must be right depends on it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Role } from '../config/config.ts';
 import { listMigrations } from '../db/migration-files.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
 
 export type Node = {
   id: string;
@@ -150,4 +152,25 @@ export function listNodes(db: Queryable): Promise<Node[]> {
      order by name collate "C", started_at`,
     [silentAfterS],
   );
+}
+
+/**
+ * Throws `unavailable` while a node lives that does not bring the migration of this number: what it cannot read is not
+ * written beside it. `what` that is stands in the message.
+ */
+export async function requireNodesSince(
+  q: Queryable,
+  { migration, what }: { migration: number; what: string },
+): Promise<void> {
+  const older = await q.query(
+    `select
+     from node
+     where migration collate "C" < $1
+       and seen_at > clock_timestamp() - make_interval(secs => $2)
+     limit 1`,
+    [String(migration).padStart(4, '0'), silentAfterS],
+  );
+  if (older.length === 0) return;
+  const message = `A node of an earlier version runs, which does not know ${what}. Bring all nodes up to this version first.`;
+  throw new AppError('unavailable', message, { retryAfterS: 60 });
 }

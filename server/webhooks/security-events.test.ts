@@ -201,6 +201,46 @@ describe('an event about a token', () => {
   });
 });
 
+describe('an event and a connection with a client of its own', () => {
+  const own = '999-x.apps.googleusercontent.com';
+  const connectOwn = (refreshToken?: string) => bench.connect(sheets, 'ada', refreshToken, own);
+  const oauth = (type: string, subject: object) => ({
+    [`https://schemas.openid.net/secevent/oauth/event-type/${type}`]: { subject },
+  });
+  const allTokens = oauth('tokens-revoked', { subject_type: 'iss-sub', iss: issuer, sub: 'ada' });
+
+  test('what is granted to the client of its integration is none of its', async () => {
+    const [plain, mine] = [await bench.connect(sheets, 'ada'), await connectOwn('1//0aabbccddeeff-mine')];
+    await pushed({ events: allTokens });
+    assert.deepEqual([await statusOf(plain), await statusOf(mine)], ['needs_reauth', 'active']);
+    const [algorithm, token] = ['prefix', '1//0aabbccddeeff'];
+    const subject = { subject_type: 'oauth_token', token_identifier_alg: algorithm, token };
+    await pushed({ events: oauth('token-revoked', subject) });
+    assert.equal(await statusOf(mine), 'active');
+    await bench.db.query('update connection set own_client_id = null');
+    await pushed({ events: allTokens, aud: [clientId, own] });
+    assert.equal(await statusOf(mine), 'active', 'its client is not known');
+  });
+
+  test('what is granted to its client is, under whatever integration', async () => {
+    const elsewhere = await bench.integrate('elsewhere', 'prod', '222-a.apps.googleusercontent.com');
+    const theirs = await bench.connect(elsewhere, 'ada');
+    const all = [await connectOwn(), await bench.connect(elsewhere, 'ada', undefined, own)];
+    await pushed({ events: allTokens, aud: [clientId, own] });
+    assert.deepEqual(await Promise.all(all.map(statusOf)), ['needs_reauth', 'needs_reauth']);
+    assert.equal(await statusOf(theirs), 'active');
+  });
+
+  test('what happens to the account is, and it is tried again with the others', async () => {
+    const mine = await connectOwn();
+    await pushed({ events: about('ada', 'account-disabled') });
+    assert.equal(await statusOf(mine), 'needs_reauth');
+    await pushed({ events: about('ada', 'account-enabled') });
+    await bench.retryAfter(10 * 60_000);
+    assert.equal(await statusOf(mine), 'active');
+  });
+});
+
 describe('an account that is enabled again', () => {
   test('is tried by another node where the one that took the event was killed', async () => {
     const one = await bench.connect(sheets, 'ada');

@@ -32,7 +32,8 @@ export type SecurityEventDeps = {
 
 /**
  * Acts on every event of the token, in one transaction, for the account's connections to any of the clients it is
- * addressed to, whatever their environment. A token that came before does nothing. What an event restores is tried
+ * addressed to, whatever their environment. What happened to the account itself counts for connections with a client of
+ * their own, too. A token that came before does nothing. What an event restores is tried
  * again afterwards, in the background, until the provider has judged (`retries.ts`). Throws `unavailable` where others
  * changed the same connections at the same moment: nothing is done then, and the sender comes again.
  */
@@ -46,17 +47,17 @@ export async function actOn(
       const ended: ConnectionHead[] = [];
       const restored: ConnectionHead[] = [];
       if (!(await isFirst(tx, { token, at: now() }))) return { ended, restored };
-      const integrations = await integrationsOf(tx, { audience: token.audience, integration, reading });
-      const given = integrations.length > 0 ? effectsOf(token, rules) : [];
-      const look = { integrations, token, reading, log };
+      const among = await integrationsOf(tx, { audience: token.audience, integration, reading });
+      const given = among.addressed.length > 0 ? effectsOf(token, rules) : [];
+      const look = { among, token, reading, log };
       await lockAll(tx, given, look);
-      for (const { effect, evidence, subject } of given) {
+      for (const { effect, evidence, ...about } of given) {
         if (effect === 'restores') {
-          const found = await findEnded(tx, { integrations, subject });
+          const found = await findEnded(tx, { ...look, ...about });
           await noteRetries(tx, { connections: found, at: now() });
           restored.push(...found);
         } else {
-          const found = await findAlive(tx, { ...look, subject });
+          const found = await findAlive(tx, { ...look, ...about });
           ended.push(...(await end(tx, { found, evidence, at: now() })));
         }
       }
@@ -75,14 +76,20 @@ export async function actOn(
   }
 }
 
-type Effect = { effect: 'ends' | 'restores'; evidence: Evidence; subject: Subject };
+/** `isOfGrant`: it is about what the account has granted to the client, and not about the account. */
+type About = { subject: Subject; isOfGrant: boolean };
+type Effect = About & { effect: 'ends' | 'restores'; evidence: Evidence };
+
+/** OAuth Event Types 1.0, in contrast to those of OpenID RISC. */
+const grantTypes = 'oauth/event-type/';
 
 /** Of the events that mean something to us and are about somebody. */
 function effectsOf({ events }: SecurityEventToken, rules: Rules): Effect[] {
   return events.flatMap(({ type, reason, subject }) => {
     const effect = rules.types[type];
     if (subject === undefined || effect === undefined || effect === 'none') return [];
-    return [{ effect, evidence: { event: type, ...(reason !== undefined && { reason }) }, subject }];
+    const evidence = { event: type, ...(reason !== undefined && { reason }) };
+    return [{ effect, evidence, subject, isOfGrant: type.startsWith(grantTypes) }];
   });
 }
 
@@ -90,12 +97,12 @@ function effectsOf({ events }: SecurityEventToken, rules: Rules): Effect[] {
  * Locks the connections of all the events, in the order of their IDs, as everyone does who locks several: of tokens that
  * name the same accounts in another order none waits for one that waits for it.
  */
-async function lockAll(tx: Tx, effects: Effect[], look: Omit<Look, 'subject'>): Promise<void> {
+async function lockAll(tx: Tx, effects: Effect[], look: Omit<Look, keyof About>): Promise<void> {
   const ids = new Set<number>();
-  for (const { effect, subject } of effects) {
+  for (const { effect, evidence: _, ...about } of effects) {
     const found = await (effect === 'ends'
-      ? findAlive(tx, { ...look, subject })
-      : findEnded(tx, { ...look, subject }));
+      ? findAlive(tx, { ...look, ...about })
+      : findEnded(tx, { ...look, ...about }));
     for (const { id } of found) ids.add(id);
   }
   await tx.query('select from connection where id = any($1) order by id for no key update', [[...ids]]);
@@ -142,9 +149,15 @@ async function isFirst(tx: Tx, { token, at }: { token: SecurityEventToken; at: D
   return noted.length > 0;
 }
 
-type Found = { id: number; provider: string };
+type Among = {
+  /** Those whose client the token is addressed to. */
+  addressed: number[];
+  /** All at the issuer: a client that the token is addressed to may be a connection's own. */
+  all: number[];
+};
+type Found = { id: number; provider: string; clientId: string | null };
 
-/** In every environment: a client that the token is addressed to may be used in several. */
+/** In every environment: a client may be used in several. */
 async function integrationsOf(
   tx: Tx,
   {
@@ -152,38 +165,44 @@ async function integrationsOf(
     integration,
     reading,
   }: { audience: string[]; integration: Integration; reading: IntegrationReading },
-): Promise<number[]> {
+): Promise<Among> {
   const { catalog, testClient } = reading;
   const isForTestClient = testClient !== undefined && audience.includes(testClient.clientId);
+  if (integration.isTest && !isForTestClient) return { addressed: [], all: [] };
   const issuerOf = (provider: string) => catalog.find(provider)?.security_events?.issuers[0];
   const issuer = issuerOf(integration.provider.name);
-  if (integration.isTest && !isForTestClient) return [];
-  const rows = integration.isTest
-    ? await tx.query<Found>('select id, provider from integration where is_test')
-    : await tx.query<Found>(
-        'select id, provider from integration where not is_test and client_id collate "C" = any($1)',
-        [audience],
-      );
-  return rows.filter(({ provider }) => issuerOf(provider) === issuer).map(({ id }) => id);
+  const rows = await tx.query<Found>(
+    'select id, provider, client_id as "clientId" from integration where is_test = $1',
+    [integration.isTest],
+  );
+  const all = rows.filter(({ provider }) => issuerOf(provider) === issuer);
+  const isAddressed = ({ clientId }: Found) =>
+    integration.isTest || (clientId !== null && audience.includes(clientId));
+  return { addressed: all.filter(isAddressed).map(({ id }) => id), all: all.map(({ id }) => id) };
 }
 
-type Look = {
-  integrations: number[];
-  subject: Subject;
-  token: SecurityEventToken;
-  reading: IntegrationReading;
-  log: Logger;
-};
+type Look = About & { among: Among; token: SecurityEventToken; reading: IntegrationReading; log: Logger };
+
+/**
+ * The connections that the token is addressed to: by their integration's client, or by their own. A grant to a client of
+ * the connection's own is none of what the integration's has; one whose client is not known tells by its next refresh.
+ */
+function isMeant({ among: { addressed, all }, token: { audience }, isOfGrant }: Look) {
+  const ofIntegration = sql<boolean>`connection.integration_id = any(${addressed})`;
+  const byIntegration = isOfGrant
+    ? sql<boolean>`(${ofIntegration} and not connection.has_own_client)`
+    : ofIntegration;
+  return sql<boolean>`connection.integration_id = any(${all})
+    and (${byIntegration} or connection.own_client_id = any(${audience}))`;
+}
 
 /** Those whose grant is not of a later day than the event, which may have been delivered late. */
-async function findAlive(
-  tx: Tx,
-  { integrations, subject, token, reading, log }: Look,
-): Promise<ConnectionHead[]> {
+async function findAlive(tx: Tx, look: Look): Promise<ConnectionHead[]> {
+  const { subject, token, reading, log } = look;
   // The token tells whole seconds.
   const until = new Date(token.issuedAt.getTime() + 1000);
   const ofAnyone = selectConnections()
-    .where('connection.integration_id', 'in', integrations)
+    .where(isMeant(look))
     .where('connection.status', '<>', 'needs_reauth')
     .where('connection.granted_at', '<', until)
     .orderBy('connection.id');
@@ -208,14 +227,12 @@ async function findAlive(
 }
 
 /** Those that an event has ended, and nothing else since. */
-async function findEnded(
-  tx: Tx,
-  { integrations, subject }: { integrations: number[]; subject: Subject },
-): Promise<ConnectionHead[]> {
+async function findEnded(tx: Tx, look: Look): Promise<ConnectionHead[]> {
+  const { subject } = look;
   if (subject.kind !== 'account') return [];
   const rows = await tx.run(
     selectHeads()
-      .where('connection.integration_id', 'in', integrations)
+      .where(isMeant(look))
       .where('connection.account_id', '=', subject.id)
       .where(sql`connection.fault->>'cause'`, '=', 'security_event')
       .orderBy('connection.id'),

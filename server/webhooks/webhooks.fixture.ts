@@ -87,12 +87,21 @@ export async function openWebhookBench() {
     advance(ms: number) {
       aheadMs += ms;
     },
-    connect(integration: Integration, account: string, refreshToken = randomBytes(12).toString('hex')) {
+    /** With `ownClient`, its ID, the grant is to a client of the connection's own. */
+    connect(
+      integration: Integration,
+      account: string,
+      refreshToken = randomBytes(12).toString('hex'),
+      ownClient?: string,
+    ) {
       const credentials = {
         type: 'OAUTH2' as const,
         access_token: `ya29.${randomBytes(12).toString('hex')}`,
         refresh_token: refreshToken,
         expires_at: new Date(Date.now() + 3600_000).toISOString(),
+        ...(ownClient !== undefined && {
+          config_override: { client_id: ownClient, client_secret: clientSecret },
+        }),
         raw: {},
       };
       watch.madeIn(credentials);

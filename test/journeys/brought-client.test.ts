@@ -113,8 +113,8 @@ describe('a connection with a client of its own', () => {
     assert.equal((await health()).cause, 'grant_dead');
   });
 
-  test('is revoked by that client when it goes', async () => {
-    const { body } = await trellis.call('DELETE', `${path}&revoke=always&confirm_others=1`);
+  test('is revoked by that client when it goes, whoever has a grant of the integration’s', async () => {
+    const { body } = await trellis.call('DELETE', path);
     assert.deepEqual(body, { success: true, revocation: 'done' });
     const { grants } = (await trellis.control('GET', 'grants')) as { grants: { client_id: string }[] };
     assert.ok(grants.every(({ client_id }) => client_id !== own.client_id));
