@@ -63,22 +63,14 @@ try {
   rmSync(dir, { recursive: true, force: true });
 }
 
-/** The `test` script of package.json, with the files given on our own command line in place of its patterns. */
+/** As `npm test` does, with the files given on our own command line in place of all. */
 async function runTests(
   title: string,
   databases: Record<string, string>,
 ): Promise<{ title: string; code: number | null }> {
   stopping.signal.throwIfAborted();
   console.log(`\n== ${title}`);
-  const { scripts } = JSON.parse(readFileSync(path.join(import.meta.dirname, '../package.json'), 'utf8')) as {
-    scripts: { test: string };
-  };
-  const words = scripts.test.split(/\s+/).map((word) => word.replace(/^(["'])(.*)\1$/, '$2'));
-  const files = process.argv.slice(2);
-  const options = words
-    .slice(words.indexOf('--test'))
-    .filter((word) => word.startsWith('-') || files.length === 0);
-  const tests = spawn(process.execPath, [...options, ...files], {
+  const tests = spawn(process.execPath, ['scripts/test.ts', ...process.argv.slice(2)], {
     cwd: path.join(import.meta.dirname, '..'),
     env: { ...process.env, ...databases },
     stdio: 'inherit',

@@ -55,6 +55,9 @@ export type Service = {
   failed: Promise<Error>;
 };
 
+/** By then whoever calls has mostly gone. */
+const silentDatabaseMs = 60_000;
+
 type Part = { name: string; stop: () => Promise<unknown> };
 
 /** Starts everything and resolves once it is ready; what had started is stopped again when a later part fails. */
@@ -88,15 +91,10 @@ async function startParts({
   parts.push({ name: 'traces', stop: await startTracing(config.tracing, { version, onError }) });
   const catalog = loadCatalog(providersDirectory);
   const { target, failed } = await startDatabase({ config, log, parts });
-  const db = openDb(target, {
-    onIdleError: (error) => log.debug({ err: error }, 'a database connection ended'),
-  });
+  const onIdleError = (error: Error) => log.debug({ err: error }, 'a database connection ended');
+  await migrateDatabase(target, { log, onIdleError });
+  const db = openDb(target, { onIdleError, silentMs: silentDatabaseMs });
   parts.push({ name: 'database connections', stop: () => db.end() });
-
-  const applied = await migrate(db, {
-    onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for others'),
-  });
-  if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
   const vault = openVault(config.encryptionKeys ?? (await ownMasterKeys(db, config)));
   await proveKeyRing(db, vault.masterKeys);
   await proveEnvironmentKeys(db);
@@ -149,6 +147,22 @@ async function startParts({
     hasDevKeyFile: (await readDevKey(config.dataDir)) !== undefined,
     failed,
   };
+}
+
+/** By connections of its own: an index may take its server longer than a statement of a service may be without a word. */
+async function migrateDatabase(
+  target: DbTarget,
+  { log, onIdleError }: { log: Logger; onIdleError: (error: Error) => void },
+): Promise<void> {
+  const db = openDb(target, { onIdleError });
+  try {
+    const applied = await migrate(db, {
+      onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for others'),
+    });
+    if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
+  } finally {
+    await db.end();
+  }
 }
 
 /** Undefined where it is switched off. */

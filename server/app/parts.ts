@@ -78,12 +78,17 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
 /** They end with the server; `settled` is awaited with them. To be called before other hooks are added. */
 export function endParts(
   app: App,
-  { credentials, observer, quota, activity }: Parts,
+  { config, credentials, observer, quota, activity }: Parts,
   settled: () => Promise<unknown>,
 ): void {
-  app.addHook('preClose', async () => quota.refuse());
+  let endsAt = 0;
+  app.addHook('preClose', async () => {
+    endsAt = performance.now() + config.drainMs;
+    quota.refuse();
+  });
   app.addHook('onClose', async () => {
-    await Promise.all([settled(), credentials.settled(), observer.settled(), quota.stop()]);
+    const stopped = credentials.stop(endsAt - performance.now());
+    await Promise.all([settled(), stopped, observer.settled(), quota.stop()]);
     // What they came to is logged, too.
     await activity.stop();
   });

@@ -5,8 +5,9 @@ import { isRefusal, isWithheld, refusalOf } from './health.ts';
 import { createLastUse } from './last-use.ts';
 import { noteRenewed } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
-import { createRefresh, failed, type RefreshDeps } from './refresh.ts';
+import { createRefresh, type RefreshDeps } from './refresh.ts';
 import { isDue, isExpired, isRenewed, isUsable, pausedUntil } from './refresh-due.ts';
+import { failed } from './refresh-wait.ts';
 
 /**
  * Credentials that work, refreshed when they must be.
@@ -44,19 +45,25 @@ export type CredentialSource = {
   refreshedLiving(connection: LiveConnection): Promise<LiveConnection>;
   /** Resolves once no refresh is under way, so that no answer is lost, and each use is noted; after 3 s at the latest. */
   settled(): Promise<void>;
+  /**
+   * From now on no refresh is begun: who would need one is told `unavailable`, or `connection_refresh_failed` as ever. Resolves as
+   * `settled` does, after `limitMs` at the latest where that is longer. What is under way by then is given up: to wait
+   * for it is to keep the connection, where the provider takes the old token for good.
+   */
+  stop(limitMs: number): Promise<void>;
 };
 
 /** How long a failure in the background keeps this node from the next one, where the database does not say. */
 const quietMs = 5_000;
 const mostRemembered = 10_000;
-const settleMs = 3_000;
+const leastSettleMs = 3_000;
 
 export function createCredentialSource({
   log,
   ...deps
 }: RefreshDeps & { reader: ConnectionReader; log: Logger }): CredentialSource {
   const { db, reader, now = () => new Date() } = deps;
-  const { refresh, storing } = createRefresh({
+  const { refresh, storing, stop } = createRefresh({
     ...deps,
     onUnstored({ integration, connectionId }, err) {
       log.error(
@@ -161,19 +168,28 @@ export function createCredentialSource({
     return pausedUntil(connection, at) > at;
   }
 
-  async function settled(): Promise<void> {
+  async function settledWithin(limitMs: number): Promise<void> {
     const giveUp = new AbortController();
-    const timer = setTimeout(() => giveUp.abort(), settleMs);
+    const timer = setTimeout(() => giveUp.abort(), limitMs);
     const ended = new Promise((resolve) => giveUp.signal.addEventListener('abort', resolve));
     while (running.size + storing.size > 0 && !giveUp.signal.aborted) {
       await Promise.race([Promise.allSettled([...running.values(), ...storing.values()]), ended]);
     }
     clearTimeout(timer);
+    const unanswered = [...running.keys()].filter((id) => !storing.has(id)).length;
+    if (unanswered > 0) log.error({ refreshes: unanswered }, 'refreshes are cut off by this stop');
     if (storing.size > 0) log.error({ answers: storing.size }, 'answers to refreshes are lost by this stop');
     await lastUse.settled();
   }
 
-  return { fresh, current, renewed, refreshed, refreshedLiving, settled };
+  return {
+    ...{ fresh, current, renewed, refreshed, refreshedLiving },
+    settled: () => settledWithin(leastSettleMs),
+    stop(limitMs) {
+      stop();
+      return settledWithin(Math.max(limitMs, leastSettleMs));
+    },
+  };
 }
 
 /** Throws `connection_needs_reauth` or `connection_blocked` where the connection is known to be dead. */

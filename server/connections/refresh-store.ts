@@ -27,7 +27,7 @@ const longestStoreMs = 24 * 3_600_000;
  */
 const tryMs = 1_000;
 const longestPauseMs = 400;
-/** Every so many tries, one has more time once it has a connection, for a database that is slow, not silent. */
+/** Every so many tries, one has more time once it has begun, for a database that is slow, not silent. */
 const patientEach = 6;
 const patientTryMs = 10_000;
 /** Tries that failed while the database was there, after which the refresh token alone is tried in turn. */

@@ -4,15 +4,15 @@ import { isRenewable, renewalOf } from '../auth-modes/mode.ts';
 import { isOutcomeUnknown, type TokenFault } from '../auth-modes/token-fault.ts';
 import type { TokenOutcome } from '../auth-modes/token-request.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';
-import { type Db, mayPass } from '../db/pool.ts';
+import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { serviceStops } from '../http/drain.ts';
 import type { Integration } from '../integrations/store.ts';
-import { metrics } from '../metrics/metrics.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import type { Vault } from '../vault.ts';
 import { openKept } from './candidates.ts';
-import { delayOf, refusalOf } from './health.ts';
-import { claimLease, endLease, extendLease, isLeased, type Lease, leaveLease, takeLease } from './lease.ts';
+import { refusalOf } from './health.ts';
+import { endLease, extendLease, type Lease, takeLease } from './lease.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { isExpired, pausedUntil } from './refresh-due.ts';
 import {
@@ -23,6 +23,7 @@ import {
   replacesTokens,
 } from './refresh-request.ts';
 import { createRefreshStore, type Given } from './refresh-store.ts';
+import { createRefreshWait, failed } from './refresh-wait.ts';
 import { loggedRenewal, type TellFault } from './renewal-log.ts';
 import type { States } from './states.ts';
 
@@ -30,9 +31,9 @@ import type { States } from './states.ts';
  * One refresh of a connection, whichever node runs it.
  *
  * Owns: which tokens are tried under a lease and how often, that an answer is stored before it is used, when the next
- * attempt may be. Does not own: the lease (`lease.ts`), one request (`refresh-request.ts`), how its answer is stored
- * (`refresh-store.ts`), when a refresh is due and who waits for it (`credentials.ts`), the verdict on a refusal
- * (`states.ts`).
+ * attempt may be. Does not own: the lease (`lease.ts`), how another node's is waited for (`refresh-wait.ts`), one request
+ * (`refresh-request.ts`), how its answer is stored (`refresh-store.ts`), when a refresh is due and who waits for it
+ * (`credentials.ts`), the verdict on a refusal (`states.ts`).
  */
 export type Refresher = {
   /**
@@ -40,11 +41,13 @@ export type Refresher = {
    * stored. A connection that has ended since `seen` was read, or was refused once more, is not tried. Throws
    * `connection_needs_reauth`, `connection_blocked`, `integration_misconfigured`, `connection_refresh_failed` where the
    * provider gives no judgement or another node does not come to an end, and `unavailable` where the answer has come and
-   * the database does not take it: it goes on being stored.
+   * the database does not take it: it goes on being stored. After `stop` also where a request would be needed.
    */
   refresh(seen: LiveConnection): Promise<LiveConnection>;
   /** Answers that are being stored, by the connection's ID; also those that nobody waits for any more. */
   storing: ReadonlyMap<number, Promise<void>>;
+  /** From now on no refresh is begun, and none waits for another node. What is under way goes on. */
+  stop(): void;
 };
 
 export type RefreshDeps = {
@@ -74,9 +77,6 @@ export type RefreshTiming = {
   patienceMs: number;
 };
 
-/** A database that takes longer for one statement than this does not count as there. */
-const promptMs = 1_000;
-
 export const defaultTiming: RefreshTiming = { storeMs: 5_000, patienceMs: 75_000 };
 /** Requests in one refresh whose answer may be lost before the caller is told so. */
 const mostLost = 3;
@@ -100,6 +100,8 @@ export function createRefresh({
   const send = createSendRefresh({ db, fetchFor, storeMs, now });
   const store = createRefreshStore({ db, states, vault, now, storeMs });
   const storing = new Map<number, Promise<void>>();
+  const stopping = new AbortController();
+  const { afterHolder, untilFree } = createRefreshWait({ db, storeMs, stopping: stopping.signal });
 
   async function refresh(seen: LiveConnection): Promise<LiveConnection> {
     const giveUpAt = performance.now() + patienceMs;
@@ -131,6 +133,7 @@ export function createRefresh({
       }
       const held = await states.heldBack(connection);
       if (held !== undefined) throw held;
+      if (stopping.signal.aborted) throw serviceStops();
       const taken = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
       const lease = taken && (await afterHolder(taken, { connection, giveUpAt }));
       const renewable = { ...connection, credentials };
@@ -144,61 +147,6 @@ export function createRefresh({
       if (refreshed !== undefined) return refreshed;
       await untilFree(connection, giveUpAt);
     }
-  }
-
-  /**
-   * Resolves once the lease has ended, or the credentials were replaced; throws `connection_refresh_failed` where that is
-   * not so by `giveUpAt` of `performance.now()`.
-   */
-  async function untilFree(connection: LiveConnection, giveUpAt: number): Promise<void> {
-    const since = performance.now();
-    for (const nextPoll = polls(); await isLeased(db, connection); await nextPoll()) {
-      if (performance.now() > giveUpAt) throw failed(connection);
-    }
-    noteWait(connection, since);
-  }
-
-  function noteWait({ providerName }: LiveConnection, since: number): void {
-    metrics.refreshLeaseWait.observe([providerName], (performance.now() - since) / 1000);
-  }
-
-  /**
-   * The lease, and where it was taken over and tokens are replaced, once the holder before had its time to store an
-   * answer: where the database was away for longer than its lease, it comes back to both, and what the holder has in
-   * hand must go before a second request with the same token. Undefined where it did, where the credentials were
-   * replaced by others or the connection was deleted, and where this node stood still for so long that the lease is
-   * another's. Throws `connection_refresh_failed` where the database is not there for that time by `giveUpAt`.
-   */
-  async function afterHolder(
-    lease: Lease,
-    { connection, giveUpAt }: { connection: LiveConnection; giveUpAt: number },
-  ): Promise<Lease | undefined> {
-    if (!lease.isTakenOver || !replacesTokens(connection, lease)) return lease;
-    const since = performance.now();
-    let thereSince = since;
-    const nextPoll = polls();
-    while (performance.now() - thereSince < storeMs) {
-      const asked = performance.now();
-      if (asked > giveUpAt) throw failed(connection);
-      // For the wait alone: if this node is stopped in it, the next one need not let a whole lease pass.
-      const held = await extendLease(db, { connection, lease, forMs: 2 * storeMs }).catch(lostPoll);
-      if (held === undefined) return leave(connection, { lease, since });
-      if (held === 'unknown' || performance.now() - asked > promptMs) thereSince = performance.now();
-      await nextPoll();
-    }
-    const claimed = await claimLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
-    if (claimed === undefined) return leave(connection, { lease, since });
-    noteWait(connection, since);
-    return claimed;
-  }
-
-  async function leave(
-    connection: LiveConnection,
-    { lease, since }: { lease: Lease; since: number },
-  ): Promise<undefined> {
-    await leaveLease(db, { connection, lease });
-    noteWait(connection, since);
-    return undefined;
   }
 
   /**
@@ -316,21 +264,7 @@ export function createRefresh({
     throw error;
   }
 
-  return { refresh, storing };
-}
-
-/** Pauses between questions to the database: longer each time, up to half a second, and random. */
-function polls(): () => Promise<void> {
-  let pollMs = 20;
-  return async () => {
-    await pause(pollMs * (0.75 + Math.random() / 2));
-    pollMs = Math.min(pollMs * 1.5, 500);
-  };
-}
-
-function lostPoll(error: unknown): 'unknown' {
-  if (!mayPass(error)) throw error;
-  return 'unknown';
+  return { refresh, storing, stop: () => stopping.abort() };
 }
 
 /** What `work` comes to; throws `unavailable` where that is not known by `giveUpAt` of `performance.now()`. */
@@ -345,11 +279,6 @@ async function inTime<T>(work: Promise<T>, giveUpAt: number): Promise<T> {
 
 function isRefusedSince(seen: LiveConnection, { status, refreshNotBefore: until }: LiveConnection): boolean {
   return status !== seen.status || (until !== undefined && until > (seen.refreshNotBefore ?? new Date(0)));
-}
-
-/** The token has expired, or is to be replaced, and there is no other for now. */
-export function failed(connection: LiveConnection, retryAfterMs?: number): AppError {
-  return delayOf(connection, { provider: connection.integration.provider, retryAfterMs });
 }
 
 /** No time would help: the provider gave no refresh token, or the import brought none. */

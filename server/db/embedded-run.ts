@@ -39,6 +39,8 @@ const settings: Record<string, string> = {
   random_page_cost: '1.1',
   // A query of one page must not take the few cores there are from all others; nor does it need /dev/shm then.
   max_parallel_workers_per_gather: '0',
+  // What a killed service has asked for is ended where it waits for a lock, which goes with it.
+  client_connection_check_interval: '10s',
   // Nothing is replicated by it: it costs memory when idle.
   max_logical_replication_workers: '0',
   // After a checkpoint the first change of each page is logged whole: 95 % of a prune's WAL.

@@ -130,6 +130,46 @@ test('a transaction that has its time is given up where the server says nothing,
   await cable.close();
 });
 
+test('a transaction that is not begun in the time for that is given up, whatever it has after', async () => {
+  const cable = await openDatabaseCable(database.target);
+  const db = openDb(cable.target);
+  await db.query('select 1');
+  const limit = { ms: 86_400_000, connectMs: 1_000, connection: 'pooled' } as const;
+  await db.transactionWithin((tx) => tx.query('select pg_sleep(1.5)'), limit);
+  cable.silence();
+  await assert.rejects(
+    db.transactionWithin(() => assert.fail('it has begun'), limit),
+    { code: 'unavailable' },
+  );
+  await db.end();
+  await cable.close();
+});
+
+test('a connection on which the server says nothing any more is given up, whatever waits for it, and one that is slow is not', async (t) => {
+  const cable = await openDatabaseCable(database.target);
+  const db = openDb(cable.target, { silentMs: 1_000 });
+  t.after(async () => {
+    await db.end();
+    await cable.close();
+  });
+  const flight = { statements: ['select 1'], onRow() {}, onCopied() {} };
+  const works: (() => Promise<unknown>)[] = [
+    () => db.query('select 1'),
+    () => db.transaction((tx) => tx.query('select 1')),
+    () => db.transaction((tx) => tx.copyRows('select 1', () => {})),
+    () => db.flight(flight),
+  ];
+  for (const work of works) {
+    await work();
+    cable.silence();
+    await assert.rejects(work(), { code: 'unavailable' });
+    await work();
+  }
+  // One that has something to do is waited for.
+  const slow = [db.query('select pg_sleep(5)'), db.transaction((tx) => tx.query('select pg_sleep(5)'))];
+  assert.equal((await Promise.all(slow)).length, 2);
+});
+
 test('fresh connections that never come about keep nobody from the next ones, and no pool from its end', async () => {
   const silent = createServer().listen(0, '127.0.0.1');
   await once(silent, 'listening');

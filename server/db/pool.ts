@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CompiledQuery,
@@ -47,8 +48,9 @@ export interface Db extends Queryable {
    */
   transaction<T>(work: (tx: Tx) => Promise<T>, mode?: 'read committed' | 'snapshot'): Promise<T>;
   /**
-   * As `transaction`, and given up after `ms`, `connectMs` (as long) of which are for the connection, also where the server
-   * says nothing at all: throws `unavailable`, and the connection is closed. A fresh one is in place of those of the pool,
+   * As `transaction`, and given up after `ms`, also where the server says nothing at all: throws `unavailable`, and the
+   * connection is closed. `connectMs` of it (all, unless given) are for a connection and the answer to `begin`: a pooler
+   * in between takes logins while the server behind it is away. A fresh connection is in place of those of the pool,
    * which may all lead nowhere after a failover.
    */
   transactionWithin<T>(work: (tx: Tx) => Promise<T>, limit: Limit): Promise<T>;
@@ -101,6 +103,11 @@ export type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fr
 const mostFresh = 4;
 const freshWithinMs = 2_000;
 
+/** So many times behind a pooler. */
+const mostSilences = 5;
+/** Who has taken a statement and is gone before its answer is found out by the kernel half a minute later. */
+const keepAliveMs = 30_000;
+
 const connectionWait = metrics.dbConnectionWait.of([]);
 
 function noteWait(since: number): void {
@@ -115,12 +122,19 @@ export function openDb(
     onIdleError?: (error: Error) => void;
     /** A connection on which a rollback is not answered by then is given up. */
     rollbackWithinMs?: number;
+    /**
+     * On a connection that is lent and on which nothing has come or gone for as long the server is believed to be working
+     * only where it says so on another: else the connection is given up, and what waits for it is `unavailable`. Behind a
+     * pooler, where nobody can say so, it is waited for five times as long.
+     */
+    silentMs?: number;
   } = {},
 ): Db {
   const way = {
     ...('url' in target ? { connectionString: target.url } : target),
     types: parsers,
     keepAlive: true,
+    keepAliveInitialDelayMillis: keepAliveMs,
   };
   const pool = new TimedPool({
     ...way,
@@ -135,6 +149,9 @@ export function openDb(
     maxUses: 1,
     connectionTimeoutMillis: freshWithinMs,
   });
+  const { silentMs } = options;
+  if (silentMs !== undefined)
+    pool.on('connect', (client) => endWhenSilent(client as Lent, { silentMs, isWorking: asksOver(fresh) }));
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
   // An idle connection that the server closes is replaced at the next use.
   // Its socket may have been opened for a request that is over for long.
@@ -148,20 +165,70 @@ export function openDb(
         return transact(client, { begin, work });
       }),
     transactionWithin(work, { ms, connectMs = ms, connection }) {
-      const endsAt = performance.now() + ms;
+      const since = performance.now();
       let timer: NodeJS.Timeout | undefined;
+      const endAfter = (client: pg.PoolClient, givenMs: number) => {
+        clearTimeout(timer);
+        timer = setTimeout(() => void client.end(), Math.max(since + givenMs - performance.now(), 0));
+      };
       // The server too lets go of what it has locked.
       const limits = ['statement_timeout', 'idle_in_transaction_session_timeout'];
       const begin = ['begin', ...limits.map((limit) => `set local ${limit} = ${ms}`)].join('; ');
       const connect = () => connectWithin(connection === 'fresh' ? fresh : pool, connectMs);
       return withClient({ connect, rollbackWithinMs: ms }, (client) => {
-        timer = setTimeout(() => void client.end(), Math.max(endsAt - performance.now(), 0));
-        return transact(client, { begin, work });
+        endAfter(client, connectMs);
+        const begun = (tx: Tx) => {
+          endAfter(client, ms);
+          return work(tx);
+        };
+        return transact(client, { begin, work: begun });
       }).finally(() => clearTimeout(timer));
     },
     flight: (flight) => withClient(lending, (client) => fly(client, flight).catch(throwReadable)),
     load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     end: async () => void (await Promise.all([pool.end(), fresh.end()])),
+  };
+}
+
+/** What `pg` does not declare: the socket, and the process at the server, or what a pooler says in its place. */
+type Lent = pg.PoolClient & { connection: { stream: Socket }; processID: number };
+/** `unknown` behind a pooler, whose processes are others than the server's. */
+type IsWorking = (processID: number) => Promise<boolean | 'unknown'>;
+
+/** Where the server is cut off without a word, TCP says so after a quarter of an hour. */
+function endWhenSilent(
+  { connection: { stream }, processID }: Lent,
+  { silentMs, isWorking }: { silentMs: number; isWorking: IsWorking },
+): void {
+  let silences = 0;
+  let bytes = 0;
+  stream.setTimeout(silentMs);
+  stream.on('timeout', async () => {
+    const answer = await isWorking(processID).catch(() => false);
+    const isStill = bytes === stream.bytesRead + stream.bytesWritten;
+    bytes = stream.bytesRead + stream.bytesWritten;
+    silences = isStill ? silences + 1 : 1;
+    if (answer === true || (answer === 'unknown' && silences < mostSilences)) stream.setTimeout(silentMs);
+    else stream.destroy();
+  });
+}
+
+/** Whether a server's process has a statement to do, also one that waits for a lock. */
+function asksOver(fresh: pg.Pool): IsWorking {
+  const text = `
+    select pg_backend_pid() as "processID",
+      exists (select from pg_stat_activity where pid = $1 and state = 'active') as "isActive"`;
+  return async (processID) => {
+    const client = (await fresh.connect()) as Lent;
+    try {
+      const { rows } = await client.query<{ processID: number; isActive: boolean }>({
+        ...{ text, values: [processID], query_timeout: freshWithinMs },
+      });
+      const [told] = rows;
+      return told?.processID === client.processID ? told.isActive : 'unknown';
+    } finally {
+      client.release(true);
+    }
   };
 }
 

@@ -7,6 +7,7 @@ import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { createLog } from '../log.ts';
 import { createDrain, isStopping } from './drain.ts';
+import { Overload } from './overload.ts';
 import { RawClient } from './raw-client.fixture.ts';
 import { createHttp } from './server.ts';
 
@@ -14,9 +15,12 @@ import { createHttp } from './server.ts';
 const forever = 86_400_000;
 
 /**
- * A server whose `/waits` answers when it is told to, and whose `/streams` sends `begun`, and `ended` when it is told to.
+ * A server whose `/waits` answers when it is told to, and whose `/streams` sends `begun`, and `ended` when it is told to. Its front
+ * answers below `/proxy/` what it was told.
  */
 async function serve(t: TestContext) {
+  let words = 'told nothing';
+  const overload = new Overload({ mostDelayMs: 1, mostWaiting: 1, random: () => 0 });
   const unknown = async () => {
     throw new AppError('unknown_account');
   };
@@ -25,6 +29,17 @@ async function serve(t: TestContext) {
     log: createLog({ level: 'silent', format: 'json' }),
     authenticate: { key: unknown, session: unknown },
     isRootAlias: () => false,
+    front: {
+      takes: ({ url }) => url?.startsWith('/proxy/') === true,
+      handle: (_request, response) => response.end(words),
+      stopping() {
+        words = 'told of the stop';
+      },
+      closing() {
+        words = 'told of the end';
+      },
+    },
+    limits: { overload },
   });
   const told = Promise.withResolvers<void>();
   let arrived = Promise.withResolvers<void>();
@@ -53,6 +68,10 @@ async function serve(t: TestContext) {
     drain,
     isStopping: () => isStopping(app),
     endDelay: () => delayed.resolve(),
+    /** From now on it has too much to do. */
+    overload() {
+      for (let looks = 0; looks < 2; looks += 1) overload.note({ delayMs: 5_000, waiting: 0 });
+    },
     end: () => told.resolve(),
     async arrived() {
       await arrived.promise;
@@ -132,13 +151,32 @@ test('what still runs when the time is over is broken off so that it cannot be t
 });
 
 test('a server that is to stop says so at once, and takes requests until its delay is over', async (t) => {
-  const { drain, client, isStopping, endDelay } = await serve(t);
+  const { drain, client, isStopping, endDelay, overload } = await serve(t);
   assert.equal(isStopping(), false);
   const stopped = drain({ delayMs: 1, limitMs: forever });
   assert.equal(isStopping(), true);
-  const late = await client().ask('/now').until('now');
-  assert.match(late.text, /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n/);
+  const late = client().ask('/now');
   await late.closed;
+  assert.match(late.text, /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n/);
+  overload();
+  const turnedAway = client().ask('/now');
+  await turnedAway.closed;
+  assert.match(turnedAway.text, /^HTTP\/1\.1 503 [\s\S]*\r\nconnection: close\r\n/i);
   endDelay();
   await stopped;
+});
+
+test('the front is told of a stop at once, and of the end once nothing new is taken', async (t) => {
+  const { drain, client, endDelay, end } = await serve(t);
+  const streaming = await client().ask('/streams').until('begun');
+  const idle = await client().ask('/proxy/a').until('told nothing');
+  const stopped = drain({ delayMs: 1, limitMs: forever });
+  await idle.ask('/proxy/a').until('told of the stop');
+  endDelay();
+  await idle.closed;
+  streaming.ask('/proxy/a');
+  end();
+  await stopped;
+  await streaming.closed;
+  assert.match(streaming.text, /ended\r\n0\r\n\r\nHTTP\/1\.1 200 OK\r\n[\s\S]*told of the end$/);
 });

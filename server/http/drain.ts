@@ -5,22 +5,44 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
+import type { FastifyInstance } from 'fastify';
 import { AppError } from '../errors.ts';
 import type { App } from './server.ts';
 
 /** How often it is looked for connections whose last answer is out. */
 const sweepMs = 20;
 
-const stopping = new WeakSet<Server>();
+const stops = new WeakMap<Server, AbortController>();
+
+function stopOf({ server }: Pick<App, 'server'>): AbortController {
+  const stop = stops.get(server) ?? new AbortController();
+  stops.set(server, stop);
+  return stop;
+}
 
 /** Whether a stop was asked for: whoever chooses among nodes is to choose another one, although this one answers yet. */
-export function isStopping({ server }: Pick<App, 'server'>): boolean {
-  return stopping.has(server);
+export function isStopping(app: Pick<App, 'server'>): boolean {
+  return stopOf(app).signal.aborted;
+}
+
+/**
+ * As soon as a stop is asked for, in whatever way, each answer of a route says that its connection ends: a client sends its
+ * next request to another node then, instead of into a closed connection. Whatever else answers is told by `tell`. To be
+ * called before the server listens.
+ */
+export function announceStop(app: FastifyInstance, tell: () => void): void {
+  const stop = stopOf(app);
+  stop.signal.addEventListener('abort', tell, { once: true });
+  app.addHook('preClose', async () => stop.abort());
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    if (stop.signal.aborted) reply.header('connection', 'close');
+    done(null, payload);
+  });
 }
 
 /**
  * What stops the server, to be made before it listens. For `delayMs` it goes on as before, but that `isStopping` says so and
- * that each answer of a route ends its connection; then nothing new is taken. Resolves once every connection and every room is closed,
+ * that each answer ends its connection; then nothing new is taken. Resolves once every connection and every room is closed,
  * which takes no longer than the answers do, and `limitMs` at most for the connections.
  */
 export function createDrain(
@@ -33,18 +55,8 @@ export function createDrain(
     open.add(socket);
     socket.on('close', () => open.delete(socket));
   });
-  // However it is stopped.
-  app.addHook('preClose', (done) => {
-    stopping.add(server);
-    done();
-  });
-  app.addHook('onSend', (_request, reply, payload, done) => {
-    // A client that is told so sends its next request to another node, instead of into a closed connection.
-    if (stopping.has(server)) reply.header('connection', 'close');
-    done(null, payload);
-  });
   return async ({ delayMs = 0, limitMs }) => {
-    stopping.add(server);
+    stopOf(app).abort();
     if (delayMs > 0) await wait(delayMs);
     const closed = app.close();
     // An answer whose head was out before the stop has left its connection open for more.

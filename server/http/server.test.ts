@@ -41,6 +41,7 @@ before(async () => {
         response.writeHead(200, { connection: 'close' }).end(`${request.method} ${request.url} ${body}`);
       },
       stopping() {},
+      closing() {},
     },
   });
   const byKey = { access: { by: 'key', scope: 'records:read' } } as const;

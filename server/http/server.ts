@@ -25,6 +25,7 @@ import { type Authenticate, authorizeRoutes } from './authorize.ts';
 import { continueWhenRead, hasBody, limitBody, lingerBehind } from './bodies.ts';
 import { limitBodyMemory, refuseCoded } from './body-memory.ts';
 import { answerAnyOrigin } from './cors.ts';
+import { announceStop, isStopping } from './drain.ts';
 import { sendError, ValidationFault, writeErrors } from './error-writer.ts';
 import { type InTurn, inTurn } from './in-turn.ts';
 import { parseJsonOnly } from './json-body.ts';
@@ -57,8 +58,10 @@ export type Front = {
   takes(request: IncomingMessage): boolean;
   /** A body that is still coming when it has answered is read on for a while; little of it where it was paused. */
   handle: RequestListener;
-  /** Called when the server stops: answers from now on say that their connection ends. */
+  /** Called as soon as a stop is asked for: answers from now on say that their connection ends. Requests come yet. */
   stopping(): void;
+  /** Called after that, once nothing new is taken: what is in flight should come to its end. */
+  closing(): void;
 };
 
 /** How much is taken on; what is absent is not limited. */
@@ -135,7 +138,8 @@ function createOwn({ config, log, authenticate, isRootAlias, front, guard, limit
     },
   });
 
-  app.addHook('preClose', async () => front?.stopping());
+  announceStop(app, () => front?.stopping());
+  app.addHook('preClose', async () => front?.closing());
   app.setValidatorCompiler<z.ZodType>(({ schema }) => (data) => {
     const result = schema.safeParse(data);
     return result.success ? { value: result.data } : { error: new ValidationFault(result.error.issues) };
@@ -195,6 +199,7 @@ function serverOf(
     if (isSent) lingerBehind(request, response);
     const tooMuch = overload?.refusalOf(request.url ?? '');
     if (tooMuch !== undefined) {
+      if (isStopping({ server })) response.setHeader('connection', 'close');
       turnAway(response, tooMuch);
       return;
     }

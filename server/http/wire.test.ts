@@ -25,6 +25,7 @@ async function serve(t: TestContext, front: RequestListener = (_request, respons
       takes: ({ url }) => url?.startsWith('/proxy/') === true,
       handle: front,
       stopping() {},
+      closing() {},
     },
   });
   const config = { access: { by: 'anyone' } } as const;

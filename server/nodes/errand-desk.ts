@@ -43,8 +43,15 @@ type Taken = {
   kind: string;
   request: Buffer;
   traceparent: string | null;
+  serverLife: string;
 };
-type UnderWay = { readonly id: string; readonly gone: AbortController; renewedAtMs: number };
+type UnderWay = {
+  readonly id: string;
+  readonly gone: AbortController;
+  renewedAtMs: number;
+  /** Of the server, when the row was last seen. */
+  serverLife: string;
+};
 
 export function createErrandDesk(
   db: Db,
@@ -135,7 +142,8 @@ export function createErrandDesk(
     if (stopping.signal.aborted) return;
     mayBeMore = taken.length === wanted.count;
     for (const errand of taken) {
-      const of: UnderWay = { id: errand.id, gone: new AbortController(), renewedAtMs: takenAtMs };
+      const { id, serverLife } = errand;
+      const of: UnderWay = { id, serverLife, gone: new AbortController(), renewedAtMs: takenAtMs };
       underWay.set(of.id, of);
       const done = work(errand, of).finally(() => {
         underWay.delete(of.id);
@@ -150,14 +158,14 @@ export function createErrandDesk(
   const giveBackStrays = () => giveBackBut(db, { ids: [...underWay.keys()], owner });
 
   async function renewAll(): Promise<void> {
-    const held = [...underWay];
+    const held = [...underWay.values()];
     if (held.length === 0) return;
     const atMs = performance.now();
-    // One that is not there any more was lost with a crash of the server: who asked looks elsewhere for what it came to.
-    for (const { id, isAwaited } of await renew(db, { ids: held.map(([id]) => id), owner })) {
-      const of = underWay.get(id);
-      if (!isAwaited) of?.gone.abort();
-      else if (of !== undefined) of.renewedAtMs = atMs;
+    const { serverLife, rows } = await renew(db, { ids: held.map(({ id }) => id), owner });
+    for (const of of held) {
+      const row = rows.get(of.id);
+      if (row === undefined ? isTakenBack(of, serverLife) : !row.isAwaited) of.gone.abort();
+      else if (row !== undefined) Object.assign(of, { renewedAtMs: atMs, serverLife });
     }
   }
 
@@ -255,30 +263,59 @@ function take(
      from open
      where errand.id = open.id
      returning errand.id, errand.environment_id as "environmentId", errand.kind, errand.request,
-       errand.traceparent`,
+       errand.traceparent, ${serverLife} as "serverLife"`,
     [owner, kinds, count, leaseS, leftAfterMs / 1000],
   );
 }
 
+/**
+ * Of an errand whose row is not there any more, whether whoever asked for it has deleted it: so nodes of earlier versions take
+ * one back, and then nobody waits. Else it was lost with a crash of the server, or given up since it was not renewed in time:
+ * who asked looks elsewhere for what it came to.
+ */
+function isTakenBack({ renewedAtMs, ...of }: UnderWay, serverLife: string): boolean {
+  return of.serverLife === serverLife && performance.now() - renewedAtMs < leaseS * 1000;
+}
+
+/**
+ * Names the time in which no row of an unlogged table gets lost. A start of the server ends it, and so does a crash of one of its
+ * processes alone, by which PostgreSQL resets its statistics as well (`pgstat_reset_after_failure`); whoever truncates the
+ * table gives it another file.
+ */
+const serverLife = `concat_ws(
+  ' ',
+  extract(epoch from pg_postmaster_start_time()),
+  extract(epoch from pg_stat_get_bgwriter_stat_reset_time()),
+  pg_relation_filenode('errand')
+)`;
+
 /** Answers which of these are there yet, and whether somebody waits. */
-function renew(
+async function renew(
   q: Queryable,
   { ids, owner }: { ids: string[]; owner: string },
-): Promise<{ id: string; isAwaited: boolean }[]> {
-  return q.query(
-    `update errand
-     set lease_until = clock_timestamp() + make_interval(secs => $3)
-     from (
+): Promise<{ serverLife: string; rows: ReadonlyMap<string, { isAwaited: boolean }> }> {
+  const found = await q.query<{ serverLife: string; id: string | null; isAwaited: boolean | null }>(
+    `with held as (
        select id
        from errand
        where id = any($1) and owner = $2
        order by id
        for no key update
-     ) as held
-     where errand.id = held.id
-     returning errand.id, errand.awaited_until > clock_timestamp() as "isAwaited"`,
+     ), renewed as (
+       update errand
+       set lease_until = clock_timestamp() + make_interval(secs => $3)
+       from held
+       where errand.id = held.id
+       returning errand.id, errand.awaited_until > clock_timestamp() as is_awaited
+     )
+     select server.life as "serverLife", renewed.id, renewed.is_awaited as "isAwaited"
+     from (select ${serverLife} as life) as server
+     left join renewed on true`,
     [ids, owner, leaseS],
   );
+  const rows = new Map<string, { isAwaited: boolean }>();
+  for (const { id, isAwaited } of found) if (id !== null) rows.set(id, { isAwaited: isAwaited === true });
+  return { serverLife: found[0]!.serverLife, rows };
 }
 
 /** Whoever looks next may take them. */

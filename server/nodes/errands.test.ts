@@ -123,6 +123,21 @@ test('whoever has an errand is told when nobody waits for it any more', async ()
   assert.equal(await left(), 0);
 });
 
+test('whoever has an errand is told when an earlier version of the service takes it back, which deletes its row', async () => {
+  const begun = Promise.withResolvers<AbortSignal>();
+  const desk = open(async (_, { signal }) => {
+    begun.resolve(signal);
+    await once(signal, 'abort');
+    return Buffer.from('too late');
+  });
+  desk.start();
+  const asked = createErrands(bench.db).ask(errand('deleted'));
+  await begun.promise;
+  await bench.db.query('delete from errand');
+  assert.deepEqual(await asked, { none: 'lost' });
+  await desk.stop(60_000);
+});
+
 test('whoever waits learns when the node that had it is gone, fails or stops', async () => {
   const errands = createErrands(bench.db);
   const killed = errands.ask(errand('killed'));

@@ -17,6 +17,7 @@ import type { LiveConnection } from '../connections/reader.ts';
 import { AppError } from '../errors.ts';
 import type { Authenticate, AuthenticateCall } from '../http/authorize.ts';
 import type { KeyCaller } from '../http/caller.ts';
+import { createDrain } from '../http/drain.ts';
 import type { ProxyRule } from '../http/proxy-rule.ts';
 import { createHttp } from '../http/server.ts';
 import type { Integration } from '../integrations/store.ts';
@@ -78,6 +79,9 @@ export type RunningProxy = {
   left(): Promise<void>;
   /** As a stop of the service: resolves when every answer is out. */
   stop(): Promise<void>;
+  /** As `stop`, after a delay that `endDelay` ends. */
+  stopDelayed(): Promise<void>;
+  endDelay(): void;
   close(): Promise<void>;
 };
 
@@ -173,6 +177,8 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
     config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
     ...{ log, isRootAlias, authenticate, front },
   });
+  const delayed = Promise.withResolvers<void>();
+  const drain = createDrain(app, () => delayed.promise);
   await app.listen({ host: '127.0.0.1', port: 0 });
   const { port } = app.server.address() as AddressInfo;
   return {
@@ -193,6 +199,8 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
       await setImmediate();
     },
     stop: () => app.close(),
+    stopDelayed: () => drain({ delayMs: 1, limitMs: 86_400_000 }),
+    endDelay: () => delayed.resolve(),
     async close() {
       app.server.closeAllConnections();
       await app.close();

@@ -88,8 +88,8 @@ export function createProxy(deps: ProxyDeps): Front {
     stopping() {
       room.ownHeaders = ownLastHeaders;
       room.pageHeaders = ['connection', 'close'];
-      room.waits.stop();
     },
+    closing: () => room.waits.stop(),
   };
 }
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Credentials } from '../auth-modes/mode.ts';
-import { bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
+import { bearer, bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
 
 const setTimeoutOf = setTimeout;
 
@@ -68,6 +68,35 @@ test('a call that waits to be tried again at a stop is told so at once', async (
   while (!isWaiting) await new Promise(setImmediate);
   waits.mock.restore();
   await Promise.all([proxy.stop(), assertTold(answer)]);
+});
+
+test('while a stop is delayed calls are sent and wait as ever, and each answer says that its connection ends', async (t) => {
+  const begun = Promise.withResolvers<void>();
+  const ready = Promise.withResolvers<Credentials>();
+  const { proxy, call } = await busy(t, 200, () => {
+    begun.resolve();
+    return ready.promise;
+  });
+  const stopped = proxy.stopDelayed();
+  const answer = call();
+  const refused = call({ authorization: 'Bearer nobody' });
+  const preflight = send(`${proxy.url}/proxy/a`, {
+    method: 'OPTIONS',
+    headers: { origin: 'https://app.example.com', 'access-control-request-method': 'POST' },
+  }).answer;
+  await begun.promise;
+  ready.resolve(bearer('token-1'));
+  for (const [told, status] of [
+    [answer, 200],
+    [refused, 401],
+    [preflight, 204],
+  ] as const) {
+    const { statusCode, headers } = await told;
+    await bytesOf(await told);
+    assert.deepEqual([statusCode, headers.connection], [status, 'close']);
+  }
+  proxy.endDelay();
+  await stopped;
 });
 
 test("a call that is under way at a stop is not tried again: the provider's answer is its own", async (t) => {

@@ -73,6 +73,7 @@ default_pool_size = 20
 max_client_conn = 1000
 query_wait_timeout = 15
 server_login_retry = 1
+tcp_user_timeout = 30000
 log_connections = 0
 log_disconnections = 0
 `;

@@ -1,0 +1,78 @@
+// In a process of its own: it breaks down a server.
+import assert from 'node:assert/strict';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { socketPlace } from '../../test/support/scratch.ts';
+import { startEmbedded } from '../db/embedded.ts';
+import { type Db, openDb } from '../db/pool.ts';
+import { createErrandDesk } from './errand-desk.ts';
+import { createErrands } from './errands.ts';
+
+/** A server of the test's own that has nothing but the table, which a crash empties. */
+async function openServer(t: TestContext): Promise<Db> {
+  const dataDir = mkdtempSync(join(socketPlace, 'trellis-errand-test-'));
+  chmodSync(dataDir, 0o755);
+  const server = await startEmbedded({ dataDir });
+  const db = openDb(server.connection);
+  t.after(async () => {
+    await db.end();
+    await server.stop();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+  await db.query(
+    `create unlogged table errand (
+       id uuid primary key,
+       environment_id bigint not null,
+       kind text not null,
+       request bytea not null,
+       awaited_until timestamptz not null,
+       owner uuid,
+       lease_until timestamptz,
+       answer bytea,
+       traceparent text
+     )`,
+  );
+  return db;
+}
+
+/** As the kernel does that has no memory left: PostgreSQL ends all of its processes, and recovers. */
+async function crash(db: Db): Promise<void> {
+  const [backend] = await db.query<{ pid: number }>('select pg_backend_pid() as pid');
+  process.kill(backend!.pid, 'SIGKILL');
+  const count = () => db.query('select from errand').catch(() => undefined);
+  while ((await count())?.length !== 0) await pause(50);
+}
+
+test('what is lost with a crash of the server is done to its end, and what is asked for after it can be taken back', async (t) => {
+  const db = await openServer(t);
+  const begun = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<AbortSignal>()];
+  const isOver = Promise.withResolvers<void>();
+  const desk = createErrandDesk(db, {
+    kinds: {
+      async run(request, { signal }) {
+        begun[Number(request.toString())]!.resolve(signal);
+        await isOver.promise;
+        return request;
+      },
+    },
+    ...{ pollMs: 20, roomBeside: () => 2, onError: () => {} },
+  });
+  desk.start();
+  t.after(() => desk.stop(0));
+  const ask = (n: number) =>
+    createErrands(db).ask({ environmentId: 1, kind: 'run', request: Buffer.from(String(n)) });
+  const first = ask(0);
+  const ofFirst = await begun[0]!.promise;
+  await crash(db);
+  assert.deepEqual(await first, { none: 'lost' });
+  const second = ask(1);
+  const ofSecond = await begun[1]!.promise;
+  await db.query('delete from errand');
+  while (!ofSecond.aborted) await pause(20);
+  // One look has told of both.
+  assert.equal(ofFirst.aborted, false);
+  assert.deepEqual(await second, { none: 'lost' });
+  isOver.resolve();
+});
