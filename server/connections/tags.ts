@@ -2,11 +2,7 @@ import { z } from 'zod';
 import { text } from '../http/text.ts';
 import type { EndUser } from './store.ts';
 
-/**
- * Tags of a connection: at most 10; keys are lower-cased on the way in, and two that become one are an error.
- * `end_user_email` must be an e-mail address.
- */
-export const tagsInput = z
+const tags = z
   .record(
     z
       .string()
@@ -15,7 +11,6 @@ export const tagsInput = z
   )
   .superRefine((tags, context) => {
     const names = Object.keys(tags).map((name) => name.toLowerCase());
-    if (names.length > 10) context.addIssue({ code: 'custom', message: 'There are more than 10 tags.' });
     if (new Set(names).size < names.length) {
       context.addIssue({ code: 'custom', message: 'Two tags are the same in lower case.' });
     }
@@ -23,10 +18,25 @@ export const tagsInput = z
       if (name.toLowerCase() !== 'end_user_email' || z.email().safeParse(value).success) continue;
       context.addIssue({ code: 'custom', message: 'must be an e-mail address', path: [name] });
     }
+  });
+
+/**
+ * Tags of a connection: at most 10; keys are lower-cased on the way in, and two that become one are an error.
+ * `end_user_email` must be an e-mail address.
+ */
+export const tagsInput = tags
+  .superRefine((tags, context) => {
+    if (Object.keys(tags).length > 10)
+      context.addIssue({ code: 'custom', message: 'There are more than 10 tags.' });
   })
-  .transform((tags) =>
-    Object.fromEntries(Object.entries(tags).map(([name, value]) => [name.toLowerCase(), value])),
-  );
+  .transform(lowered);
+
+/** As a connection has them: 10 and those of its end user (`tagsOf`). */
+export const storedTags = tags.transform(lowered);
+
+function lowered(tags: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(tags).map(([name, value]) => [name.toLowerCase(), value]));
+}
 
 const name = text({ max: 255 }).nullish();
 export const endUserInput = z.strictObject({

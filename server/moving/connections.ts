@@ -12,12 +12,13 @@ import {
   replaceSettings,
 } from '../connections/save.ts';
 import { type Connection, type EndUser, findConnectionForUpdate } from '../connections/store.ts';
-import { endUserInput, organizationInput, tagsInput } from '../connections/tags.ts';
+import { endUserInput, organizationInput, storedTags } from '../connections/tags.ts';
 import { connectionId } from '../connections/wire.ts';
 import type { Tx } from '../db/pool.ts';
 import { webAddress } from '../http/text.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
-import { isChangedSince, type Judged, note, type OpenImport, type Stored } from './ledger.ts';
+import { type Judged, note, type OpenImport, type Put } from './ledger.ts';
+import { readOrigin } from './origin.ts';
 
 /**
  * Connections from elsewhere, stored as our own: under their ID, sealed with a data key of their own.
@@ -30,18 +31,26 @@ import { isChangedSince, type Judged, note, type OpenImport, type Stored } from 
 const organization = organizationInput.nullish();
 const json = z.record(z.string(), z.unknown());
 
-/** What stands in a connection beside its credentials, read with the rules of `POST /connections`. */
+/**
+ * What stands in a connection beside its credentials, read with the rules of `POST /connections`. Of tags there may be more
+ * than it takes: it adds those of the end user.
+ */
 export const movedSettings = z.object({
   connectionId,
   metadata: json.nullish().transform((given) => given ?? {}),
   connectionConfig: json.nullish().transform((given) => given ?? {}),
-  tags: tagsInput.nullish().transform((given) => given ?? {}),
+  tags: storedTags.nullish().transform((given) => given ?? {}),
   endUser: endUserInput.extend({ organization }).nullish(),
   webhookUrlOverride: webAddress().nullish(),
 });
 
 /** What was known of the grant elsewhere, beyond what credentials say. */
-export type MovedGrant = GrantFacts & { keptTokens?: readonly string[]; grantedAt?: Date | undefined };
+export type MovedGrant = GrantFacts & {
+  keptTokens?: readonly string[];
+  grantedAt?: Date | undefined;
+  /** When the credentials came that there are. */
+  refreshedAt?: Date | undefined;
+};
 
 export type Moved = z.output<typeof movedSettings> & {
   integration: Integration;
@@ -95,14 +104,14 @@ export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promis
       target: `${key}/${id}`,
       details: { from: storing.sourceName },
     });
-  const settle = async (judged: Pick<Judged, 'outcome' | 'reason'>, stored?: Stored) => {
+  const settle = async (judged: Pick<Judged, 'outcome' | 'reason'>, stored?: Put) => {
     await note(tx, from, [{ ...judgedAs, ...judged, ...(stored && { stored }) }]);
     return { ...judgedAs, ...judged };
   };
   const judgedBefore = current && judgeFound(current, moved, storing);
   if (judgedBefore !== undefined) return settle(judgedBefore);
   const settings = settingsOf(moved);
-  if (current !== undefined && (await isNewer(tx, { current, moved, storing }))) {
+  if (current !== undefined && (await isNewer(tx, { current, moved }))) {
     await replaceSettings(tx, { vault, current, at, ...settings });
     await requireAsTried(tx, { tried: integration, reading });
     await audit('connection.updated');
@@ -113,14 +122,15 @@ export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promis
     current === undefined
       ? await insertConnection(tx, { vault, integration, connectionId: id, ...content })
       : await replaceCredentials(tx, { vault, current, ...content });
-  await putGrant(tx, { connection, moved, storing, isNew: current === undefined });
+  await putGrant(tx, { connection, moved, storing, current });
   await requireAsTried(tx, { tried: integration, reading });
   await audit(current === undefined ? 'connection.imported' : 'connection.overridden');
   const isNew = current === undefined || isShell(current);
-  return settle(
-    moved.credentials === undefined ? dead : { outcome: isNew ? 'made' : 'overwritten' },
-    connection,
-  );
+  return settle(moved.credentials === undefined ? dead : { outcome: isNew ? 'made' : 'overwritten' }, {
+    id: connection.id,
+    credentialsVersion: connection.credentialsVersion,
+    toldGrantedAt: moved.grant.grantedAt,
+  });
 }
 
 function settingsOf(moved: Moved): ConnectionSettings {
@@ -142,17 +152,28 @@ function grantOf(moved: Moved): { credentials: Credentials; grant: GrantFacts } 
 }
 
 /**
- * Whether the credentials here are newer: a refresh token that was replaced by its successor here is used up, and what was
- * put here since this import did works, unless the connection waits for its user.
+ * Whether the credentials here are newer: a refresh token that was replaced by its successor here is used up; and unless the
+ * connection waits for its user, what was put here since an import did works, and so does a grant that was given later than
+ * the one that is moved, or whose credentials came later. A state that works stays, too, where the one that is moved does not.
  */
-async function isNewer(
-  tx: Tx,
-  { current, moved, storing }: { current: Connection; moved: Moved; storing: Storing },
-): Promise<boolean> {
+async function isNewer(tx: Tx, { current, moved }: { current: Connection; moved: Moved }): Promise<boolean> {
   if (isShell(current)) return false;
   if (moved.credentials !== undefined && (await isUsedUp(tx, current, moved.credentials))) return true;
+  if (current.status === 'needs_reauth') return false;
+  if (current.status === 'active' && moved.state !== undefined && moved.state.status !== 'active')
+    return true;
+  const { environmentId } = current;
   const place = { integration: current.integrationKey, connection: current.connectionId };
-  return current.status !== 'needs_reauth' && isChangedSince(tx, storing.from, { place, stored: current });
+  const origin = await readOrigin(tx, { environmentId, place, stored: current });
+  if (origin.kind === 'since') return true;
+  // What an import has stored may have the time of the import for that of its grant.
+  const grantedAt = origin.kind === 'import' ? origin.toldGrantedAt : current.grantedAt;
+  const { grantedAt: movedAt, refreshedAt: movedRefreshedAt } = moved.grant;
+  if (grantedAt === undefined || movedAt === undefined) return false;
+  // Of one grant, what an older file brings may be used up.
+  const isSameGrant = origin.kind === 'import' && grantedAt.getTime() === movedAt.getTime();
+  if (isSameGrant) return movedRefreshedAt !== undefined && current.refreshedAt > movedRefreshedAt;
+  return grantedAt > movedAt;
 }
 
 async function isUsedUp(tx: Tx, current: Connection, given: Credentials): Promise<boolean> {
@@ -178,12 +199,12 @@ function isShell({ status, fault }: Connection): boolean {
   return status === 'needs_reauth' && fault?.evidence.imported_from !== undefined;
 }
 
-/** What `insertConnection` has no word for. */
+/** What `insertConnection` has no word for. `current` is what stood there before. */
 async function putGrant(
   tx: Tx,
-  given: { connection: Connection; moved: Moved; storing: Storing; isNew: boolean },
+  given: { connection: Connection; moved: Moved; storing: Storing; current: Connection | undefined },
 ): Promise<void> {
-  const { connection, moved, storing, isNew } = given;
+  const { connection, moved, storing, current } = given;
   const { sourceName, at } = storing;
   const shell = {
     status: 'needs_reauth' as const,
@@ -191,7 +212,7 @@ async function putGrant(
     scopesLacking: undefined,
   };
   const state = moved.credentials === undefined ? shell : moved.state;
-  const kept = moved.grant.keptTokens ?? [];
+  const { keptTokens: kept = [], refreshedAt } = moved.grant;
   await tx.query(
     `update connection
      set
@@ -200,7 +221,8 @@ async function putGrant(
        status = coalesce($4, status),
        fault = coalesce($5, fault),
        scopes_lacking = coalesce($7, scopes_lacking),
-       kept_tokens = coalesce($8, kept_tokens)
+       kept_tokens = coalesce($8, kept_tokens),
+       refreshed_at = coalesce($10, refreshed_at)
      where id = $1 and environment_id = $9`,
     [
       connection.id,
@@ -208,10 +230,16 @@ async function putGrant(
       moved.grant.grantedAt ?? null,
       state?.status ?? null,
       state?.fault ? JSON.stringify(state.fault) : null,
-      isNew,
+      current === undefined,
       state?.scopesLacking ?? null,
       kept.length === 0 ? null : sealKept(connection, kept),
       connection.environmentId,
+      refreshedAt === undefined ? null : earlierOf(refreshedAt, at),
     ],
   );
+}
+
+/** The source's clock may be ahead. */
+function earlierOf(one: Date, other: Date): Date {
+  return one < other ? one : other;
 }

@@ -1,5 +1,5 @@
 import type { Queryable } from '../db/pool.ts';
-import { type Dataset, held, type Import, type OpenImport, requireHeld } from './ledger.ts';
+import { type Dataset, held, type Import, type Only, type OpenImport, requireHeld } from './ledger.ts';
 
 /** How far the records of an import are: the table `imported_dataset`. */
 export type DatasetProgress = {
@@ -79,10 +79,11 @@ export async function noteDatasetProgress(
   requireHeld(noted);
 }
 
-/** How many datasets and records were moved, over all runs, of connections that are here. */
+/** How many datasets and records of these integrations were moved, over all runs, of connections that are here. */
 export async function countRecords(
   db: Queryable,
   { id }: Import,
+  only: Only,
 ): Promise<{ datasets: number; records: number; deleted: number; pruned: number; unfinished: number }> {
   const [row] = await db.query<{
     datasets: number;
@@ -99,8 +100,9 @@ export async function countRecords(
        count(*) filter (where not is_done) as unfinished
      from imported_dataset
      join connection on connection.id = stored_id and connection.deleted_at is null
-     where import_id = $1`,
-    [id],
+     where import_id = $1
+       and ($2::text[] is null or integration = any($2))`,
+    [id, only && [...only]],
   );
   return row!;
 }

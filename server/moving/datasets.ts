@@ -4,7 +4,15 @@ import { ensureDataset, lockDataset } from '../records/dataset.ts';
 import type { Vault } from '../vault.ts';
 import { type DatasetProgress, findDatasetProgress, noteDatasetProgress } from './dataset-ledger.ts';
 import type { Dataset, OpenImport } from './ledger.ts';
-import { type MovedRecord, openTarget, placeConsumer, readStand, saveMoved, type Target } from './records.ts';
+import {
+  type MovedRecord,
+  openTarget,
+  placeConsumer,
+  readStand,
+  type Stand,
+  saveMoved,
+  type Target,
+} from './records.ts';
 
 /**
  * Datasets that are filled from elsewhere, batch by batch, each in one transaction with what the ledger says of it.
@@ -18,6 +26,8 @@ export type FilledDataset = {
   /** No run has opened it before. */
   readonly isNew: boolean;
   readonly progress: DatasetProgress;
+  /** All of the source was here, and others have saved since: then nothing is to be added. */
+  readonly hasOthers: boolean;
   /**
    * Saves the next ones and notes how far the source was read with them; `pruned` is how many of them have no payload any more.
    * Throws HasRecordsError, and what `saveMoved` throws: then nothing is saved.
@@ -59,26 +69,28 @@ export async function openDataset(
   const known = await findDatasetProgress(db, from, { dataset, storedId });
   const stand = await readStand(db, target);
   // An empty one may have a position: of a restore, or of records that are gone.
-  let progress = stand.isEmpty ? { ...nothing, lastSeq: stand.lastSeq } : (known ?? nothing);
-  if (!progress.isDone && stand.lastSeq !== progress.lastSeq) throw new HasRecordsError();
+  const isEmpty = stand.records + stand.deleted === 0;
+  let progress = isEmpty ? { ...nothing, lastSeq: stand.lastSeq } : (known ?? nothing);
+  const hasOthers = stand.lastSeq !== progress.lastSeq;
+  if (!progress.isDone && hasOthers) throw new HasRecordsError();
 
   /** Under the dataset's lock, so that nobody saves between the look and the note. */
   async function save(
     records: readonly MovedRecord[],
-    advance: (saved: { records: number; deleted: number }) => Partial<DatasetProgress>,
+    advance: (now: Stand) => Partial<DatasetProgress>,
   ): Promise<void> {
     progress = await db.transaction(async (tx) => {
       const inside = within(tx);
-      let { lastSeq } = progress;
-      let saved = { records: 0, deleted: 0 };
+      const { lastSeq } = progress;
+      let now: Stand = progress;
       if (records.length > 0) {
         await holdConnection(tx, target.connection);
         const locked = await lockDataset(tx, await ensureDataset(inside, target));
         if (locked?.lastSeq !== lastSeq) throw new HasRecordsError();
-        saved = await saveMoved(inside, { target, records, metadataKey });
-        ({ lastSeq } = await readStand(inside, target));
+        await saveMoved(inside, { target, records, metadataKey });
+        now = await readStand(inside, target);
       }
-      const next = { ...progress, ...advance(saved), lastSeq };
+      const next = { ...progress, ...advance(now), lastSeq: now.lastSeq };
       await noteDatasetProgress(tx, from, { dataset, storedId, progress: next });
       return next;
     });
@@ -87,14 +99,16 @@ export async function openDataset(
   return {
     target,
     isNew: known === undefined,
+    hasOthers,
     get progress() {
       return progress;
     },
     add: (records, { position, pruned }) =>
-      save(records, (saved) => ({
+      // As they stand here: one that was changed or deleted there since it was read comes once more.
+      save(records, (now) => ({
         position,
-        records: progress.records + saved.records,
-        deleted: progress.deleted + saved.deleted,
+        records: now.records,
+        deleted: now.deleted,
         pruned: progress.pruned + pruned,
       })),
     renew: (records) => save(records, () => ({})),

@@ -4,9 +4,9 @@ import { AppError } from '../errors.ts';
 /**
  * What was moved in from elsewhere, and how far an import is.
  *
- * Owns: the tables `import` and `imported_connection`. Does not own: how far datasets are (`dataset-ledger.ts`), that one import at
- * a time goes into an environment (`alone.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`,
- * `datasets.ts`).
+ * Owns: the tables `import` and `imported_connection`. Does not own: how far datasets are (`dataset-ledger.ts`), whose credentials
+ * are here (`origin.ts`), what the source has no more (`gone.ts`), that one import at a time goes into an environment
+ * (`alone.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`, `datasets.ts`).
  *
  * Who has lost what kept others away finds that out late. So each run has a token, and what it stores is one transaction with
  * a note that fails once another run has begun in the environment: from then on it writes nothing.
@@ -38,6 +38,8 @@ export type Judged = Place & { outcome: Outcome; reason?: string | undefined; de
 
 /** The row of a connection, and the version of its credentials. */
 export type Stored = { id: number; credentialsVersion: number };
+/** `toldGrantedAt`: when their grant was given, where the source tells. */
+export type Put = Stored & { toldGrantedAt: Date | undefined };
 
 /** Where a source's rows are. */
 export type Import = { id: number; environmentId: number };
@@ -46,27 +48,31 @@ export type Import = { id: number; environmentId: number };
 export type OpenImport = Import & { run: string };
 
 /**
- * The import of this source into the environment. It goes on with the run that has not come to its end, or begins one; what
- * a run has stored is not read again for it (`isSettled`). Waits for what a run before is about to store in the environment;
- * all that it notes after that fails.
+ * The import of this source into the environment. It goes on with the run that has not come to its end, if that one
+ * overwrites as this one does, or begins one; what a run has stored is not read again for it (`isSettled`). Waits for what a
+ * run before is about to store in the environment; all that it notes after that fails.
  */
 export async function openImport(
   db: Queryable,
-  { environmentId, source }: { environmentId: number; source: string },
+  { environmentId, source, overwrites }: { environmentId: number; source: string; overwrites: boolean },
 ): Promise<OpenImport> {
   const [row] = await db.query<{ id: number; run: string }>(
     `with others as (
        update import set run = gen_random_uuid() where environment_id = $1 and source <> $2
      )
-     insert into import (environment_id, source)
-     values ($1, $2)
+     insert into import (environment_id, source, overwrites)
+     values ($1, $2, $3)
      on conflict on constraint import_source_unique do update
      set
        run = excluded.run,
-       started_at = case when import.ended_at is null then import.started_at else now() end,
+       overwrites = excluded.overwrites,
+       started_at = case
+         when import.ended_at is null and import.overwrites = excluded.overwrites then import.started_at
+         else now()
+       end,
        ended_at = null
      returning id, run`,
-    [environmentId, source],
+    [environmentId, source, overwrites],
   );
   return { ...row!, environmentId };
 }
@@ -114,17 +120,19 @@ export async function closeImport(db: Queryable, { id, run }: OpenImport): Promi
 export async function note(
   tx: Queryable,
   { id, run }: OpenImport,
-  judged: readonly (Judged & { stored?: Stored })[],
+  judged: readonly (Judged & { stored?: Put })[],
 ): Promise<void> {
   if (judged.length === 0) return;
   const noted = await tx.query(
     `with ${held}
      insert into imported_connection
-       (import_id, integration, connection, outcome, was_here, reason, detail, stored_id, stored_version)
-     select held.id, integration, connection, outcome, outcome = any($10), reason, detail, stored_id, stored_version
+       (import_id, integration, connection, outcome, was_here, reason, detail, stored_id, stored_version, granted_at)
+     select
+       held.id, integration, connection, outcome, outcome = any($11), reason, detail, stored_id, stored_version, granted_at
      from held
-     cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[])
-       as given (integration, connection, outcome, reason, detail, stored_id, stored_version)
+     cross join unnest(
+       $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::timestamptz[]
+     ) as given (integration, connection, outcome, reason, detail, stored_id, stored_version, granted_at)
      on conflict on constraint imported_connection_pkey do update
      set
        outcome = excluded.outcome,
@@ -133,6 +141,10 @@ export async function note(
        detail = excluded.detail,
        stored_id = coalesce(excluded.stored_id, imported_connection.stored_id),
        stored_version = coalesce(excluded.stored_version, imported_connection.stored_version),
+       granted_at = case
+         when excluded.stored_id is null then imported_connection.granted_at
+         else excluded.granted_at
+       end,
        at = case
          when excluded.outcome in ('made', 'overwritten') then now()
          else imported_connection.at
@@ -148,28 +160,11 @@ export async function note(
       judged.map(({ detail }) => detail?.slice(0, 500) ?? null),
       judged.map(({ stored }) => stored?.id ?? null),
       judged.map(({ stored }) => stored?.credentialsVersion ?? null),
+      judged.map(({ stored }) => stored?.toldGrantedAt ?? null),
       placed,
     ],
   );
   requireHeld(noted);
-}
-
-/** Whether somebody else put credentials there since this import did: a refresh, its user, the application. */
-export async function isChangedSince(
-  tx: Queryable,
-  { id }: Import,
-  { place, stored }: { place: Place; stored: Stored },
-): Promise<boolean> {
-  const rows = await tx.query(
-    `select
-     from imported_connection
-     where import_id = $1
-       and integration = $2
-       and connection = $3
-       and (stored_id, stored_version) <> ($4, $5)`,
-    [id, place.integration, place.connection, stored.id, stored.credentialsVersion],
-  );
-  return rows.length > 0;
 }
 
 /** What is known of a connection before it is read: whether it is here, and what became of it in this import. */
@@ -184,14 +179,15 @@ export type Known = Place & {
   outcome: Outcome | undefined;
 };
 
-/** In the order of `places`. `from` is undefined where nothing was imported yet. */
+/** In the order of `places`. `from` is undefined where nothing was imported yet; `overwrites`: whether this run does. */
 export async function look(
   db: Queryable,
   {
     environmentId,
     from,
     places,
-  }: { environmentId: number; from: Import | undefined; places: readonly Place[] },
+    overwrites,
+  }: { environmentId: number; from: Import | undefined; places: readonly Place[]; overwrites: boolean },
 ): Promise<Known[]> {
   const rows = await db.query<Omit<Known, 'outcome'> & { outcome: Outcome | null }>(
     `select
@@ -203,6 +199,7 @@ export async function look(
        coalesce(
          imported_connection.outcome in ('made', 'overwritten', 'removed')
            and import.ended_at is null
+           and import.overwrites = $5
            and imported_connection.at >= import.started_at,
          false
        ) as "isSettled",
@@ -225,6 +222,7 @@ export async function look(
       places.map(({ integration }) => integration),
       places.map(({ connection }) => connection),
       from?.id ?? null,
+      overwrites,
     ],
   );
   return rows.map((row) => ({ ...row, outcome: row.outcome ?? undefined }));
@@ -246,34 +244,40 @@ export function judge(
   return outcome === 'made' || outcome === 'overwritten' ? outcome : 'existing';
 }
 
-/** How many connections came to what, over all runs. */
+/** IDs of integrations that a run asks for; all where undefined. */
+export type Only = ReadonlySet<string> | undefined;
+
+/** How many connections of these integrations came to what, over all runs. */
 export async function countOutcomes(
   db: Queryable,
   { id }: Import,
+  only: Only,
 ): Promise<{ outcome: Outcome; reason: string | undefined; count: number }[]> {
   const rows = await db.query<{ outcome: Outcome; reason: string | null; count: number }>(
     `select outcome, reason, count(*) as count
      from imported_connection
      where import_id = $1
+       and ($2::text[] is null or integration = any($2))
      group by outcome, reason
      order by outcome, reason`,
-    [id],
+    [id, only && [...only]],
   );
   return rows.map(({ reason, ...row }) => ({ ...row, reason: reason ?? undefined }));
 }
 
-/** Those that are not here, or not whole, in pages. */
-export async function* pagesOfUnsettled(db: Queryable, { id }: Import): AsyncGenerator<Judged[]> {
+/** Those of these integrations that are not here, or not whole, in pages. */
+export async function* pagesOfUnsettled(db: Queryable, { id }: Import, only: Only): AsyncGenerator<Judged[]> {
   for (let after: Place = { integration: '', connection: '' }; ; ) {
     const rows = await db.query<Judged>(
       `select integration, connection, outcome, reason, detail
        from imported_connection
        where import_id = $1
          and outcome <> all($2)
+         and ($5::text[] is null or integration = any($5))
          and (integration, connection) > ($3, $4)
        order by integration, connection
        limit 500`,
-      [id, settled, after.integration, after.connection],
+      [id, settled, after.integration, after.connection, only && [...only]],
     );
     const last = rows.at(-1);
     if (last === undefined) return;

@@ -4,7 +4,7 @@ import type { JsonValue } from '../records/canonical.ts';
 import { RecordChecker, requireRecords } from '../records/check.ts';
 import { acknowledge, findConsumer } from '../records/consumers.ts';
 import { cursorWriter } from '../records/cursor.ts';
-import { ensureDataset, findDataset } from '../records/dataset.ts';
+import { ensureDataset, findDataset, type Dataset as Row } from '../records/dataset.ts';
 import { deleteRecords } from '../records/delete.ts';
 import { type RecordOwner, saveRecords } from '../records/save.ts';
 import type { Vault } from '../vault.ts';
@@ -38,20 +38,18 @@ export async function openTarget(
 }
 
 /**
- * Saves records in their order; those that are deleted become tombstones with the payload they come with. Answers how many
- * of both. Throws `invalid_record` where one does not fit, naming it.
+ * Saves records in their order; those that are deleted become tombstones with the payload they come with. Throws
+ * `invalid_record` where one does not fit, naming it.
  */
 export async function saveMoved(
   db: Db,
   { target, records, metadataKey }: { target: Target; records: readonly MovedRecord[]; metadataKey: string },
-): Promise<{ records: number; deleted: number }> {
-  let deleted = 0;
+): Promise<void> {
   for (const run of runsOf(records)) {
     if (run[0]?.isDeleted !== true) {
       await save(db, { target, records: run, metadataKey });
       continue;
     }
-    deleted += run.length;
     const ids = run.map(({ id }) => id);
     // One that is deleted here already keeps its position: it was read before, and is read again for a consumer.
     const { missing } = await deleteRecords(db, { ...target, ids });
@@ -60,7 +58,6 @@ export async function saveMoved(
     await save(db, { target, records: run.filter(({ id }) => unknown.has(id)), metadataKey });
     await deleteRecords(db, { ...target, ids: missing });
   }
-  return { records: records.length - deleted, deleted };
 }
 
 async function save(
@@ -89,15 +86,14 @@ function runsOf(records: readonly MovedRecord[]): MovedRecord[][] {
   return runs;
 }
 
-/** The dataset's last position, 0 where it has none, and whether it holds no record, not even one that is deleted. */
-export async function readStand(db: Db, target: Target): Promise<{ lastSeq: number; isEmpty: boolean }> {
-  const { lastSeq, records, deleted } = (await findDataset(db, target)) ?? {
-    lastSeq: 0,
-    records: 0,
-    deleted: 0,
-  };
-  return { lastSeq, isEmpty: records + deleted === 0 };
+export type Stand = Pick<Row, 'lastSeq' | 'records' | 'deleted'>;
+
+/** The dataset's last position, and how many records it has, live ones and deleted ones; 0 where there is none. */
+export async function readStand(db: Db, target: Target): Promise<Stand> {
+  const { lastSeq, records, deleted } = (await findDataset(db, target)) ?? none;
+  return { lastSeq, records, deleted };
 }
+const none: Stand = { lastSeq: 0, records: 0, deleted: 0 };
 
 /** The first position that one of these records has; undefined where none is here. */
 export async function firstPositionOf(

@@ -1,6 +1,6 @@
 import type { Db } from '../db/pool.ts';
 import { countRecords } from './dataset-ledger.ts';
-import { countOutcomes, type Import, type Outcome, pagesOfUnsettled } from './ledger.ts';
+import { countOutcomes, type Import, type Only, type Outcome, pagesOfUnsettled } from './ledger.ts';
 
 /**
  * What an import came to, for a person and for a program. Never a secret.
@@ -27,7 +27,7 @@ export type Report = {
   /** Why the run broke off; null where it came to its end. */
   broken_off: string | null;
   integrations: ReportedIntegration[];
-  /** Over all runs of this import. */
+  /** Over all runs of this import, of the integrations that this run asked for. */
   connections: Count[];
   /** Of records, where they were asked for. */
   records: Record<string, unknown> | null;
@@ -50,6 +50,7 @@ const words: Record<Count['outcome'], string> = {
 function wordsFor({ outcome, reason }: Count): string {
   if (reason === 'credentials_kept')
     return 'given what the source has beside credentials: those here are newer';
+  if (reason === 'still_here') return 'are gone at the source, and still here';
   return words[outcome];
 }
 
@@ -92,20 +93,21 @@ export function linesOf(report: Report): string[] {
   return lines;
 }
 
-/** The counts of all runs of an import. */
-export async function countsOf(db: Db, from: Import): Promise<Count[]> {
-  return countOutcomes(db, from);
+/** The counts of all runs of an import, of these integrations. */
+export async function countsOf(db: Db, from: Import, only: Only): Promise<Count[]> {
+  return countOutcomes(db, from, only);
 }
 
-export async function recordsOf(db: Db, from: Import): Promise<Record<string, number>> {
-  return { ...(await countRecords(db, from)) };
+export async function recordsOf(db: Db, from: Import, only: Only): Promise<Record<string, number>> {
+  return { ...(await countRecords(db, from, only)) };
 }
 
-export type Reported = { report: Report; from: Import | undefined };
+/** `from` is undefined where nothing was written. */
+export type Reported = { report: Report; from: Import | undefined; only: Only };
 
 /**
  * The report as JSON text, in pieces, and in it each connection that is not here, or not whole: there may be many. Of
- * several environments it is a list. `from` is undefined where nothing was written.
+ * several environments it is a list.
  */
 export async function* reportText(db: Db, reported: readonly Reported[]): AsyncGenerator<string> {
   if (reported.length !== 1) yield '[';
@@ -116,12 +118,12 @@ export async function* reportText(db: Db, reported: readonly Reported[]): AsyncG
   yield reported.length === 1 ? '\n' : ']\n';
 }
 
-async function* textOf(db: Db, { report, from }: Reported): AsyncGenerator<string> {
+async function* textOf(db: Db, { report, from, only }: Reported): AsyncGenerator<string> {
   const head = JSON.stringify(report, null, 2);
   yield `${head.slice(0, -2)},\n  "not_whole": [`;
   let separator = '\n    ';
   if (from !== undefined) {
-    for await (const page of pagesOfUnsettled(db, from)) {
+    for await (const page of pagesOfUnsettled(db, from, only)) {
       for (const { integration, connection, outcome, reason, detail } of page) {
         const entry = {
           provider_config_key: integration,

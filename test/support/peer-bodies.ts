@@ -22,6 +22,7 @@ export type PeerConnection = {
   config: Record<string, unknown>;
   webhookUrlOverride: string | null;
   createdAt: Date;
+  updatedAt: Date;
   /** How often it is answered as one without credentials before it gets well; Infinity: never. */
   deadReads: number;
   /** By model, or `Model::variant`. */
@@ -55,6 +56,7 @@ export function peerConnection(
     config: {},
     webhookUrlOverride: null,
     createdAt: new Date(Date.UTC(2026, 0, 1)),
+    updatedAt: new Date(Date.now() - 86_400_000),
     deadReads: 0,
     records: new Map(),
     reads: 0,
@@ -96,7 +98,7 @@ export function fullBody(one: PeerConnection): Record<string, unknown> {
     connection_config: one.config,
     webhook_url_override: one.webhookUrlOverride,
     created_at: at,
-    updated_at: at,
+    updated_at: one.updatedAt.toISOString(),
     last_fetched_at: at,
     credentials: credentials.type === 'NONE' ? {} : { ...credentials, ...raw },
   };

@@ -94,6 +94,8 @@ const connection = z.strictObject({
   access_expires_at: time.nullable(),
   refresh_expires_at: time.nullable(),
   granted_at: time,
+  /** When the credentials came that there are. */
+  refreshed_at: time.optional(),
   created_at: time,
   status: z.enum(['active', 'needs_reauth', 'blocked']),
   fault: z.unknown(),

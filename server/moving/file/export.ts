@@ -202,6 +202,7 @@ function connectionEntry(one: Connection, keptTokens: string[]): Given {
     access_expires_at: one.accessExpiresAt?.toISOString() ?? null,
     refresh_expires_at: one.refreshExpiresAt?.toISOString() ?? null,
     granted_at: one.grantedAt.toISOString(),
+    refreshed_at: one.refreshedAt.toISOString(),
     created_at: one.createdAt.toISOString(),
     status: one.status,
     fault: one.fault ?? null,

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { writeAudit } from '../../activity/audit.ts';
 import type { Db, Queryable } from '../../db/pool.ts';
 import {
@@ -45,14 +46,38 @@ async function judge(
       nextStep: `"${key}" is ${found.provider.name} here and ${provider} in the file.`,
     };
   // A test integration is opened without its client here, and the sandbox's is the same for all.
-  const isSameClient = found.isTest ? entry.is_test : found.client?.clientId === entry.client?.client_id;
+  const isSameClient =
+    found.isTest === entry.is_test && (found.isTest || found.client?.clientId === entry.client?.client_id);
   if (!isSameClient)
     return {
       plan: 'skip',
       reason: 'client_differs',
       nextStep: `"${key}" has another OAuth client here than in the file, and tokens are renewed by the client that got them alone.`,
     };
-  return { plan: 'use', reason: null, nextStep: null };
+  // They say where credentials go: those of the file were given to be sent there and nowhere else.
+  if (!isDeepStrictEqual(found.integrationConfig, entry.integration_config))
+    return {
+      plan: 'skip',
+      reason: 'settings_differ',
+      nextStep:
+        `"${key}" has another integration_config here than in the file, and its connections' credentials would go where that ` +
+        'leads. Give the one here the same, or another ID.',
+    };
+  return { plan: 'use', reason: null, nextStep: stepFor(found, entry) };
+}
+
+/** What of it stays as it is here, for a person; null where all is the same. Names, never values. */
+function stepFor(found: Integration, entry: EntryOf<'integration'>): string | null {
+  const differing = Object.entries({
+    'client secret': found.isTest || found.client?.clientSecret === entry.client?.client_secret,
+    'webhook secret': (found.webhookSecret ?? null) === entry.webhook_secret,
+    scopes: isDeepStrictEqual(found.scopes ?? null, entry.scopes),
+    custom: isDeepStrictEqual(found.custom ?? null, entry.custom),
+    forward_webhooks: found.forwardWebhooks === entry.forward_webhooks,
+    'proxy rules': isDeepStrictEqual(found.proxyRules, entry.proxy_rules),
+  }).flatMap(([name, isSame]) => (isSame ? [] : [name]));
+  if (differing.length === 0) return null;
+  return `"${entry.unique_key}" stays as it is here, and differs from the file in: ${differing.join(', ')}.`;
 }
 
 /** The integration as it stands here, made where it is missing; undefined where it is passed over. */

@@ -1,10 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { raisePositions } from '../../backup/positions.ts';
-import { brandNames } from '../../brand.ts';
 import { openKept, sealKept } from '../../connections/candidates.ts';
 import { faultFrom } from '../../connections/health.ts';
 import { insertConnection } from '../../connections/save.ts';
@@ -23,25 +19,18 @@ import { createRoom, listRecords } from '../../records/list.ts';
 import { listPolicies, setPolicy } from '../../records/policy.ts';
 import { pruneRecords } from '../../records/prune.ts';
 import { setDatasetSettings } from '../../records/settings.ts';
-import { alone } from '../alone.ts';
 import { type Installation, openInstallation, outcomesOf, renewHere } from '../moving.fixture.ts';
 import { openTarget, saveMoved } from '../records.ts';
 import type { Report, Reported } from '../report.ts';
-import { exportedLines } from './export.ts';
-import { type FileRun, proveFile, runFile } from './run.ts';
-import { seal } from './sealed.ts';
+import { brand, bytesFrom, linesFrom, takeFile, withFile } from './file.fixture.ts';
+import type { FileRun } from './run.ts';
 import { tryFile } from './try.ts';
 
-const passphrase = 'correct horse battery';
-const cost = { n: 2 ** 10, r: 8, p: 1 };
-const brand = brandNames('trellis');
 const at = new Date('2026-01-31T12:00:00.000Z');
 const recordCount = 1_300;
 
 let there: Installation;
 let here: Installation;
-let folder: string;
-let closing: (() => Promise<unknown>)[];
 before(async () => {
   there = await openInstallation('there');
   await furnish();
@@ -49,12 +38,8 @@ before(async () => {
 after(() => there.drop());
 beforeEach(async () => {
   here = await openInstallation('here');
-  folder = await mkdtemp(join(tmpdir(), 'trellis-file-'));
-  closing = [() => here.drop(), () => rm(folder, { recursive: true })];
 });
-afterEach(async () => {
-  for (const close of closing.reverse()) await close();
-});
+afterEach(() => here.drop());
 
 /** What an installation has that is used. */
 async function furnish(): Promise<void> {
@@ -137,6 +122,7 @@ async function furnish(): Promise<void> {
       credentials: { type: 'API_KEY', apiKey: 'key-of-left-0001' },
     });
   });
+  await db.query(`update connection set refreshed_at = '2026-01-15'`);
   await signingKeys(db, { environmentId, vault, now: at });
   const left = (await there.find('notes', 'left'))!;
   await db.transaction((tx) => destroyConnection(tx, { id: left.id, at }));
@@ -175,37 +161,8 @@ async function cursorAt(of: Installation, seq: number): Promise<string> {
 }
 
 /** The bytes of a file of everything. */
-async function exported(more: { hasRecords?: boolean; hasApiKeys?: boolean } = {}): Promise<Buffer> {
-  const { hasRecords = true, hasApiKeys = true } = more;
-  const given = {
-    id: '00000000-0000-4000-8000-000000000001',
-    made_at: at.toISOString(),
-    contents: { environments: ['prod'], records: hasRecords, api_keys: hasApiKeys },
-  };
-  const lines = linesFrom(there, { hasRecords, hasApiKeys });
-  return Buffer.concat(await Array.fromAsync(seal(lines, { given, passphrase, cost })));
-}
-
-function linesFrom(
-  { db, reading, environment }: Installation,
-  more: { hasRecords: boolean; hasApiKeys: boolean },
-): AsyncGenerator<Buffer> {
-  const exporting = { db, reading, environments: [environment], now: at, onProgress: () => {}, ...more };
-  return exportedLines(exporting, {});
-}
-
-async function withFile<T>(
-  bytes: Buffer,
-  work: (file: Awaited<ReturnType<typeof proveFile>>) => Promise<T>,
-): Promise<T> {
-  const path = join(folder, 'moved');
-  await writeFile(path, bytes);
-  const file = await open(path);
-  try {
-    return await work(await proveFile(file, { passphrase, onProgress: () => {} }));
-  } finally {
-    await file.close();
-  }
+function exported(more: { hasRecords?: boolean; hasApiKeys?: boolean } = {}): Promise<Buffer> {
+  return bytesFrom(there, { number: 1, now: at, hasRecords: true, hasApiKeys: true, ...more });
 }
 
 /** `times`: how often it may tell of its progress. */
@@ -219,19 +176,7 @@ async function takeUntilKilled(bytes: Buffer, times: number): Promise<void> {
 }
 
 async function take(bytes: Buffer, more: Partial<FileRun> = {}): Promise<Report> {
-  const { db, reading } = here;
-  const reported = await withFile(bytes, (file) =>
-    alone(db, (held) =>
-      runFile(
-        {
-          ...{ ...held, reading, brand, baseUrl: 'https://new.example.com', environmentName: undefined },
-          ...{ overwrites: false, onProgress: () => {}, now: () => at },
-          ...more,
-        },
-        file,
-      ),
-    ),
-  );
+  const reported = await takeFile(here, bytes, { now: () => at, ...more });
   assert.equal(reported.length, 1);
   return reported[0]!.report;
 }
@@ -271,7 +216,7 @@ test('what an environment holds is in another installation as it was, under anot
       updatedAt: _u,
       ...rest
     }: typeof was) => rest;
-    assert.deepEqual(facts(is), { ...facts(was), credentialsVersion: 1, refreshedAt: is.refreshedAt }, id);
+    assert.deepEqual(facts(is), { ...facts(was), credentialsVersion: 1 }, id);
     const [row] = await here.db.query<{ kept: Buffer | null }>(
       'select kept_tokens as kept from connection where id = $1',
       [is.id],
@@ -459,7 +404,7 @@ test('a run that was cut off before a restore goes on after it', async () => {
 test('a connection is in the file as it is when its turn comes', async () => {
   await take(await exported({ hasRecords: false }));
   const written: Record<string, unknown>[] = [];
-  for await (const line of linesFrom(here, { hasRecords: false, hasApiKeys: false })) {
+  for await (const line of linesFrom(here, { hasRecords: false, hasApiKeys: false, now: at })) {
     const entry = JSON.parse(line.toString()) as Record<string, unknown>;
     if (entry.kind !== 'connection') continue;
     written.push(entry);

@@ -137,7 +137,9 @@ class EnvironmentRun {
       return ensured.environment;
     });
     await run.take(environment.id);
-    const from = await openImport(db, { environmentId: environment.id, source: `file ${file.head.id}` });
+    const source = `file ${file.head.id}`;
+    const { overwrites } = run;
+    const from = await openImport(db, { environmentId: environment.id, source, overwrites });
     return new EnvironmentRun(run, { environment, from, file });
   }
 
@@ -182,9 +184,9 @@ class EnvironmentRun {
       await closeImport(tx, this.#from);
     });
     const report = this.#report;
-    report.connections = await countsOf(db, this.#from);
+    report.connections = await countsOf(db, this.#from, undefined);
     const failed = this.#failed;
-    if (this.#hasRecords) report.records = { ...(await recordsOf(db, this.#from)), failed };
+    if (this.#hasRecords) report.records = { ...(await recordsOf(db, this.#from, undefined)), failed };
     const clients = [...this.#integrations.values()].filter(
       ({ provider, isTest }) => provider.auth_mode === 'OAUTH2' && !isTest,
     );
@@ -194,7 +196,7 @@ class EnvironmentRun {
           `${clients.map(({ key }) => key).join(', ')}, unless it is there.`,
       );
     report.ended_at = now().toISOString();
-    return { report, from: this.#from };
+    return { report, from: this.#from, only: undefined };
   }
 
   #leave(left: string | undefined): void {
@@ -214,7 +216,7 @@ class EnvironmentRun {
     const { db, overwrites } = this.#run;
     const place = placeOf(entry);
     const environmentId = this.#taking.environment.id;
-    const [known] = await look(db, { environmentId, from: this.#from, places: [place] });
+    const [known] = await look(db, { environmentId, from: this.#from, places: [place], overwrites });
     const verdict = judge(known!, { overwrites });
     if (verdict !== 'import') {
       if (verdict !== known!.outcome) await note(db, this.#from, [{ ...place, outcome: verdict }]);
@@ -288,6 +290,7 @@ function movedFrom(entry: EntryOf<'connection'>, integration: Integration): Move
       refreshExpiresAt: entry.refresh_expires_at ?? undefined,
       keptTokens: entry.kept_tokens,
       grantedAt: entry.granted_at,
+      refreshedAt: entry.refreshed_at,
     },
     createdAt: entry.created_at,
     state: { status: entry.status, fault: entry.fault, scopesLacking: entry.scopes_lacking ?? undefined },

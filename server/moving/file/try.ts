@@ -33,6 +33,7 @@ export async function tryFile(
   return reports.map(({ report, counts }) => ({
     report: { ...report, connections: [...counts.values()] },
     from: undefined,
+    only: undefined,
   }));
 }
 
@@ -65,7 +66,7 @@ async function tryConnection(
   const { entry, environmentId, report, counts, file } = given;
   const place = { integration: entry.unique_key, connection: entry.connection_id };
   const from = await findImport(db, { environmentId, source: `file ${file.head.id}` });
-  const [known] = await look(db, { environmentId, from, places: [place] });
+  const [known] = await look(db, { environmentId, from, places: [place], overwrites });
   const verdict = judge(known!, { overwrites });
   const skipped = report.integrations.find(
     ({ unique_key: key, outcome }) => key === place.integration && outcome === 'skipped',

@@ -88,6 +88,7 @@ export const peerConnection = z.object({
   connection_config: json.nullish(),
   webhook_url_override: text.nullish(),
   created_at: time,
+  updated_at: time,
   credentials: json.nullish(),
 });
 export type PeerConnection = z.output<typeof peerConnection>;

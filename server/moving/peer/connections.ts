@@ -89,7 +89,8 @@ export function movedFrom(
     ...settingsOf(connection),
     integration,
     credentials: credentialsOf(connection.credentials ?? {}, { integration, at }),
-    grant: {},
+    // It tells no time of the renewal itself, which is not later than the last change.
+    grant: { refreshedAt: connection.updated_at },
     createdAt: connection.created_at,
   };
 }
@@ -100,7 +101,7 @@ export function shellFrom(
   { connection, integration }: { connection: PeerConnection | undefined; integration: Integration },
 ): Moved {
   return {
-    ...settingsOf(connection ?? { ...summary, created_at: summary.created }),
+    ...settingsOf(connection ?? summary),
     integration,
     credentials: undefined,
     grant: {},
@@ -108,7 +109,7 @@ export function shellFrom(
   };
 }
 
-function settingsOf(connection: Omit<PeerConnection, 'credentials'>) {
+function settingsOf(connection: Omit<PeerConnection, 'credentials' | 'created_at' | 'updated_at'>) {
   const { end_user: endUser } = connection;
   const settings = movedSettings.parse({
     connectionId: connection.connection_id,

@@ -62,3 +62,9 @@ function read(line: string, at: { path: string; number: number }): z.output<type
 export function keyOfDataset({ integration, connection, model, variant }: Dataset): string {
   return JSON.stringify([integration, connection, model, variant]);
 }
+
+/** The other way round. */
+export function datasetOf(key: string): Dataset {
+  const [integration, connection, model, variant] = JSON.parse(key) as [string, string, string, string];
+  return { integration, connection, model, variant };
+}

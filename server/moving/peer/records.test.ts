@@ -128,6 +128,54 @@ test('a second run saves nothing anew, and goes on where the one before was cut 
   assert.deepEqual(await here.db.query('select last_seq from dataset'), lastSeq);
 });
 
+test('what changes there after a dataset was read to its end comes with the next run, and before a position is placed', async () => {
+  const records = some(4, (n) => ({ order: n * 1000 }));
+  peer.connections[0]!.records.set('Row', records);
+  await run();
+  const late = { id: 'late', fields: { name: 'late', n: 9 }, order: 12_000 };
+  Object.assign(records[1]!, { fields: { name: 'changed', n: 1 }, order: 10_000 });
+  Object.assign(records[2]!, { isDeleted: true, order: 11_000 });
+  records.push(late);
+  const asked = peer.requests.length;
+  const report = await run({ positions: positionsOf({ cursor: cursorOf(late) }) });
+  const pages = peer.requests.slice(asked).filter(({ path }) => path === '/records');
+  assert.equal(pages.length, 2, 'all was read again');
+  assert.deepEqual(
+    (await stored()).map(({ id, lastAction }) => [id, lastAction]),
+    [
+      ['r0', 'ADDED'],
+      ['r3', 'ADDED'],
+      ['r1', 'UPDATED'],
+      ['r2', 'DELETED'],
+      ['late', 'ADDED'],
+    ],
+  );
+  const { records: live, deleted, differing } = report.records as Record<string, unknown>;
+  assert.deepEqual([live, deleted, differing], [4, 1, []]);
+  assert.equal((await consumer())!.behind, 0);
+});
+
+test('a position that fits nothing fails, and makes nothing', async () => {
+  peer.connections[0]!.records.set('Row', some(1));
+  peer.connections[0]!.records.set('Empty', []);
+  const cursor = cursorOf(some(1)[0]!);
+  const at = (connection: string, model: string) =>
+    [keyOfDataset({ integration: 'sheets', connection, model, variant: 'base' }), { cursor }] as const;
+  const positions = new Map([at('nobody', 'Row'), at('ada', 'Rwo'), at('ada', 'Empty')]);
+  const report = await run({ positions });
+  assert.deepEqual(failedOf(report), ['unknown_model', 'unknown_connection']);
+  assert.deepEqual(consumersOf(report), { made: 1, existing: 0 });
+  assert.deepEqual(await here.db.query('select model from dataset order by model'), [
+    { model: 'Empty' },
+    { model: 'Row' },
+  ]);
+  assert.equal(await here.count(`imported_dataset where model = 'Rwo'`), 0);
+  // What was not asked for is not missed.
+  const only = { records: { models: undefined, positions, consumer: 'app' }, only: new Set<string>() };
+  const { report: none } = await runPeer(move.open(only));
+  assert.deepEqual(failedOf(none), []);
+});
+
 test('an application goes on behind the cursor that it had there', async () => {
   const records = some(500);
   peer.connections[0]!.records.set('Row', records);

@@ -8,7 +8,7 @@ import { reasonOf } from '../reason.ts';
 import { firstPositionOf, type MovedRecord } from '../records.ts';
 import { peerRecordMetadata, peerRecords, peerSyncs, readAnswer } from './answers.ts';
 import { type Peer, PeerError } from './client.ts';
-import { keyOfDataset, type Position } from './positions.ts';
+import { datasetOf, keyOfDataset, type Position } from './positions.ts';
 
 /**
  * The peer's records, and where the application stands in them.
@@ -41,13 +41,22 @@ export type MovedDataset = Dataset &
     placed: 'made' | 'existing' | undefined;
   };
 
+type Listed = {
+  dataset: Dataset;
+  expected: number | undefined;
+  /** Said of it by the peer or the operator, and not by a position alone. */
+  isNamed: boolean;
+};
+
 /** All datasets of a connection that is here. Throws PeerError where the peer does not name them, PeerLostError, and what keeps the database from answering. */
 export async function moveDatasets(moving: Moving, place: Place): Promise<MovedDataset[]> {
   const done: MovedDataset[] = [];
-  for (const { expected, ...dataset } of await listDatasets(moving, place)) {
+  for (const listed of await listDatasets(moving, place)) {
+    const { dataset, expected } = listed;
     const base = { ...dataset, expected, records: 0, deleted: 0, pruned: 0, placed: undefined };
     try {
-      done.push(await moveDataset(moving, { dataset, expected }));
+      const moved = await moveDataset(moving, listed);
+      done.push(moved ?? { ...base, outcome: 'failed', reason: 'unknown_model' });
     } catch (error) {
       const reason = error instanceof PeerError ? error.code : reasonOf(error)?.reason;
       if (reason === undefined) throw error;
@@ -58,20 +67,13 @@ export async function moveDatasets(moving: Moving, place: Place): Promise<MovedD
 }
 
 /** What the peer's syncs of the connection save, and what somebody has named. */
-async function listDatasets(
-  { peer, models, positions }: Moving,
-  place: Place,
-): Promise<(Dataset & { expected: number | undefined })[]> {
-  const found = new Map<string, Dataset & { expected: number | undefined }>();
-  const add = (dataset: Dataset, expected: number | undefined) => {
-    const key = keyOfDataset(dataset);
-    if (!found.has(key) || expected !== undefined) found.set(key, { ...dataset, expected });
-  };
-  for (const key of positions.keys()) {
-    const [integration, connection, model, variant] = JSON.parse(key) as [string, string, string, string];
-    if (integration === place.integration && connection === place.connection)
-      add({ ...place, model, variant }, undefined);
-  }
+async function listDatasets({ peer, models, positions }: Moving, place: Place): Promise<Listed[]> {
+  const found = new Map<string, Listed>();
+  const add = (dataset: Dataset, expected: number | undefined) =>
+    found.set(keyOfDataset(dataset), { dataset, expected, isNamed: true });
+  for (const [key, dataset] of [...positions.keys()].map((one) => [one, datasetOf(one)] as const))
+    if (dataset.integration === place.integration && dataset.connection === place.connection)
+      found.set(key, { dataset, expected: undefined, isNamed: false });
   for (const model of models ?? []) add({ ...place, model, variant: 'base' }, undefined);
   if (models === undefined) {
     const query = { syncs: '*', provider_config_key: place.integration, connection_id: place.connection };
@@ -86,25 +88,30 @@ async function listDatasets(
   return [...found.values()];
 }
 
+/**
+ * Undefined where the peer has nothing of the name. One that was read to its end before is read on, so that it has what changed
+ * there since, unless somebody else has saved here.
+ */
 async function moveDataset(
   moving: Moving,
-  { dataset, expected }: { dataset: Dataset; expected: number | undefined },
-): Promise<MovedDataset> {
+  { dataset, expected, isNamed }: Listed,
+): Promise<MovedDataset | undefined> {
   const filled = await openDataset({ ...moving, metadataKey }, dataset);
-  if (!filled.progress.isDone) await readAll(moving, { dataset, filled });
-  const { records, deleted, pruned } = filled.progress;
+  if (!filled.hasOthers) await readOn(moving, { dataset, filled });
+  const { records, deleted, pruned, isDone } = filled.progress;
+  if (records + deleted + pruned === 0 && !isNamed) return undefined;
+  if (!isDone) await filled.end();
   const placed = await place(moving, { dataset, filled });
   return { ...dataset, expected, records, deleted, pruned, outcome: 'moved', placed };
 }
 
 type Open = { dataset: Dataset; filled: FilledDataset };
 
-async function readAll(moving: Moving, { dataset, filled }: Open): Promise<void> {
+async function readOn(moving: Moving, { dataset, filled }: Open): Promise<void> {
   for await (const page of pages(moving, { dataset, cursor: filled.progress.position })) {
     const position = page.end ?? filled.progress.position;
     await filled.add(page.records, { position, pruned: page.pruned });
   }
-  await filled.end();
 }
 
 /** Puts the consumer before the first record that the peer would give next; one that is here stays where it is. */

@@ -3,12 +3,11 @@ import { afterEach, beforeEach, test } from 'node:test';
 import type { PeerStandIn } from '../../../test/support/peer.ts';
 import { peerConnection } from '../../../test/support/peer-bodies.ts';
 import type { OAuth2Credentials } from '../../auth-modes/oauth2-credentials.ts';
-import { openKept } from '../../connections/candidates.ts';
 import { type Connection, destroyConnection } from '../../connections/store.ts';
 import { noteDatasetProgress } from '../dataset-ledger.ts';
 import { closeImport, note, openImport } from '../ledger.ts';
-import { type Installation, type Move, openMove, outcomesOf, renewHere } from '../moving.fixture.ts';
-import { linesOf, type Report } from '../report.ts';
+import { type Installation, type Move, openMove, outcomesOf } from '../moving.fixture.ts';
+import type { Report } from '../report.ts';
 import { PeerLostError } from './client.ts';
 import { type PeerRun, runPeer, tryPeerRun } from './run.ts';
 
@@ -54,6 +53,7 @@ test('a connection comes over whole, under its ID, and sealed with a key of its 
   assert.equal(made.tags.team, 'blue');
   assert.equal(made.webhookUrlOverride, 'https://app.example.com/hook');
   assert.deepEqual(made.createdAt, ada.createdAt);
+  assert.deepEqual(made.refreshedAt, ada.updatedAt);
   assert.deepEqual(made.accessExpiresAt, new Date(String(ada.credentials.expires_at)));
   assert.equal(made.status, 'active');
   // One for the environment, one for the connection.
@@ -205,95 +205,6 @@ test('a dry run reads no credentials and writes nothing', async () => {
     assert.equal(await here.count(table), 0);
 });
 
-test('what is here is left alone, unless it is to be overwritten; and a token that was used up stays so', async () => {
-  const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
-  peer.connections.push(ada);
-  await run();
-  await here.db.query('delete from import');
-  const before = await here.find('google-sheet', 'ada');
-  ada.credentials.access_token = 'another-access-token';
-  ada.metadata = { plan: 'new' };
-  const { reads } = ada;
-  assert.deepEqual(outcomesOf(await run()), { existing: 1 });
-  assert.equal(ada.reads, reads);
-  assert.deepEqual(await here.find('google-sheet', 'ada'), before);
-
-  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { overwritten: 1 });
-  const after = (await here.find('google-sheet', 'ada'))!;
-  assert.equal((after.credentials as { access_token: string }).access_token, 'another-access-token');
-  assert.deepEqual(after.metadata, { plan: 'new' });
-  assert.deepEqual(after.createdAt, before!.createdAt);
-
-  // It was renewed here since: what the peer holds is the token before.
-  await here.db.query('delete from import');
-  const kept = [String(ada.credentials.refresh_token)];
-  const renewed = await renewHere(here, { at: ['google-sheet', 'ada'], kept });
-  ada.credentials.access_token = 'a-third-access-token';
-  ada.credentials.expires_at = new Date(Date.now() + 7_200_000).toISOString();
-  ada.metadata = { plan: 'newer' };
-  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { 'overwritten credentials_kept': 1 });
-  const { updatedAt, metadata, ...rest } = (await here.find('google-sheet', 'ada'))!;
-  assert.deepEqual({ ...rest, updatedAt: renewed.updatedAt, metadata: renewed.metadata }, renewed);
-  assert.deepEqual(metadata, { plan: 'newer' });
-  assert.ok(updatedAt > renewed.updatedAt);
-  const [row] = await here.db.query<{ kept: Buffer }>('select kept_tokens as kept from connection');
-  assert.deepEqual(openKept(renewed, row!.kept), kept);
-});
-
-test('a run that overwrites and is cut off goes on with those that it has not come to', async () => {
-  for (let n = 0; n < 12; n += 1)
-    peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
-  await run();
-  const cutOffAt = async (said: string) => {
-    const onProgress = (text: string) => {
-      if (text.startsWith(said)) throw new Error('killed');
-    };
-    await assert.rejects(run({ overwrites: true, parallel: 1, onProgress }), /killed/);
-  };
-  await cutOffAt('5 of 12');
-  const stored = await here.db.query<{ id: string }>(
-    `select connection as id from imported_connection where outcome = 'overwritten' order by connection`,
-  );
-  assert.equal(stored.length, 5);
-  const [renewed, deleted] = stored.map(({ id }) => id) as [string, string];
-  // Those of its tokens that the peer has are used up, and no longer known here.
-  const before = await renewHere(here, { at: ['google-sheet', renewed], kept: [] });
-  const gone = (await here.find('google-sheet', deleted))!;
-  await here.db.transaction((tx) => destroyConnection(tx, { id: gone.id, at: new Date() }));
-  const reads = () => peer.connections.map((one) => one.reads);
-  const [readBefore, { connections }] = [reads(), await dry({ overwrites: true })];
-  assert.deepEqual(outcomesOf({ connections }), { overwritten: 4, removed: 1, to_import: 7 });
-  await cutOffAt('8 of 12');
-  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { overwritten: 11, removed: 1 });
-  assert.deepEqual(await here.find('google-sheet', renewed), before);
-  for (const { id } of stored) {
-    const index = peer.connections.findIndex((one) => one.id === id);
-    assert.equal(reads()[index], readBefore[index], id);
-  }
-});
-
-test('what was put here since it came stays in every run, but for what waits for its user', async () => {
-  const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
-  peer.connections.push(ada);
-  await run();
-  const renewed = await renewHere(here, { at: ['google-sheet', 'ada'], kept: [] });
-  for (let times = 0; times < 2; times += 1) {
-    const report = await run({ overwrites: true });
-    assert.deepEqual(outcomesOf(report), { 'overwritten credentials_kept': 1 });
-    assert.match(
-      linesOf(report).join('\n'),
-      /^1 connections .* beside credentials: .* newer \(credentials_kept\)$/m,
-    );
-  }
-  assert.deepEqual(await here.credentialsOf('google-sheet', 'ada'), renewed.credentials);
-
-  await here.db.query(`update connection set status = 'needs_reauth'`);
-  assert.deepEqual(outcomesOf(await run({ overwrites: true })), { overwritten: 1 });
-  const { status, credentials } = (await here.find('google-sheet', 'ada'))!;
-  assert.equal(status, 'active');
-  assert.equal((credentials as { refresh_token: string }).refresh_token, ada.credentials.refresh_token);
-});
-
 test('a second run asks for none again, and one that was deleted here since stays deleted', async () => {
   for (const id of ['ada', 'bob']) peer.connections.push(peerConnection({ id, integration: 'google-sheet' }));
   await run();
@@ -440,7 +351,12 @@ for (const source of ['the same', 'another'])
         // Renewed there since, so that what was just read is used up.
         ada.credentials = { ...ada.credentials, refresh_token: 'refresh-of-ada-renewed' };
         if (source === 'the same') await run({ overwrites: true });
-        else await openImport(here.db, { environmentId: here.environment.id, source: 'file 1' });
+        else
+          await openImport(here.db, {
+            environmentId: here.environment.id,
+            source: 'file 1',
+            overwrites: true,
+          });
         after = await here.find('google-sheet', 'ada');
         return answer;
       },
@@ -451,7 +367,7 @@ for (const source of ['the same', 'another'])
 
 test('a run that was left for dead notes and ends nothing once another has begun', async () => {
   const { environment, db } = here;
-  const at = { environmentId: environment.id, source: peer.url };
+  const at = { environmentId: environment.id, source: peer.url, overwrites: false };
   const before = await openImport(db, at);
   const place = { integration: 'google-sheet', connection: 'ada' };
   await note(db, before, [{ ...place, outcome: 'failed' }]);

@@ -5,6 +5,7 @@ import { startNewSyncs } from '../../functions/runs/schedule.ts';
 import type { Integration, IntegrationReading } from '../../integrations/store.ts';
 import { type Moved, storeMoved } from '../connections.ts';
 import { eachAtOnce } from '../each-at-once.ts';
+import { noteGone, pagesOfGone, reasonOfGone, stepForGone } from '../gone.ts';
 import {
   closeImport,
   findImport,
@@ -13,18 +14,20 @@ import {
   judge,
   look,
   note,
+  type Only,
   type OpenImport,
   type Outcome,
   openImport,
+  type Place,
   pagesOfHere,
 } from '../ledger.ts';
 import { reasonOf } from '../reason.ts';
-import { type Count, countsOf, type Report, recordsOf } from '../report.ts';
+import { type Count, countsOf, type Report, type Reported, recordsOf } from '../report.ts';
 import type { PeerSummary } from './answers.ts';
 import { type Peer, PeerError, PeerLostError } from './client.ts';
-import { fetchConnection, movedFrom, pagesOfConnections, shellFrom } from './connections.ts';
+import { fetchConnection, keyOf, movedFrom, pagesOfConnections, shellFrom } from './connections.ts';
 import { makeIntegrations, type PlannedIntegration, planIntegrations } from './integrations.ts';
-import type { Position } from './positions.ts';
+import { datasetOf, type Position } from './positions.ts';
 import { type MovedDataset, moveDatasets } from './records.ts';
 
 /**
@@ -41,7 +44,7 @@ export type PeerRun = {
   /** Where providers send users back to. */
   baseUrl: string;
   providerNames: ReadonlyMap<string, string>;
-  only: ReadonlySet<string> | undefined;
+  only: Only;
   overwrites: boolean;
   /** Connections that are read at once, and that are listed at once, at most 2,000. */
   parallel: number;
@@ -63,8 +66,8 @@ export type PeerRun = {
 const sourceName = 'nango';
 
 /** What would be done. Reads no credentials, and writes nothing. */
-export async function tryPeerRun(run: PeerRun): Promise<{ report: Report; from: undefined }> {
-  const { db, environment } = run;
+export async function tryPeerRun(run: PeerRun): Promise<Reported> {
+  const { db, environment, only } = run;
   const startedAt = run.now();
   const planned = await planIntegrations(db, run.peer, planSettings(run));
   const from = await findImport(db, { environmentId: environment.id, source: run.peer.url });
@@ -73,11 +76,11 @@ export async function tryPeerRun(run: PeerRun): Promise<{ report: Report; from: 
     const key = `${outcome} ${reason ?? ''}`;
     counts.set(key, { outcome, reason, count: (counts.get(key)?.count ?? 0) + 1 });
   };
-  let seen = 0;
+  const listed = new Set<string>();
   for await (const page of pagesOfConnections(run.peer, run.pageSize)) {
     const asked = page.filter((one) => isAsked(run, one));
-    seen += asked.length;
-    run.onProgress(`${seen} connections compared`);
+    for (const one of asked) listed.add(keyOf(one));
+    run.onProgress(`${listed.size} connections compared`);
     for (const { summary, verdict, plan } of await compare(run, { page: asked, from, planned })) {
       if (verdict !== 'import') add({ outcome: verdict, reason: undefined });
       else if (plan === undefined) add({ outcome: 'skipped', reason: 'unknown_integration' });
@@ -86,21 +89,31 @@ export async function tryPeerRun(run: PeerRun): Promise<{ report: Report; from: 
     }
   }
   const report = reportOf(run, { planned, startedAt, isDryRun: true });
-  return { report: { ...report, connections: [...counts.values()] }, from: undefined };
+  if (from !== undefined) {
+    const stillHere: Place[] = [];
+    for await (const page of pagesOfGone(db, from, { only, isListed: isIn(listed) })) {
+      for (const one of page) add({ outcome: 'gone', reason: reasonOfGone(one) });
+      stillHere.push(...page.filter(({ isHere }) => isHere));
+    }
+    report.next_steps.push(...stepForGone(stillHere));
+  }
+  return { report: { ...report, connections: [...counts.values()] }, from: undefined, only };
 }
 
 /** Imports. Where the peer is lost on the way, the report says so. Whoever calls sees that no other import runs. */
-export async function runPeer(run: PeerRun): Promise<{ report: Report; from: Import }> {
-  const { db, environment, now } = run;
+export async function runPeer(run: PeerRun): Promise<Reported> {
+  const { db, environment, now, overwrites, only } = run;
   const startedAt = now();
   const settings = planSettings(run);
   const planned = await planIntegrations(db, run.peer, settings);
   const made = await makeIntegrations(db, planned, settings);
-  const from = await openImport(db, { environmentId: environment.id, source: run.peer.url });
+  const from = await openImport(db, { environmentId: environment.id, source: run.peer.url, overwrites });
   const report = reportOf(run, { planned: made.planned, startedAt, isDryRun: false });
   let records: Report['records'] = null;
   try {
-    await importConnections(run, { from, ...made });
+    const listed = await importConnections(run, { from, ...made });
+    const stillHere = await noteGone(db, from, { only, isListed: isIn(listed) });
+    report.next_steps.push(...stepForGone(stillHere));
     if (run.records !== undefined) records = await importRecords(run, { from });
     // Spread over their frequencies, not all at once.
     await db.transaction(async (tx) => {
@@ -111,10 +124,18 @@ export async function runPeer(run: PeerRun): Promise<{ report: Report; from: Imp
     if (!(error instanceof PeerLostError)) throw error;
     report.broken_off = error.message;
   }
-  report.connections = await countsOf(db, from);
+  report.connections = await countsOf(db, from, only);
   report.records = records;
   report.ended_at = now().toISOString();
-  return { report, from };
+  return { report, from, only };
+}
+
+function isIn(listed: ReadonlySet<string>): (place: Place) => boolean {
+  return (place) => listed.has(keyOfPlace(place));
+}
+
+function keyOfPlace({ integration, connection }: Place): string {
+  return keyOf({ provider_config_key: integration, connection_id: connection });
 }
 
 function planSettings({ environment, reading, providerNames, only }: PeerRun) {
@@ -147,7 +168,7 @@ async function compare(
 ): Promise<Compared[]> {
   const plans = new Map(planned.map((one) => [one.key, one]));
   const places = page.map((one) => ({ integration: one.provider_config_key, connection: one.connection_id }));
-  const known = await look(db, { environmentId: environment.id, from, places });
+  const known = await look(db, { environmentId: environment.id, from, places, overwrites });
   return known.map((one, index) => ({
     summary: page[index]!,
     outcome: one.outcome,
@@ -158,26 +179,34 @@ async function compare(
 
 type Made = { planned: PlannedIntegration[]; integrations: Map<string, Integration> };
 
+/** Answers all that the peer has, by `keyOf`. */
 async function importConnections(
   run: PeerRun,
   { from, ...made }: Made & { from: OpenImport },
-): Promise<void> {
+): Promise<ReadonlySet<string>> {
   const { db, onProgress } = run;
   const dead: { summary: PeerSummary; at: number }[] = [];
+  const listed = new Set<string>();
   let seen = 0;
   let read = 0;
   const tell = () => onProgress(`${read} of ${seen} connections read`);
+  const importNext = async (summary: PeerSummary, isLast: boolean) => {
+    const became = await importOne(run, { from, made, summary, isLast });
+    if (became === 'gone') listed.delete(keyOf(summary));
+    if (became === 'dead') dead.push({ summary, at: Date.now() });
+  };
   for await (const page of pagesOfConnections(run.peer, run.pageSize)) {
     const asked = page.filter((one) => isAsked(run, one));
     const compared = await compare(run, { page: asked, from, planned: made.planned });
-    seen += compared.length;
+    seen += asked.length;
+    for (const one of asked) listed.add(keyOf(one));
     const news = compared.filter(({ verdict, outcome }) => verdict !== outcome);
     await note(db, from, news.flatMap(settledWithout));
     const open = compared.filter((one) => settledWithout(one).length === 0);
     read += compared.length - open.length;
     tell();
     await eachAtOnce(open, run.parallel, async ({ summary }) => {
-      if ((await importOne(run, { from, made, summary })) === 'dead') dead.push({ summary, at: Date.now() });
+      await importNext(summary, false);
       read += 1;
       tell();
     });
@@ -185,8 +214,9 @@ async function importConnections(
   await eachAtOnce(dead, run.parallel, async ({ summary, at }) => {
     await sleep(Math.max(0, at + run.deadAgainMs - Date.now()));
     onProgress(`${dead.length} connections without credentials asked for again`);
-    await importOne(run, { from, made, summary, isLast: true });
+    await importNext(summary, true);
   });
+  return listed;
 }
 
 /** What is known without a look at the peer: nothing, or one. */
@@ -204,13 +234,8 @@ function settledWithout({ summary, verdict, plan }: Compared): Judged[] {
  */
 async function importOne(
   run: PeerRun,
-  {
-    from,
-    made,
-    summary,
-    isLast = false,
-  }: { from: OpenImport; made: Made; summary: PeerSummary; isLast?: boolean },
-): Promise<'done' | 'dead'> {
+  { from, made, summary, isLast }: { from: OpenImport; made: Made; summary: PeerSummary; isLast: boolean },
+): Promise<'done' | 'dead' | 'gone'> {
   const { db, peer } = run;
   const place = { integration: summary.provider_config_key, connection: summary.connection_id };
   const integration = made.integrations.get(place.integration)!;
@@ -219,7 +244,7 @@ async function importOne(
     const fetched = await fetchConnection(peer, summary);
     if (fetched.kind === 'gone') {
       await note(db, from, [{ ...place, outcome: 'gone' }]);
-      return 'done';
+      return 'gone';
     }
     if (fetched.kind === 'found') {
       await store(run, { from, moved: movedFrom(fetched.connection, { integration, at }) });
@@ -255,9 +280,11 @@ async function importRecords(run: PeerRun, { from }: { from: OpenImport }): Prom
   const failed: Partial<MovedDataset>[] = [];
   const differing: Partial<MovedDataset>[] = [];
   const positions = { made: 0, existing: 0 };
+  const known = new Set<string>();
   let datasets = 0;
   for await (const page of pagesOfHere(db, from)) {
     const asked = page.filter(({ integration }) => run.only === undefined || run.only.has(integration));
+    for (const one of asked) known.add(keyOfPlace(one));
     await eachAtOnce(asked, run.parallel, async (place) => {
       const moved = await moveDatasets(moving, place).catch((error: unknown) => {
         if (!(error instanceof PeerError)) throw error;
@@ -273,7 +300,10 @@ async function importRecords(run: PeerRun, { from }: { from: OpenImport }): Prom
       }
     });
   }
-  return { ...(await recordsOf(db, from)), consumers: positions, failed, differing };
+  for (const of of [...moving.positions.keys()].map(datasetOf))
+    if ((run.only?.has(of.integration) ?? true) && !known.has(keyOfPlace(of)))
+      failed.push({ ...of, outcome: 'failed', reason: 'unknown_connection' });
+  return { ...(await recordsOf(db, from, run.only)), consumers: positions, failed, differing };
 }
 
 function reportOf(
