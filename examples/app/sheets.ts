@@ -117,17 +117,22 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   /** Takes rows over as they change, and has Trellis let go of what is here. Ends when the connection does. */
   async function takeOver(connectionId: string, signal: AbortSignal): Promise<void> {
     const rows = trellis.connection(integration, connectionId).records<Pick<Row, 'fields'>>('Row');
-    for await (const batch of rows.follow({ consumer, signal, pollMs: 1_000 })) {
+    // Records that are gone without a trace, as where a sync was reset, are told by a beginning.
+    const options = { consumer, onExpired: 'restart', pollMs: 1_000, signal } as const;
+    for await (const batch of rows.follow(options)) {
       const changed: Row[] = [];
       const deleted: string[] = [];
+      const kept: string[] = [];
       for (const { id, fields, _trellis_metadata: about } of batch.records) {
         if (about.last_action === 'DELETED') deleted.push(id);
-        // Without fields the policy has pruned it, which waits 30 days for an application that is off.
         else if (fields !== undefined) changed.push({ id, fields, cursor: about.cursor });
+        // It was pruned: here, or by the policy, which waits 30 days for an application that is off.
+        else kept.push(id);
       }
-      store.change(connectionId, { changed, deleted });
+      const { isRestart, isCaughtUp } = batch;
+      const gone = store.change(connectionId, { changed, deleted, kept, isRestart, isCaughtUp });
       const { person = '' } = store.account(connectionId) ?? {};
-      live.tell(person, { changed, deleted });
+      live.tell(person, { changed, deleted: gone });
       await batch.acknowledge();
       await rows.pruneConsumed(consumer, { signal });
     }

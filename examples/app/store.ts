@@ -13,6 +13,17 @@ export type Account = {
   problem: string | null;
 };
 export type Row = { id: string; fields: Record<string, unknown>; cursor: string };
+/** What a batch of records brings. */
+export type Change = {
+  changed: Row[];
+  deleted: string[];
+  /** Still there, with fields that only this store has by now. */
+  kept: string[];
+  /** Whether everything there is comes from here on; what is here and does not come is gone. */
+  isRestart: boolean;
+  /** Whether everything has come. */
+  isCaughtUp: boolean;
+};
 
 export type Store = ReturnType<typeof openStore>;
 
@@ -25,7 +36,11 @@ export function openStore(file: string) {
       connectionId text primary key, person text not null unique, email text, sheet text, problem text);
     create table if not exists row (
       connectionId text not null references account on delete cascade,
-      id text not null, fields text not null, cursor text not null, primary key (connectionId, id));`);
+      id text not null, fields text not null, cursor text not null, primary key (connectionId, id));
+    -- Rows that have not come yet since Trellis began with everything again. That may end in another run of this program.
+    create table if not exists missing (
+      connectionId text not null, id text not null, primary key (connectionId, id),
+      foreign key (connectionId, id) references row on delete cascade);`);
   const find = db.prepare('select * from account where connectionId = ? or person = ?');
   const save = db.prepare(`insert into account values (:connectionId, :person, :email, :sheet, :problem)
     on conflict (connectionId) do update set email = :email, sheet = :sheet, problem = :problem
@@ -35,6 +50,10 @@ export function openStore(file: string) {
   const put = db.prepare(`insert into row values (?, ?, ?, ?)
     on conflict (connectionId, id) do update set fields = excluded.fields, cursor = excluded.cursor`);
   const drop = db.prepare('delete from row where connectionId = ? and id = ?');
+  const missAll = db.prepare(`insert into missing select connectionId, id from row where connectionId = ?
+    on conflict do nothing`);
+  const come = db.prepare('delete from missing where connectionId = ? and id = ?');
+  const listMissing = db.prepare('select id from missing where connectionId = ?');
 
   return {
     accounts: () => db.prepare('select * from account').all() as Account[],
@@ -47,14 +66,19 @@ export function openStore(file: string) {
         ...{ id: String(id), cursor: String(cursor) },
         fields: JSON.parse(String(fields)) as Row['fields'],
       })),
-    /** All of them or none: what is acknowledged to Trellis afterwards is surely here. */
-    change(connectionId: string, { changed, deleted }: { changed: Row[]; deleted: string[] }): void {
+    /** All of it or nothing: what is acknowledged to Trellis afterwards is surely here. Answers which rows are gone. */
+    change(connectionId: string, { changed, deleted, kept, isRestart, isCaughtUp }: Change): string[] {
       db.exec('begin');
       try {
+        if (isRestart) missAll.run(connectionId);
         for (const { id, fields, cursor } of changed)
           put.run(connectionId, id, JSON.stringify(fields), cursor);
-        for (const id of deleted) drop.run(connectionId, id);
+        for (const id of [...changed.map((row) => row.id), ...kept]) come.run(connectionId, id);
+        const missing = isCaughtUp ? listMissing.all(connectionId).map(({ id }) => String(id)) : [];
+        const gone = [...deleted, ...missing];
+        for (const id of gone) drop.run(connectionId, id);
         db.exec('commit');
+        return gone;
       } catch (error) {
         db.exec('rollback');
         throw error;

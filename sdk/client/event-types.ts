@@ -48,7 +48,7 @@ export type EventData = {
   "integration.rate_limited": { provider_config_key: string; provider: string; test: boolean; limit: "quota" | "abuse_guard"; evidence: Record<string, string | number> };
   /** A refresh, or a call of the API, succeeded again, or no connection is left that shows the fault. */
   "integration.recovered": { provider_config_key: string; provider: string; test: boolean; cause: "client_refused" | "client_deleted" | "client_misconfigured" | "client_not_allowed" | "api_disabled"; since: string; recovered_at: string };
-  /** All records of a dataset were removed without tombstones; its cursors stay good. */
+  /** All records of a dataset were removed without tombstones. Its cursors stay good, so whoever follows one and holds a copy drops that and reads from the beginning. */
   "records.dataset_emptied": { connection_id: string; provider_config_key: string; model: string; variant: string; records: number; deleted: number };
   /** The end of delete tracking would delete so much that it was held back; told once, until the tracking is closed. */
   "records.mass_delete_held": { connection_id: string; provider_config_key: string; model: string; variant: string; would_delete: number; live: number };

@@ -15,8 +15,8 @@ export type FollowOptions = {
   /** Whether it ends once there is nothing new; else it waits for more. */
   untilCaughtUp?: boolean | undefined;
   /**
-   * What to do where deletions that the consumer has not seen are gone: throw `cursor_expired` (`'fail'`, the default), or
-   * begin with all there is (`'restart'`), which the next batch says by `isRestart`.
+   * What to do where deletions that the consumer has not seen are gone, by a policy or as the dataset was emptied: throw
+   * `cursor_expired` (`'fail'`, the default), or begin with all there is (`'restart'`), which the next batch says by `isRestart`.
    */
   onExpired?: 'fail' | 'restart' | undefined;
   /** Told of an outage that is waited for. */
@@ -55,6 +55,8 @@ export type FollowCalls<T, B extends string> = {
   lastCursor(): Promise<string | null>;
 };
 
+/** How long a service that refused `unless_emptied` is asked without it. */
+const plainMs = 60_000;
 /** A consumer that is silent for 30 days is waited for no longer; one in a quiet dataset is not silent. */
 const signOfLifeMs = 60 * 60_000;
 
@@ -64,6 +66,7 @@ export async function* follow<T, B extends string>(
   options: FollowOptions,
 ): AsyncGenerator<Batch<T, B>, void, undefined> {
   const { consumer, batchSize = 500, pollMs = 2_000, untilCaughtUp, onExpired, signal } = options;
+  const readPage = unlessEmptied(calls.page);
   const patiently = <R>(call: () => Promise<R>) => withPatience(call, options);
   let position = null as string | null;
   let isExpired = false;
@@ -107,7 +110,7 @@ export async function* follow<T, B extends string>(
     let page: RecordPage<T, B> = { records: [], next_cursor: null };
     const hasRead = await unlessExpired(async () => {
       const query = { cursor: position ?? undefined, limit: batchSize };
-      page = await patiently(() => calls.page(query, { signal }));
+      page = await patiently(() => readPage(query, { signal }));
     });
     if (!hasRead) continue;
     const { records, next_cursor } = page;
@@ -135,6 +138,30 @@ export async function* follow<T, B extends string>(
     await pause(pollMs, signal);
     if (Date.now() - toldAt >= signOfLifeMs) await unlessExpired(() => moveTo(position));
   }
+}
+
+/**
+ * The pages, which are refused behind a position from before the dataset was emptied. A service of a version that does not know
+ * the parameter refuses the call, and is asked without it; a minute later one of a newer version may stand in its place, which
+ * is asked first about where the reading without it began.
+ */
+function unlessEmptied<T, B extends string>(page: FollowCalls<T, B>['page']): FollowCalls<T, B>['page'] {
+  let plain: { since: unknown; until: number } | undefined;
+  return async (query, call) => {
+    if (query.cursor === undefined) plain = undefined;
+    if (plain !== undefined && Date.now() < plain.until) return page(query, call);
+    const since = plain?.since ?? query.cursor;
+    try {
+      if (since !== query.cursor) await page({ cursor: since, limit: 1, unless_emptied: true }, call);
+      const answer = await page({ ...query, unless_emptied: true }, call);
+      plain = undefined;
+      return answer;
+    } catch (error) {
+      if (!isTrellisError(error, 'invalid_query_params')) throw error;
+      plain = { since, until: Date.now() + plainMs };
+      return page(query, call);
+    }
+  };
 }
 
 function cursorOf(record: object, { metadataKey }: { metadataKey: string }): string {

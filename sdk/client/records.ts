@@ -30,6 +30,8 @@ export type PartialRecord<T> = Partial<Omit<T, 'id'>> & { id: string | number };
 export type ListOptions = Pick<CallOptions, 'signal'> & {
   /** Only what changed after this position. */
   cursor?: string | undefined;
+  /** Whether a cursor from before the dataset was emptied is refused as `cursor_expired`; else it is good. */
+  unlessEmptied?: boolean | undefined;
   /** Only records whose last change is one of these. */
   filter?: readonly ('added' | 'updated' | 'deleted')[] | undefined;
   /** Only these, at most 100. */
@@ -95,6 +97,7 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
   list(options: ListOptions = {}): Paged<StoredRecord<T, B>, RecordPage<T, B>> {
     const { cursor: from, pageSize = 1_000, signal, filter, ids, modifiedAfter, changes } = options;
     const query = {
+      unless_emptied: options.unlessEmptied,
       limit: pageSize,
       filter: filter?.join(','),
       ids,
@@ -117,10 +120,12 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
 
   /** One page of at most `limit` records behind a cursor. */
   page(
-    options: { cursor?: string | undefined; limit?: number | undefined } & CallOptions = {},
+    options: Pick<ListOptions, 'cursor' | 'unlessEmptied'> & {
+      limit?: number | undefined;
+    } & CallOptions = {},
   ): Promise<RecordPage<T, B>> {
-    const { cursor, limit, ...call } = options;
-    return this.#page({ cursor, limit }, call);
+    const { cursor, unlessEmptied, limit, ...call } = options;
+    return this.#page({ cursor, unless_emptied: unlessEmptied, limit }, call);
   }
 
   /**
@@ -133,8 +138,9 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
    * The service keeps the consumer's position. It is moved behind a batch once you ask for the next one, so a batch that was
    * cut off comes again: each change comes at least once, in order. Outages are waited for.
    *
-   * Throws `cursor_expired` where a retention policy has removed deletions that the consumer had not seen, unless
-   * `onExpired` is `'restart'`; `cursor_behind_consumer` where somebody else follows under the same name; the signal's reason.
+   * Throws `cursor_expired` where a retention policy has removed deletions that the consumer had not seen, or the dataset was
+   * emptied since, unless `onExpired` is `'restart'`; `cursor_behind_consumer` where somebody else follows under the same name;
+   * the signal's reason.
    */
   follow(options: FollowOptions): AsyncGenerator<Batch<T, B>, void, undefined> {
     const { transport, brand } = this.#place;
@@ -160,11 +166,11 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
    * where it did not come to its end; go on from the cursor of the last record, or begin again.
    */
   export(
-    options: { cursor?: string | undefined; signal?: AbortSignal | undefined } = {},
+    options: Pick<ListOptions, 'cursor' | 'unlessEmptied' | 'signal'> = {},
   ): AsyncGenerator<StoredRecord<T, B>, void, undefined> {
-    const { cursor, signal } = options;
+    const { cursor, unlessEmptied, signal } = options;
     const { transport, brand } = this.#place;
-    const query = { ...this.#dataset(), cursor };
+    const query = { ...this.#dataset(), cursor, unless_emptied: unlessEmptied };
     const open = () =>
       transport.raw({
         ...this.#sent('GET /records/export'),

@@ -36,7 +36,9 @@ export const recordTypes = {
     example: { ...exampleDataset, would_delete: 980, live: 1000 },
   }),
   'records.dataset_emptied': eventType({
-    meaning: 'All records of a dataset were removed without tombstones; its cursors stay good.',
+    meaning:
+      'All records of a dataset were removed without tombstones. Its cursors stay good, so whoever follows one and holds a copy ' +
+      'drops that and reads from the beginning.',
     data: z.strictObject({
       ...ofDataset,
       records: count.describe('Live ones that there were'),

@@ -222,6 +222,10 @@ const named: Record<string, Word> = {
   ),
   ids: say('Only these records; may be repeated, up to 100.', ['row-1'], 'row-1'),
   modified_after: say('Only records that changed at this time or later: ISO 8601.', time),
+  unless_emptied: say(
+    '`true`: a cursor from before the dataset was emptied is refused as `cursor_expired`.',
+    'false',
+  ),
   changes: say('`true`: each record tells what its last change changed.', 'false', null),
   records: like([{ id: 'row-1', name: 'Ada', amount: 12 }], 3),
   'records.records': like([{ id: 'row-1', name: 'Ada', amount: 12 }], 3),

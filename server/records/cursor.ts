@@ -62,6 +62,19 @@ export function readFollowedCursor(
   return position;
 }
 
+/**
+ * As `readFollowedCursor`, also where everything that stood up to the cursor was removed without tombstones: throws
+ * `cursor_expired` for a cursor from before the dataset was emptied. Records that came since stand behind it.
+ */
+export function readUnemptiedCursor(
+  cursor: string,
+  dataset: { id: number; lastSeq: number; tombstoneFloor: number; emptiedSeq: number } | undefined,
+): Position {
+  const position = readFollowedCursor(cursor, dataset);
+  if (dataset === undefined || position.seq > dataset.emptiedSeq) return position;
+  throw new AppError('cursor_expired', 'The dataset was emptied after this cursor. Start again without one.');
+}
+
 /** The dataset and the position that a cursor names, as yet unproven; undefined for what is none. */
 export function namedBy(cursor: string): { datasetId: number; seq: number } | undefined {
   if (!spelling.test(cursor)) return undefined;

@@ -11,6 +11,8 @@ export type Dataset = {
   pruneFloor: number;
   /** A cursor below it has missed a tombstone that a policy removed. */
   tombstoneFloor: number;
+  /** A cursor up to it stands among records that an emptying removed; 0 where there was none. */
+  emptiedSeq: number;
   records: number;
   deleted: number;
   pruned: number;
@@ -32,6 +34,7 @@ const columns = `
   last_seq as "lastSeq",
   prune_floor as "pruneFloor",
   tombstone_floor as "tombstoneFloor",
+  emptied_seq as "emptiedSeq",
   records,
   deleted,
   pruned,

@@ -5,7 +5,7 @@ import type { Db } from '../db/pool.ts';
 import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import { exportRecords } from './export.ts';
-import { connectionHeaders, datasetInput } from './input.ts';
+import { connectionHeaders, cursorInput, datasetInput } from './input.ts';
 import { streamOf } from './stream.ts';
 
 /** A whole dataset as a stream. */
@@ -22,10 +22,12 @@ export function exportRoutes(
         summary: 'Export records as NDJSON',
         description:
           'One record a line, in the order of their latest changes, as in a list. The last line is ' +
-          `\`{"${brand.exportKey}": {"count", "next_cursor"}}\`; without it the export was cut off.`,
+          `\`{"${brand.exportKey}": {"count", "next_cursor"}}\`; without it the export was cut off. With ` +
+          '`unless_emptied=true` a cursor from before the dataset was emptied is 410 `cursor_expired`, and an export ' +
+          'that is under way then is cut off.',
         errors: [...connectionErrors, 'invalid_cursor', 'cursor_expired'],
         headers: connectionHeaders,
-        querystring: z.strictObject({ ...datasetInput, cursor: z.string().min(1).max(1000).optional() }),
+        querystring: z.strictObject({ ...datasetInput, ...cursorInput }),
         answers: {
           200: {
             description: 'The records, a line each.',
@@ -47,6 +49,7 @@ export function exportRoutes(
         model: query.model,
         variant: query.variant,
         cursor: query.cursor,
+        unlessEmptied: query.unless_emptied === 'true',
         brand,
       });
       return reply.type('application/x-ndjson').send(await streamOf(lines));

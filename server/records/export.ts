@@ -13,6 +13,8 @@ export type ExportRequest = {
   variant: string;
   /** Records after this position; from the first one where absent. */
   cursor?: string | undefined;
+  /** As of a list; of the cursors within the export too. */
+  unlessEmptied?: boolean | undefined;
 };
 
 /**
@@ -42,14 +44,14 @@ export async function* exportRecords(
 }
 
 async function* readAll(db: Db, request: ExportRequest): AsyncGenerator<Portion, void, undefined> {
-  const { model, variant } = request;
+  const { model, variant, unlessEmptied } = request;
   // One is being written to the reader while the other is filled.
   const rooms = [createRoom(), createRoom()] as const;
   let cursor = request.cursor;
   let hasMore = true;
   for (let turn: 0 | 1 = 0; hasMore; turn = turn === 0 ? 1 : 0) {
     const portion = await listRecords(db, {
-      ...{ connection: await request.connection(), model, variant, cursor },
+      ...{ connection: await request.connection(), model, variant, cursor, unlessEmptied },
       ...{ limit: portionRecords, maxBytes: portionBytes, room: rooms[turn] },
     });
     cursor = cursorAfter(portion) ?? cursor;

@@ -24,6 +24,12 @@ const variant = z
 /** Which dataset of the connection. */
 export const datasetInput = { model, variant };
 
+/** Where in it: after a cursor, which with `unless_emptied` is refused where the dataset was emptied since. */
+export const cursorInput = {
+  cursor: z.string().min(1).max(1000).optional(),
+  unless_emptied: z.enum(['true', 'false']).default('false'),
+};
+
 /** Whose records. Other headers are left alone. */
 export const connectionHeaders = z.looseObject({
   'connection-id': z.string().min(1),

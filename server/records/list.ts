@@ -1,7 +1,7 @@
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { countRecords } from '../metrics/metrics.ts';
 import type { DataKey } from '../vault.ts';
-import { type Position, readFollowedCursor } from './cursor.ts';
+import { type Position, readFollowedCursor, readUnemptiedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
 import { arrayText, findPruned } from './payloads.ts';
 import { changesText } from './previous.ts';
@@ -35,6 +35,8 @@ export type ListRequest = {
   variant: string;
   /** Records after this position; from the first one where absent. */
   cursor?: string | undefined;
+  /** Whether a cursor from before the dataset was emptied is refused; where absent it is good. */
+  unlessEmptied?: boolean | undefined;
   /** At most so many records; at least 1. */
   limit: number;
   /** Ends with the record that brings the sealed payloads to this size; payloads that are pruned count for nothing. */
@@ -80,7 +82,7 @@ export type Portion = {
  * visible in their order, and a record that changes again moves behind all. A portion holds at least one record unless
  * there is none.
  * Throws `invalid_cursor` for a cursor that is malformed or of another dataset, and `cursor_expired` for one behind a
- * removed tombstone.
+ * removed tombstone, with `unlessEmptied` also for one from before the dataset was emptied.
  */
 export async function listRecords(db: Db, request: ListRequest): Promise<Portion> {
   const portion = (await readRange(db, request)) ?? (await readByStep(db, request));
@@ -92,8 +94,7 @@ async function readByStep(db: Db, request: ListRequest): Promise<Portion> {
   const { connection, model, variant } = request;
   const read = await db.transaction(async (tx) => {
     const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
-    const from =
-      request.cursor === undefined ? beginning(dataset) : readFollowedCursor(request.cursor, dataset);
+    const from = startOf(request, dataset);
     if (dataset === undefined) return undefined;
     const rows = await readRows(tx, { dataset, after: from.seq, request });
     const pruned = await findPrunedRows(tx, dataset, rows);
@@ -107,11 +108,23 @@ async function readByStep(db: Db, request: ListRequest): Promise<Portion> {
   return read ?? { datasetId: undefined, lastSeq: 0, since: 0, records: [], bytes: 0, hasMore: false };
 }
 
+/** What of a dataset says whether a cursor is good. */
+export type Standing = Pick<Dataset, 'id' | 'lastSeq' | 'tombstoneFloor' | 'emptiedSeq'>;
+
+/** The position behind which a read begins. Throws what `listRecords` throws. */
+export function startOf(
+  { cursor, unlessEmptied }: Pick<ListRequest, 'cursor' | 'unlessEmptied'>,
+  dataset: Standing | undefined,
+): Position {
+  if (cursor === undefined) return beginning(dataset);
+  return unlessEmptied ? readUnemptiedCursor(cursor, dataset) : readFollowedCursor(cursor, dataset);
+}
+
 /**
  * Where a read without a cursor begins. When it began matters only where tombstones have gone: elsewhere the cursor of
  * a record is the same text for every reader.
  */
-export function beginning(dataset: Pick<Dataset, 'lastSeq' | 'tombstoneFloor'> | undefined): Position {
+function beginning(dataset: Standing | undefined): Position {
   const hasLostTombstones = dataset !== undefined && dataset.tombstoneFloor > 0;
   return { seq: 0, since: hasLostTombstones ? dataset.lastSeq : 0 };
 }

@@ -4,10 +4,9 @@
  */
 import { copied } from '../db/flight.ts';
 import type { Db } from '../db/pool.ts';
-import { namedBy, readFollowedCursor } from './cursor.ts';
+import { namedBy } from './cursor.ts';
 import { findDataset, planningByIndexAlone } from './dataset.ts';
 import {
-  beginning,
   bodyOpener,
   cut,
   isWhole,
@@ -16,11 +15,10 @@ import {
   type Row,
   roomFor,
   rowColumns,
+  type Standing,
   type StoredRecord,
+  startOf,
 } from './list.ts';
-
-/** The dataset's row, as `datasetRow` selects it. */
-type Standing = { id: number; lastSeq: number; tombstoneFloor: number };
 
 /**
  * Undefined, and nothing is known, where the request is for some of a range or for changes, where there is no such
@@ -58,8 +56,7 @@ export async function readRange(db: Db, request: ListRequest): Promise<Portion |
     },
   });
   if (standing === undefined) return undefined;
-  const { since } =
-    request.cursor === undefined ? beginning(standing) : readFollowedCursor(request.cursor, standing);
+  const { since } = startOf(request, standing);
   const { records, bytes } = take();
   if (records.some(({ fields }) => fields === undefined)) return undefined;
   return {
@@ -90,14 +87,20 @@ function owned({ datasetId }: From, { connection }: ListRequest): string {
 }
 
 function datasetRow(from: From, request: ListRequest): string {
-  return `select model, variant, last_seq, tombstone_floor, id from dataset where id = ${owned(from, request)}`;
+  const columns = 'model, variant, last_seq, tombstone_floor, emptied_seq, id';
+  return `select ${columns} from dataset where id = ${owned(from, request)}`;
 }
 
-/** Undefined where the dataset is another one's. */
+/** Of a row of `datasetRow`; undefined where the dataset is another one's. */
 function standingOf(values: readonly (string | null)[], request: ListRequest): Standing | undefined {
-  const [model, variant, lastSeq, tombstoneFloor, id] = values;
+  const [model, variant, lastSeq, tombstoneFloor, emptiedSeq, id] = values;
   if (model !== request.model || variant !== request.variant) return undefined;
-  return { id: Number(id), lastSeq: Number(lastSeq), tombstoneFloor: Number(tombstoneFloor) };
+  return {
+    id: Number(id),
+    lastSeq: Number(lastSeq),
+    tombstoneFloor: Number(tombstoneFloor),
+    emptiedSeq: Number(emptiedSeq),
+  };
 }
 
 /** One row more than the limit where there are more. */

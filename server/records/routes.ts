@@ -11,6 +11,7 @@ import { exportRoutes } from './export-routes.ts';
 import {
   actionsInput,
   connectionHeaders,
+  cursorInput,
   datasetInput,
   idsInput,
   pageLimitInput,
@@ -55,13 +56,14 @@ export function recordRoutes(app: App, { db, brand, connections, activity }: Dep
         summary: 'List records by cursor',
         description:
           'In the order of their latest changes. Follow `next_cursor`, or keep the cursor of the last record you saw: ' +
-          'no change is ever missed behind it. `changes=true` tells of each record what its last change changed, as far ' +
+          'no change is ever missed behind it. A reset with `emptyCache` removes records without tombstones: ' +
+          'with `unless_emptied=true` a cursor from before that is 410 `cursor_expired`. `changes=true` tells of each record what its last change changed, as far ' +
           'as that is kept.',
         errors: [...connectionErrors, 'invalid_cursor', 'cursor_expired'],
         headers: connectionHeaders,
         querystring: z.strictObject({
           ...datasetInput,
-          cursor: z.string().min(1).max(1000).optional(),
+          ...cursorInput,
           limit: pageLimitInput,
           filter: actionsInput.optional(),
           ids: idsInput.optional(),
@@ -72,11 +74,12 @@ export function recordRoutes(app: App, { db, brand, connections, activity }: Dep
       },
     },
     async ({ query, headers, caller }, reply) => {
-      const { filter: actions, modified_after: modifiedAfter, changes, ...asked } = query;
+      const { filter: actions, modified_after: modifiedAfter, unless_emptied, changes, ...asked } = query;
       const portions = readPage(db, {
         ...asked,
         actions,
         modifiedAfter,
+        unlessEmptied: unless_emptied === 'true',
         withChanges: changes === 'true',
         connection: () => connections.get(placeOf(caller, headers)),
       });

@@ -240,6 +240,24 @@ describe('the application', { skip: skipBrowser }, () => {
     assert.equal(await prunes(), before + 1);
   });
 
+  test('where the sync is reset and its records are removed, the rows that come stand in place of those before', async () => {
+    const { 'connection-id': connection_id, 'provider-config-key': provider_config_key } = await place();
+    const call = (method: string, path: string, body?: object) =>
+      newcomer.service.call(method, path, { body: body && { provider_config_key, connection_id, ...body } });
+    type Made = { metadata: { sheets: { base: object } } };
+    const at = `/connections/${connection_id}?provider_config_key=${provider_config_key}`;
+    const { metadata } = (await call('GET', at)) as Made;
+    // Other ids for all rows.
+    const base = { ...metadata.sheets.base, identity: 'key', keyColumn: 'Customer' };
+    await call('PATCH', '/connections/metadata', { metadata: { sheets: { base } } });
+    const opts = { reset: true, emptyCache: true };
+    await call('POST', '/sync/trigger', { syncs: ['rows'], opts });
+    await page.locator('tr[id="row-Donald"]').waitFor();
+    await page.getByText(/^5 rows/).waitFor();
+    assert.equal(await cell('Donald').count(), 1);
+    await until('all payloads are pruned', async () => (await payloads()) === 0);
+  });
+
   test('another person sees nothing of it', async () => {
     const other = await open();
     const theirs = await other.newPage();

@@ -2,6 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Db, Tx } from '../../server/db/pool.ts';
+import { AppError } from '../../server/errors.ts';
 import type { RecordBench } from '../support/records.ts';
 import { datasetCalls, type WireRecord } from '../support/records.ts';
 import { pick, type Random, randomOf } from './random.ts';
@@ -13,10 +14,13 @@ type States = Map<string, string>;
 type Feed = {
   /** One write of a writer's, with pauses where others may overtake it. */
   write(random: Random): Promise<void>;
-  /** Some changes after a position; the position of the last of them, or undefined where there are none. */
+  /**
+   * Some changes after a position; the position of the last of them, or undefined where there are none. Says `expired` where
+   * the reader has to begin again.
+   */
   read(
     after: string | undefined,
-  ): Promise<{ changes: [id: string, state: string][]; last: string | undefined }>;
+  ): Promise<{ changes: [id: string, state: string][]; last: string | undefined } | 'expired'>;
   /** What stands when nobody writes. */
   stand(): Promise<States>;
 };
@@ -38,7 +42,13 @@ export async function follow(feed: Feed, seed: number): Promise<string[]> {
   const seen: States = new Map();
   let position: string | undefined;
   const read = async (): Promise<boolean> => {
-    const { changes, last } = await feed.read(position);
+    const next = await feed.read(position);
+    if (next === 'expired') {
+      seen.clear();
+      position = undefined;
+      return true;
+    }
+    const { changes, last } = next;
     for (const [id, state] of changes) seen.set(id, state);
     position = last ?? position;
     return last !== undefined;
@@ -52,7 +62,7 @@ export async function follow(feed: Feed, seed: number): Promise<string[]> {
   return [...new Set([...seen.keys(), ...standing.keys()])].filter((id) => seen.get(id) !== standing.get(id));
 }
 
-/** A dataset of records: saves, deletes, prunes and restores, followed by cursor. */
+/** A dataset of records: saves, deletes, prunes and restores, and emptied at times, followed by cursor. */
 export async function recordFeed(bench: RecordBench): Promise<Feed> {
   const connection = await bench.connect();
   const steady = datasetCalls(bench.db, connection);
@@ -75,6 +85,8 @@ export async function recordFeed(bench: RecordBench): Promise<Feed> {
         await paused.prune(await steady.cursorOf(seq), 1 + pick(random, 8));
       } else if (choice < 0.4) {
         await paused.delete(...ids);
+      } else if (choice < 0.43) {
+        await paused.empty();
       } else if (choice < 0.55) {
         await paused.save([...new Set(ids)].flatMap((id) => sent.get(id) ?? []));
       } else {
@@ -84,7 +96,14 @@ export async function recordFeed(bench: RecordBench): Promise<Feed> {
       }
     },
     async read(after) {
-      const { records } = await steady.list({ cursor: after, limit: 5 });
+      const page = await steady
+        .list({ cursor: after, limit: 5, unlessEmptied: true })
+        .catch((error: unknown) => {
+          if (error instanceof AppError && error.code === 'cursor_expired') return undefined;
+          throw error;
+        });
+      if (page === undefined) return 'expired';
+      const { records } = page;
       return {
         changes: records.map((record) => [record.id, stateOf(record)]),
         last: records.at(-1)?._trellis_metadata.cursor,

@@ -7,6 +7,7 @@ import type { JsonValue } from '../../server/records/canonical.ts';
 import { RecordChecker, requireRecords } from '../../server/records/check.ts';
 import { cursorWriter } from '../../server/records/cursor.ts';
 import { deleteRecords } from '../../server/records/delete.ts';
+import { emptyDataset } from '../../server/records/empty.ts';
 import { estimatePrune } from '../../server/records/estimate.ts';
 import { type PageRequest, readPage } from '../../server/records/page.ts';
 import { pruneRecords } from '../../server/records/prune.ts';
@@ -90,6 +91,11 @@ export function datasetCalls(
     ) => saveRecords(db, { connection, model, variant, records: checked(records), restore: 'always', ...by }),
     update: (records: JsonValue[]) => updateRecords(db, { connection, model, variant, records, metadataKey }),
     delete: (...ids: string[]) => deleteRecords(db, { ...name, ids }),
+    /** As a reset with `emptyCache` does it. */
+    async empty(): Promise<void> {
+      const { id } = await calls.row();
+      await db.transaction((tx) => emptyDataset(tx, id));
+    },
     set: (settings: DatasetSettings) => setDatasetSettings(db, name, settings),
     startTracking: () => startTracking(db, name),
     endTracking: (override: 'none' | 'mass_delete' = 'none') => endTracking(db, { ...name, override }),
@@ -148,6 +154,12 @@ export function datasetCalls(
     },
   };
   return calls;
+}
+
+/** Empties every dataset of a model. */
+export async function emptyModel(db: Db, model: string): Promise<void> {
+  const found = await db.query<{ id: number }>('select id from dataset where model = $1', [model]);
+  for (const { id } of found) await db.transaction((tx) => emptyDataset(tx, id));
 }
 
 export type Counters = { records: number; deleted: number; pruned: number; payload_bytes: number };
