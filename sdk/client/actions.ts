@@ -1,6 +1,6 @@
 import { isTrellisError, TrellisError } from './errors.ts';
 import { pause } from './retry.ts';
-import type { CallOptions } from './route-call.ts';
+import type { Answer, CallOptions } from './route-call.ts';
 import type { Sent, Transport } from './transport.ts';
 
 export type ActionOptions = Pick<CallOptions, 'signal' | 'timeoutMs'> & {
@@ -78,9 +78,13 @@ export class ActionRun<Output = unknown> {
     this.id = id;
   }
 
-  /** Its output, as soon as it is over. Throws the error that a call which waited would have thrown. */
+  /**
+   * Its output, as soon as it is over. Throws the error that a call which waited would have thrown, and `not_found` where
+   * nobody will hear of the run: its function or its connection was deleted, it ended long ago, or there is no such run.
+   */
   async result({ signal, timeoutMs = mostWaitMs, pollMs = 2_000 }: ResultOptions = {}): Promise<Output> {
     const endsAt = Date.now() + timeoutMs;
+    let hasEnded = false;
     for (let waitMs = Math.min(100, pollMs); ; waitMs = Math.min(pollMs, waitMs * 2)) {
       const leftMs = endsAt - Date.now();
       if (leftMs <= 0) {
@@ -91,9 +95,24 @@ export class ActionRun<Output = unknown> {
         const sent = { route: 'GET /action/{id}', path: { id: this.id } };
         return await this.#transport.json<Output>({ ...sent, signal, timeoutMs: leftMs });
       } catch (error) {
-        if (!isTrellisError(error, 'not_found')) throw error;
+        if (!isTrellisError(error, 'not_found') || hasEnded) throw error;
       }
+      // It may have ended since: then its output is asked for once more.
+      hasEnded = await this.#hasEnded({ signal, timeoutMs: Math.max(0, endsAt - Date.now()) });
+      if (hasEnded) continue;
       await pause(Math.min(waitMs, Math.max(0, endsAt - Date.now())), signal);
+    }
+  }
+
+  /** False also where the key may call actions and not look at runs. Throws `not_found` where there is no such run. */
+  async #hasEnded(call: Pick<CallOptions, 'signal' | 'timeoutMs'>): Promise<boolean> {
+    try {
+      const sent = { route: 'GET /functions/runs/{id}', path: { id: this.id }, ...call };
+      const { state } = await this.#transport.json<Answer<'GET /functions/runs/{id}'>>(sent);
+      return state !== 'waiting' && state !== 'running';
+    } catch (error) {
+      if (isTrellisError(error, 'forbidden')) return false;
+      throw error;
     }
   }
 }

@@ -27,7 +27,8 @@ export class Connection<B extends string = 'trellis'> {
    *
    * A path is the provider's; a whole address is of its API, or of another that the integration allows. What the provider
    * answers comes as it is. A redirect of a GET or HEAD is followed without the key and without headers; any other, and one
-   * back to the service, is the answer. An error of Trellis is an answer too: ask `errorOf`.
+   * back to the service, is the answer. A browser tells no page where a redirect leads: there it throws a `TypeError`, unless
+   * `redirect: 'manual'` asks for such an answer. An error of Trellis is an answer too: ask `errorOf`.
    */
   readonly fetch: Fetch;
   /** Syncs: run now, pause, status. */

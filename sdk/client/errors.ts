@@ -32,7 +32,24 @@ export type ErrorPayloads = {
   missing_scopes: { missing: string[] };
   quota_exhausted: { retry_after_s: number };
   revocation_ends_others: { others: number };
-  script_internal_error: { name: string; message: string; stacktrace: string };
+  script_internal_error: { name: string; message: string; stacktrace: string[] };
+};
+/** Whether a field is a text, which Google's dialect passes on as it is, or something else, which it writes as JSON. */
+type Forms<P> = { [F in keyof P]: [Exclude<P[F], null>] extends [string] ? 'text' : 'json' };
+const health: Forms<Health> = {
+  ...{ status: 'text', kind: 'text', cause: 'text', evidence: 'json', since: 'text', next_step: 'text' },
+  ...{ reconnect: 'json', missing_scopes: 'json', warnings: 'json' },
+};
+const payloadForms: { [C in keyof ErrorPayloads]: Forms<ErrorPayloads[C]> } = {
+  connection_needs_reauth: health,
+  connection_blocked: health,
+  invalid_credentials: { connection: 'json', health: 'json' },
+  cursor_behind_consumer: { cursor: 'text' },
+  mass_delete_held: { would_delete: 'json', live: 'json' },
+  missing_scopes: { missing: 'json' },
+  quota_exhausted: { retry_after_s: 'json' },
+  revocation_ends_others: { others: 'json' },
+  script_internal_error: { name: 'text', message: 'text', stacktrace: 'json' },
 };
 type PayloadOf<C> = C extends keyof ErrorPayloads ? ErrorPayloads[C] : unknown;
 
@@ -143,7 +160,19 @@ function toldIn(text: string): Told | undefined {
   }
   const detail = Array.isArray(details) ? details.find(({ reason }) => reason !== undefined) : undefined;
   if (detail?.reason === undefined) return undefined;
-  return { code: detail.reason.toLowerCase(), message, payload: detail.metadata };
+  const { reason, metadata } = detail;
+  const own = reason.toLowerCase();
+  return { code: own, message, payload: metadata && payloadIn(metadata, own) };
+}
+
+/** What a payload was before it was put into texts; a field that is null is left out there. Others stay as they are. */
+function payloadIn(metadata: Record<string, string>, code: string): Record<string, unknown> {
+  const forms = Object.hasOwn(payloadForms, code) ? payloadForms[code as keyof ErrorPayloads] : {};
+  const read = Object.entries(forms).map(([name, form]) => {
+    const text = metadata[name] ?? null;
+    return [name, text === null || form === 'text' ? text : (parsed(text) ?? text)];
+  });
+  return { ...metadata, ...Object.fromEntries(read) };
 }
 
 function parsed(text: string): unknown {

@@ -12,15 +12,16 @@ export const longestTimerMs = 2 ** 31 - 1;
 /**
  * How long to wait before the next attempt; undefined: the error is the caller's.
  *
- * 429, and the 503 `overloaded`, say that nothing was begun, so any call may be sent again. All else leaves open what was
- * done: only a call whose repetition does no harm (`isRepeatable`) is sent again. A time-out is not: the time is over.
+ * 429, and the 503 `overloaded`, say that nothing was begun, so any call may be sent again. But for 429 `quota_exhausted`: so
+ * ends an action of which one call met a used-up quota, and what it did before is done. All else leaves open what was done:
+ * only a call whose repetition does no harm (`isRepeatable`) is sent again. A time-out is not: the time is over.
  */
 export function pauseBefore(
   error: TrellisError,
   { attempt, isRepeatable, chance }: { attempt: number; isRepeatable: boolean; chance: number },
 ): number | undefined {
   const { code, status } = error;
-  const wasNotBegun = status === 429 || code === 'overloaded';
+  const wasNotBegun = (status === 429 && code !== 'quota_exhausted') || code === 'overloaded';
   const isAway = code === 'network_error' || status === 502 || status === 503 || status === 504;
   if (!wasNotBegun && !(isRepeatable && isAway)) return undefined;
   const pauseMs = pauseAfter(error, { attempt, chance });

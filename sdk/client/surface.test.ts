@@ -13,9 +13,14 @@ before(async () => {
   connection = client.connection(bench.integration, bench.connectionId);
   const fails = `input: z.any(), output: z.any(),
     exec: async (nango) => { throw new nango.ActionError({ message: 'None left.', sku: 7 }) },`;
+  const waits = `input: z.any(), output: z.any(),
+    exec: async (nango) => {
+      while (!nango.signal.aborted) await new Promise((resolve) => setTimeout(resolve, 20));
+    },`;
   const body = deployBody([
     flowConfig({ name: 'double', code: actionCode() }),
     flowConfig({ name: 'fails', code: actionCode({ more: fails }) }),
+    flowConfig({ name: 'waits', code: actionCode({ more: waits }) }),
     flowConfig({ name: 'things', code: syncCode(), type: 'sync' }),
   ]);
   const deployed = await bench.service.call('POST', '/sync/deploy', { body });
@@ -102,7 +107,11 @@ test('a dead connection says why, and what to send to repair it', async () => {
   });
   const dead = client.connection(integration, 'dead');
   const told = await dead.errorOf(await dead.fetch('/v4/spreadsheets/x'));
-  assert.equal(told?.code, 'connection_needs_reauth');
+  assert.ok(isTrellisError(told, 'connection_needs_reauth'));
+  // Though it came in the provider's own shape, which knows texts alone.
+  assert.deepEqual(told.payload, await client.connections.health(integration, 'dead'));
+  assert.ok(told.payload.reconnect);
+  await client.connectSessions.reconnect(told.payload.reconnect.body);
   try {
     await client.connections.get(integration, 'dead');
     assert.fail();
@@ -179,10 +188,36 @@ test('an action is run and waited for, or left to run', async () => {
   await assert.rejects(actions.run('double', { n: 'many' }), (error) => {
     return isTrellisError(error, 'invalid_action_input') && error.errors.length > 0;
   });
-  const unknown = actions.get('0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b');
-  await assert.rejects(unknown.result({ timeoutMs: 200, pollMs: 50 }), (error) =>
+  const begun = await actions.runAsync('waits');
+  await assert.rejects(begun.result({ timeoutMs: 200, pollMs: 50 }), (error) =>
     isTrellisError(error, 'timeout'),
   );
+});
+
+test('a run that nobody will hear of is told at once, also where it is under way', async () => {
+  const { actions } = connection;
+  const isGone = (error: unknown) => isTrellisError(error, 'not_found');
+  await assert.rejects(actions.get('0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b').result(), isGone);
+
+  const { integration } = bench;
+  await client.connections.create({
+    ...{ provider_config_key: integration, connection_id: 'leaving' },
+    credentials: { type: 'OAUTH2', access_token: 'ya29.x', expires_at: '2100-01-01T00:00:00Z' },
+  });
+  const ofLeaving = await client.connection(integration, 'leaving').actions.runAsync('waits');
+  const ofRemoved = await actions.runAsync('waits');
+  const waiting = [ofLeaving, ofRemoved].map((run) => assert.rejects(run.result({ pollMs: 50 }), isGone));
+  await client.connections.delete(integration, 'leaving', { revoke: 'never' });
+  const path = `/integrations/${integration}/functions/waits?type=action`;
+  assert.equal((await bench.service.call('DELETE', path)).status, 200);
+  await Promise.all(waiting);
+});
+
+test('a key that may not look at runs waits for one all the same', async () => {
+  const key = await bench.service.keyWith('functions:write');
+  const { actions } = bench.open({ key }).connection(bench.integration, bench.connectionId);
+  const run = await actions.runAsync<{ n: number }>('double', { n: 3 });
+  assert.deepEqual(await run.result({ pollMs: 50 }), { n: 6 });
 });
 
 test('a sync is told to pause, to start, to run, and how often', async () => {

@@ -44,6 +44,8 @@ test('a call that changes something is sent again only where nothing was begun',
   for (const [status, code, attempts] of [
     [429, 'too_many_requests', 3],
     [503, 'overloaded', 3],
+    // How an action ends that met a used-up quota: what it did before is done.
+    [429, 'quota_exhausted', 1],
     [503, 'unavailable', 1],
     [500, 'internal', 1],
     [400, 'invalid_body', 1],
@@ -264,6 +266,19 @@ test('where an answer of a provider leads, neither the key nor a header goes, an
   await elsewhere.close();
 });
 
+test('a redirect that the platform shows to nobody is told, unless it was asked for', async () => {
+  // As a browser answers to `redirect: 'manual'`.
+  const opaque = Object.defineProperties(new Response(), {
+    type: { value: 'opaqueredirect' },
+    status: { value: 0 },
+  });
+  const client = new Trellis({ url: 'http://127.0.0.1:9', key: 'k', fetch: async () => opaque });
+  const { fetch } = client.connection('api', 'c-1');
+  for (const method of ['GET', 'POST'])
+    await assert.rejects(fetch('/file', { method }), { name: 'TypeError', message: /redirect/ });
+  assert.equal(await fetch('/file', { redirect: 'manual' }), opaque);
+});
+
 test('names in an address are escaped, and lead to no other route', async () => {
   await withServer(
     (_, response) => say(response, { body: {} }),
@@ -306,6 +321,49 @@ test('a secret key is refused in a browser, tickets and session tokens are not',
     delete page.document;
     delete page.window;
   }
+});
+
+const never = () => new Promise<string>(() => {});
+
+test('a key that does not come is waited for as long as a call may take, and no longer than its signal lasts', async () => {
+  await withServer(
+    (_, response) => say(response, { body: [] }),
+    async (client, { asked }) => {
+      const reason = new Error('changed my mind');
+      const { fetch } = client.connection('api', 'c-1');
+      for (const call of [
+        (signal: AbortSignal) => client.request('GET /environments', { signal }),
+        (signal: AbortSignal) => fetch('/x', { signal }),
+      ]) {
+        const stop = new AbortController();
+        const refused = assert.rejects(call(stop.signal), reason);
+        stop.abort(reason);
+        await refused;
+        await assert.rejects(call(stop.signal), reason);
+      }
+      assert.equal(await codeOf(client.request('GET /environments', { timeoutMs: 50 })), 'timeout');
+      assert.equal(asked.length, 0);
+    },
+    { key: never },
+  );
+});
+
+test('what a function gives as the key is judged as a fixed one, and what it throws is told as it is', async () => {
+  for (const given of ['trs_dev_secret\nsecond', 'trs dev secret', '', undefined]) {
+    const refused = (error: TypeError) => {
+      assert.equal(error.name, 'TypeError');
+      assert.match(error.message, /^key: it /);
+      assert.equal(error.cause, undefined);
+      return !/trs.dev/.test(String(error.stack));
+    };
+    const client = new Trellis({ url: 'http://127.0.0.1:9', key: () => given as string });
+    await assert.rejects(client.variables.list(), refused);
+    await assert.rejects(client.connection('api', 'c-1').fetch('/x'), refused);
+  }
+  const reason = new Error('The vault is sealed.');
+  const client = new Trellis({ url: 'http://127.0.0.1:9', key: () => Promise.reject(reason) });
+  await assert.rejects(client.variables.list(), reason);
+  await assert.rejects(client.connection('api', 'c-1').fetch('/x'), reason);
 });
 
 test('a key that is asked for counts anew with each call', async () => {

@@ -5,14 +5,13 @@
  * rooms beside it), nor calls of providers (`proxied-fetch.ts`), which are neither timed nor repeated here.
  */
 import { errorOfAnswer, isTrellisError, TrellisError } from './errors.ts';
+import { type Key, requireKeyText } from './key.ts';
 import { longestTimerMs, pause, pauseBefore } from './retry.ts';
 import type { CallOptions } from './route-call.ts';
-import { whenAborted } from './when-aborted.ts';
+import { unlessAborted, whenAborted } from './when-aborted.ts';
 
 /** As `fetch` of the platform; whatever is given in its place is called without `this`. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
-/** A secret key, a ticket or the token of a connect session; a function is asked before each attempt. */
-export type Key = string | (() => string | Promise<string>);
 
 export type TransportOptions = {
   url: string;
@@ -38,6 +37,10 @@ const repeatable = new Set([
   'PATCH /records/prune',
   'POST /records/prune/estimate',
 ]);
+
+const opaqueRedirect =
+  'The provider answers with a redirect, and a browser tells no page where it leads. Have your server make this call, or ' +
+  "say `redirect: 'manual'` to have the answer as the browser gives it, without status and headers.";
 
 /** An answer whose body is still to be read, under its time limit. */
 type Opened = { response: Response; limit: Limit };
@@ -83,16 +86,17 @@ export class Transport {
   /**
    * Fetches with the key, as it is: nothing is timed, repeated or judged. Neither the key nor another header goes where an
    * answer leads: what is read elsewhere is read as by anybody, and what would be written, or leads back to the service, is the
-   * caller's to look at.
+   * caller's to look at. Throws a `TypeError` for a redirect that the platform shows to nobody, unless it was asked for.
    */
   async fetchWithKey(
     url: string,
     { redirect = 'follow', ...init }: RequestInit & { headers: Headers },
   ): Promise<Response> {
-    init.headers.set('authorization', `Bearer ${await this.#keyNow()}`);
+    init.headers.set('authorization', `Bearer ${await this.#keyNow(init.signal ?? undefined)}`);
     // Called without `this`, which a browser's own does not take.
     const fetch = this.#fetch;
     const answer = await fetch(url, { ...init, redirect: redirect === 'follow' ? 'manual' : redirect });
+    if (answer.type === 'opaqueredirect' && redirect === 'follow') throw new TypeError(opaqueRedirect);
     const { method = 'GET', signal } = init;
     const isRead = /^(get|head)$/i.test(method);
     const target = redirect === 'follow' && isRead ? targetOf(answer, url) : undefined;
@@ -101,8 +105,13 @@ export class Transport {
     return fetch(target.href, { method, ...(signal && { signal }) });
   }
 
-  async #keyNow(): Promise<string> {
-    return typeof this.#key === 'string' ? this.#key : this.#key();
+  /** Rejects with the signal's reason, with what the caller's function throws, or with a `TypeError` for what is no key. */
+  async #keyNow(signal: AbortSignal | undefined): Promise<string> {
+    if (signal?.aborted) throw signal.reason;
+    if (typeof this.#key === 'string') return this.#key;
+    const key = await unlessAborted(this.#key(), signal);
+    requireKeyText(key);
+    return key;
   }
 
   async #attempts<T>(sent: Sent, read: (opened: Opened) => Promise<T>): Promise<T> {
@@ -127,11 +136,10 @@ export class Transport {
     sent: Sent,
     { url, headers, leftMs }: { url: string; headers: Headers; leftMs: number },
   ): Promise<Opened> {
-    const authorization = `Bearer ${await this.#keyNow()}`;
     const limit = limitOf(sent.signal, leftMs);
+    await this.#authorize(headers, { sent, limit });
     try {
       const fetch = this.#fetch;
-      headers.set('authorization', authorization);
       const body = sent.body === undefined ? {} : { body: JSON.stringify(sent.body) };
       // Our routes lead nowhere else: a redirect is a proxy's, and the key is not carried there.
       const init = { method: methodOf(sent), headers, signal: limit.signal, redirect: 'manual' } as const;
@@ -141,6 +149,16 @@ export class Transport {
     } catch (error) {
       limit.release();
       throw isTrellisError(error) ? error : this.#broken(sent, { limit, error });
+    }
+  }
+
+  /** Within the time for the call; what the caller's own function throws is no error of the way. */
+  async #authorize(headers: Headers, { sent, limit }: { sent: Sent; limit: Limit }): Promise<void> {
+    try {
+      headers.set('authorization', `Bearer ${await this.#keyNow(limit.signal)}`);
+    } catch (error) {
+      limit.release();
+      throw limit.isOver() ? this.#broken(sent, { limit, error }) : error;
     }
   }
 

@@ -1,5 +1,6 @@
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { Events } from './events.ts';
+import { type Key, requireKeyText } from './key.ts';
 import {
   Connections,
   ConnectSessions,
@@ -10,14 +11,14 @@ import {
   Variables,
 } from './resources.ts';
 import type { Answer, Arguments, Route } from './route-call.ts';
-import { type Fetch, type Key, Transport } from './transport.ts';
+import { type Fetch, Transport } from './transport.ts';
 
 export type TrellisOptions<B extends string = 'trellis'> = {
   /** The address of the service, such as `https://trellis.example.com`. */
   url: string;
   /**
    * A secret key; or where the code runs in a browser, a ticket or the token of a connect session, never a key. A function
-   * is asked before each call.
+   * is asked before each attempt, within the time for the call; what it throws the call throws.
    */
   key: Key;
   /** The word in the service's interface names, where it runs under another than `trellis`. */
@@ -37,8 +38,8 @@ export type TrellisOptions<B extends string = 'trellis'> = {
  * const trellis = new Trellis({ url: 'https://trellis.example.com', key: process.env.TRELLIS_SECRET_KEY });
  * ```
  *
- * Every call throws `TrellisError`, whose `code` says what is wrong. Calls that may be sent again are: those that only read,
- * and all that the service says it has not begun.
+ * Every call throws `TrellisError`, whose `code` says what is wrong, but for an abort and for what a `key` function of yours
+ * throws. Calls that may be sent again are: those that only read, and all that the service says it has not begun.
  */
 export class Trellis<B extends string = 'trellis'> {
   readonly integrations: Integrations;
@@ -56,7 +57,10 @@ export class Trellis<B extends string = 'trellis'> {
   constructor({ url, key, brand, fetch, timeoutMs = 90_000, retries = 2 }: TrellisOptions<B>) {
     if (!/^https?:\/\//i.test(url) || !URL.canParse(url))
       throw new TypeError(`url: "${url}" is no address of a service.`);
-    if (typeof key !== 'function') requireKey(key, brand ?? 'trellis');
+    if (typeof key !== 'function') {
+      requireKeyText(key);
+      refuseSecretInBrowser(key, brand ?? 'trellis');
+    }
     const transport = new Transport({
       ...{ url: url.replace(/[?#].*$/, '').replace(/\/+$/, ''), key, timeoutMs, retries },
       // Looked up at each call, so that what is put in its place later counts.
@@ -97,11 +101,7 @@ export class Trellis<B extends string = 'trellis'> {
   }
 }
 
-function requireKey(key: string, brand: string): void {
-  if (typeof key !== 'string' || key === '')
-    throw new TypeError('key: it is missing. It is a secret key of the environment that is meant.');
-  if (!/^[\x21-\x7e]+$/.test(key))
-    throw new TypeError('key: it holds characters that no key has, such as a space or the end of a line.');
+function refuseSecretInBrowser(key: string, brand: string): void {
   const isBrowser = 'document' in globalThis && 'window' in globalThis;
   if (!isBrowser || key.startsWith('trt_') || key.startsWith(`${brand}_connect_session_`)) return;
   throw new TypeError(

@@ -21,3 +21,11 @@ export function whenAborted(signal: AbortSignal | undefined, run: () => void): (
   all.add(run);
   return () => waiting.get(signal)?.delete(run);
 }
+
+/** As `given`, but rejects with the signal's reason as soon as it is aborted. */
+export function unlessAborted<T>(given: T | PromiseLike<T>, signal: AbortSignal | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const stopWaiting = whenAborted(signal, () => reject(signal?.reason));
+    Promise.resolve(given).then(resolve, reject).finally(stopWaiting);
+  });
+}

@@ -2,7 +2,7 @@ import { ConnectError } from './connect-error.ts';
 import { connectInFrame } from './frame.ts';
 import { openPopup, watchPopup } from './popup.ts';
 import type { Connected, Session } from './progress.ts';
-import { leaveFor } from './redirect.ts';
+import { leaveFor, whoOf } from './redirect.ts';
 
 export type ConnectOptions = {
   /** The address of the service. */
@@ -20,6 +20,11 @@ export type ConnectOptions = {
   mode?: 'popup' | 'frame' | 'redirect' | undefined;
   /** The integration to connect, where the session allows several. */
   integration?: string | undefined;
+  /**
+   * Tells this call from others where the person comes back from a redirect: `finishConnect({ id })` finishes it alone. The
+   * integration unless said otherwise.
+   */
+  id?: string | undefined;
   /** Of the connect page; else as the environment says, or the browser. */
   lang?: string | undefined;
   theme?: 'light' | 'dark' | 'system' | undefined;
@@ -53,7 +58,8 @@ export async function connect(options: ConnectOptions): Promise<Connected> {
   }
   if (mode === 'redirect') {
     const known = await session();
-    return leaveFor(addressOf(options, { session_token: known.token }), { session: known, signal });
+    const address = addressOf(options, { session_token: known.token });
+    return leaveFor(address, { session: known, who: whoOf(options), signal });
   }
   // Nothing was waited for so far, so that the browser sees the click that it opens the window for.
   const popup = openPopup();

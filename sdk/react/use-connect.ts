@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { type ConnectOptions, connect as connectAccount } from '../connect/connect.ts';
 import type { Connected } from '../connect/progress.ts';
-import { canFinish, finishConnect } from '../connect/redirect.ts';
+import { findReturn, isFinal, whoOf } from '../connect/redirect.ts';
 
 export type UseConnectOptions = Omit<ConnectOptions, 'token' | 'signal'> & {
   /** Asks your server for the token of a new connect session. */
@@ -23,6 +23,8 @@ export type UseConnect = {
   cancel: () => void;
 };
 
+/** What is under way: how it is ended, and how it is forgotten what came of a redirect. */
+type Running = { end?: () => void; forget?: () => void };
 type State = Pick<UseConnect, 'status' | 'connection' | 'error'>;
 const idle: State = { status: 'idle', connection: undefined, error: undefined };
 const connecting: State = { ...idle, status: 'connecting' };
@@ -35,28 +37,37 @@ const connecting: State = { ...idle, status: 'connecting' };
  * return <button onClick={connect} disabled={status === 'connecting'}>Connect</button>;
  * ```
  *
- * With `mode: 'redirect'` the component that comes back is `connecting` until it knows what came of it. A component that is
- * taken away closes its window.
+ * With `mode: 'redirect'` the component that comes back is `connecting` until it knows what came of it. Where a page has several,
+ * each hears of what went with its own `id`, or else with its `integration`. A component that is taken away closes its window;
+ * what came of a redirect waits until one has shown it.
  */
 export function useConnect(options: UseConnectOptions): UseConnect {
   const [state, setState] = useState<State>(idle);
   const latest = useRef(options);
-  const running = useRef<AbortController>(undefined);
+  const running = useRef<Running>(undefined);
+  /** To be forgotten once it is shown: a component may be taken away in between. */
+  const told = useRef<(() => void) | undefined>(undefined);
   useEffect(() => {
     latest.current = options;
   });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: it runs when a state is shown.
+  useEffect(() => {
+    told.current?.();
+    told.current = undefined;
+  }, [state]);
 
   const follow = useCallback(
-    async (outcome: Promise<Connected | undefined>, own: AbortController): Promise<Connected | undefined> => {
+    async (outcome: Promise<Connected>, own: Running): Promise<Connected | undefined> => {
       setState(connecting);
       const settle = (next: State) => {
         if (running.current !== own) return;
         running.current = undefined;
+        if (next.status === 'connected' || isFinal(next.error)) told.current = own.forget;
         setState(next);
       };
       try {
         const connection = await outcome;
-        settle(connection === undefined ? idle : { status: 'connected', connection, error: undefined });
+        settle({ status: 'connected', connection, error: undefined });
         return connection;
       } catch (error) {
         settle({ status: 'failed', connection: undefined, error });
@@ -68,31 +79,43 @@ export function useConnect(options: UseConnectOptions): UseConnect {
 
   const connect = useCallback(async () => {
     if (running.current !== undefined) return undefined;
-    const own = new AbortController();
+    const stop = new AbortController();
+    const own = { end: () => stop.abort() };
     running.current = own;
     const { getToken: token, ...given } = latest.current;
-    return follow(connectAccount({ ...given, token, signal: own.signal }), own);
+    return follow(connectAccount({ ...given, token, signal: stop.signal }), own);
   }, [follow]);
 
-  const cancel = useCallback(() => {
-    running.current?.abort();
+  const leave = useCallback(() => {
+    running.current?.end?.();
     running.current = undefined;
     setState(idle);
   }, []);
+  const cancel = useCallback(() => {
+    running.current?.forget?.();
+    leave();
+  }, [leave]);
 
   const isRedirect = options.mode === 'redirect';
+  const who = whoOf(options);
   useEffect(() => {
     // Where there is nothing to tell it stays as it was: a component that is shown again keeps what it told.
-    if (isRedirect && running.current === undefined && canFinish()) {
-      const own = new AbortController();
-      running.current = own;
-      void follow(finishConnect(), own);
-    }
-    // Also where `mode` changes, and where React takes a component away that it may show again.
+    const found = isRedirect && running.current === undefined ? findReturn(who) : undefined;
+    if (found === undefined) return;
+    const own = { forget: found.forget };
+    running.current = own;
+    void follow(found.outcome(), own);
     return () => {
-      if (running.current !== undefined) cancel();
+      if (running.current === own) leave();
     };
-  }, [isRedirect, follow, cancel]);
+  }, [isRedirect, who, follow, leave]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: also where `mode` changes.
+  useEffect(() => {
+    // Also where React takes a component away that it may show again.
+    return () => {
+      if (running.current !== undefined) leave();
+    };
+  }, [isRedirect, leave]);
 
   return { ...state, connect, cancel };
 }

@@ -313,8 +313,15 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await consent(page);
     await page.waitForURL(back.return_url);
     await status.getByText('connecting').waitFor();
+    // Nobody is there when the answer comes: it waits for whoever comes back.
+    await page.evaluate('unmountHook()');
+    const answered = page.waitForResponse(/\/connect\/session\/progress/);
     answer();
+    await (await answered).finished();
+    await page.evaluate('new Promise((resolve) => setTimeout(resolve, 50))');
+    await page.evaluate("renderHook({ mode: 'redirect', url: '' }, '')");
     await status.getByText('connected ').waitFor();
+    assert.equal(await page.evaluate('sessionStorage.length'), 0, 'once');
     await context.unrouteAll({ behavior: 'wait' });
     const told = await status.textContent();
     await page.evaluate("showHook('hidden')");
@@ -323,6 +330,35 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await status.waitFor();
     await page.evaluate('new Promise((resolve) => setTimeout(resolve, 50))');
     assert.equal(await status.textContent(), told, 'it stays told where it is shown again');
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test('of several on a page the one that went away tells what came of it', async () => {
+    await page.setViewportSize({ width: 600, height: 900 });
+    const there = async (search: string) => {
+      const link = { return_url: `${application.origin}/?${search}` };
+      await page.goto(application.origin);
+      const options = JSON.stringify({ url: pages.trellis.baseUrl, mode: 'redirect' });
+      await page.evaluate(`renderHooks(${options}, ${JSON.stringify(await tokenOf(link))})`);
+      await page.getByRole('button', { name: 'Connect with React' }).nth(1).click();
+      await goOn(page);
+      await consent(page);
+      await page.waitForURL(link.return_url);
+    };
+    await there('hooks');
+    const outputs = page.locator('output');
+    await outputs.nth(1).getByText('connected ').waitFor();
+    const told = await outputs.allTextContents();
+    assert.deepEqual(
+      told.map((text) => text.split(' ')[0]),
+      ['idle', 'connected', 'idle'],
+    );
+
+    await there('none');
+    assert.deepEqual(await page.evaluate("finish({ id: 'google-drive' })"), {});
+    const { made } = (await page.evaluate("finish({ id: 'google-sheet' })")) as Outcome;
+    assert.equal(made?.connectionId, (await pages.connections())[0]?.connection_id);
+    assert.deepEqual(await page.evaluate('finish()'), {}, 'once');
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 
@@ -369,8 +405,8 @@ const script = `
         .finally(() => { window.isOver = true; });
     };
   };
-  if (location.search === '?back')
-    window.outcome = finishConnect().then((made) => (made === undefined ? {} : { made }), told);
+  window.finish = (who) => finishConnect(who).then((made) => (made === undefined ? {} : { made }), told);
+  if (location.search === '?back') window.outcome = finish();
 
   function App({ options, token }) {
     const { connect, cancel, status, connection, error } = useConnect({ ...options, getToken: () => token });
@@ -388,4 +424,10 @@ const script = `
   };
   window.unmountHook = () => root.unmount();
   if (location.search === '?react') renderHook({ mode: 'redirect', url: '' }, '');
+  window.renderHooks = (options, token) => {
+    const who = [{ integration: 'google-drive' }, { integration: 'google-sheet' }, { integration: 'google-sheet', id: 'more' }];
+    const apps = who.map((one, key) => h(App, { key, options: { ...options, ...one }, token }));
+    createRoot(document.getElementById('place')).render(h(StrictMode, null, apps));
+  };
+  if (location.search === '?hooks') renderHooks({ mode: 'redirect', url: '' }, '');
 `;

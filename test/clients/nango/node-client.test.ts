@@ -5,7 +5,7 @@ import { connectionMethods } from './connections.ts';
 import { functionMethods } from './functions.ts';
 import { innerMethods } from './inner-methods.ts';
 import { integrationMethods } from './integrations.ts';
-import { proxyMethods, reset } from './proxy.ts';
+import { proxyMethods, redirects, reset } from './proxy.ts';
 import { recordMethods } from './records.ts';
 import { type NodeSubject, openNodeSubject } from './subject.ts';
 import { webhookMethods } from './webhooks.ts';
@@ -42,4 +42,7 @@ describe('the node client, each method', () => {
       assert.ok(subject.answered.has(method), 'the test had an answer of the method it is named after');
     });
   }
+
+  test("a provider's redirect comes back to the client, which follows it without the user's credentials", () =>
+    redirects(subject));
 });

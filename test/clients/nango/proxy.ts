@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { answer } from '../../../server/deliveries/deliveries.fixture.ts';
+import { answer, openReceiver } from '../../../server/deliveries/deliveries.fixture.ts';
 import { type MethodTests, type NodeSubject, refusal } from './subject.ts';
 
 /** Calls of a provider's API: what arrives there, and what comes back. */
@@ -112,6 +112,25 @@ export const proxyMethods: MethodTests = {
     ]);
   },
 };
+
+/** The client follows redirects by itself: what a provider keeps elsewhere arrives, and no credentials go there. */
+export async function redirects(subject: NodeSubject): Promise<void> {
+  const { client, privatePlace, upstream } = subject;
+  const elsewhere = await openReceiver(answer(200, { 'content-type': 'text/plain' }, 'the file'));
+  try {
+    upstream.answers = answer(302, { location: elsewhere.url });
+    for (const asked of [{}, { forwardHeadersOnRedirect: false }, { forwardHeadersOnRedirect: true }]) {
+      const { status, data } = await client.get<string>({ ...privatePlace, endpoint: '/file', ...asked });
+      assert.deepEqual([status, data], [200, 'the file']);
+      assert.equal(arrived(subject).received.path, '/file');
+      assert.equal(elsewhere.got.at(-1)?.headers.authorization, undefined);
+    }
+    assert.equal(elsewhere.got.length, 3);
+  } finally {
+    await elsewhere.close();
+    reset(subject);
+  }
+}
 
 /** What the provider of `private` was sent last. */
 function arrived({ upstream }: NodeSubject) {
