@@ -4,6 +4,8 @@ import { afterEach, beforeEach, test } from 'node:test';
 import type { Db } from '../db/pool.ts';
 import { createKeyReader } from '../environments/key-reader.ts';
 import { createKey, type Key, revokeKey, updateKey } from '../environments/keys.ts';
+import { ensureEnvironment } from '../environments/store.ts';
+import { openVault } from '../vault.ts';
 import { openBackupBench } from './backup.fixture.ts';
 import { readKeyFile } from './key-file.ts';
 import { exportKeys } from './keys-export.ts';
@@ -29,6 +31,7 @@ async function scopesOf(db: Db, secret: string): Promise<string[]> {
   await reader.settled();
   return [...(caller?.scopes ?? [])];
 }
+const none = { connections: 0, younger: 0, deleted: [], givenUp: [] };
 const told = ({ connections, deleted, revoked, changed, lost }: Restored) => ({
   connections,
   deleted,
@@ -161,9 +164,78 @@ test('an API key of which the file says nothing that can be read is revoked, and
   assert.deepEqual(await scopesOf(data, odd.secret), []);
 });
 
-test('a file that lacks the key of an environment is told from one that helps, and changes nothing', async () => {
+test('a replica that took over keeps the keys of what was made after the file, however old it says it is', async () => {
+  for (const id of ['kept', 'gone']) await bench.connect(id);
+  await bench.disconnect('gone');
   await exportKeys(bench.db, file);
+  // As one that was moved here from elsewhere, with the time of its making.
+  await bench.connect('moved');
+  await ensureEnvironment(bench.db, { name: 'stage', vault: bench.vault });
+  const promoted = await bench.wholeBackup();
+  const dataKeys = () => promoted.query<{ id: string }>('select id from data_key order by id');
+  const before = await dataKeys();
+  for (const run of [tryRestoreKeys, restoreKeys, restoreKeys]) {
+    const { connections, younger, deleted, givenUp } = await run(promoted, await given());
+    assert.deepEqual({ connections, younger, deleted, givenUp }, { ...none, connections: 2, younger: 1 });
+    assert.deepEqual(await dataKeys(), before);
+  }
+  await exportKeys(promoted, file);
+});
+
+test('all keys that data keep are wrapped by the first master key, which needs those that wrapped them', async () => {
+  await exportKeys(bench.db, file);
+  await bench.connect('made since');
+  const promoted = await bench.wholeBackup();
+  const { k1, k2 } = bench;
+  const keyFile = await readKeyFile(file);
+  const alone = restoreKeys(promoted, { ...(await given()), keyFile, vault: openVault([k2]) });
+  await assert.rejects(alone, /"k1" is missing/);
+  await restoreKeys(promoted, { ...(await given()), keyFile, vault: openVault([k2, k1]) });
+  const wrapping = await promoted.query(
+    'select master_key as id, count(*) from data_key group by master_key',
+  );
+  assert.deepEqual(wrapping, [{ id: 'k2', count: 3 }]);
+});
+
+test('data from before a file lose their own keys of what was deleted, also when they wrote files since', async () => {
+  for (const id of ['kept', 'doomed']) await bench.connect(id);
+  const back = await bench.wholeBackup();
+  await bench.disconnect('doomed');
+  await exportKeys(bench.db, file);
+  await exportKeys(back, join(bench.dir, 'other.keys'));
+  const { connections, younger, deleted } = await restoreKeys(back, await given());
+  assert.deepEqual([connections, younger, deleted], [1, 0, ['dev/notes/doomed']]);
+});
+
+test('what was made after the file and has no key anywhere is given up when asked to, and told as that', async () => {
+  await bench.connect('kept');
+  await exportKeys(bench.db, file);
+  await bench.connect('moved');
   const data = await bench.backup();
+  await assert.rejects(restoreKeys(data, await given()), /no key of 1 connections .* dev\/notes\/moved/);
+  assert.deepEqual(await data.query('select from data_key'), []);
+  const done = await restoreKeys(data, { ...(await given()), dropsNewer: true });
+  const { connections, younger, deleted, givenUp } = done;
+  const expected = { ...none, connections: 1, givenUp: ['dev/notes/moved'] };
+  assert.deepEqual({ connections, younger, deleted, givenUp }, expected);
+  const noted = await data.query<{ cause: string }>(
+    `select details->>'cause' as cause from audit where action = 'connection.deleted'`,
+  );
+  assert.deepEqual(noted, [{ cause: 'made after the file' }]);
+});
+
+test('an environment that was made after the file, without a key anywhere, takes a newer file', async () => {
+  await exportKeys(bench.db, file);
+  await ensureEnvironment(bench.db, { name: 'stage', vault: bench.vault });
+  const data = await bench.backup();
+  const refused =
+    /older than the environment "stage", and these data hold no key of it\. Take a newer file\.$/;
+  await assert.rejects(restoreKeys(data, { ...(await given()), dropsNewer: true }), refused);
+});
+
+test('a file that lacks the key of an environment is told from one that helps, and changes nothing', async () => {
+  const data = await bench.backup();
+  await exportKeys(bench.db, file);
   await data.query("update environment set data_key = gen_random_uuid() where name = 'prod'");
   await assert.rejects(restoreKeys(data, await given()), (error: Error) => {
     assert.match(

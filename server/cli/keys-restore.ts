@@ -1,8 +1,8 @@
 import { writeAudit } from '../activity/audit.ts';
 import { destroyConnection } from '../connections/store.ts';
-import { isNewerThanData, noteKeyFile } from '../data-keys/key-file-notes.ts';
+import { goesOnFrom, noteKeyFile } from '../data-keys/key-file-notes.ts';
 import { listMasterKeys, proveForRotation, retireMasterKey } from '../data-keys/master-keys.ts';
-import { registerMasterKey, replaceDataKeys } from '../data-keys/store.ts';
+import { addDataKeys, registerMasterKey, replaceDataKeys } from '../data-keys/store.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { type FiledKey, type KeyOf, restoreFiledKeys } from '../environments/filed-keys.ts';
 import { noteKey } from '../environments/keys.ts';
@@ -19,10 +19,16 @@ class DryRun extends Error {}
 
 type Given = { vault: Vault; keyFile: KeyFile; dropsNewer: boolean; at: Date };
 
-/** What it came to; connections by name. `lost` are API keys that were made after the backup, `unread` as in the file. */
+/**
+ * What it came to; connections by name. `younger`: how many keep a key of the database's own that the file lacks.
+ * `deleted` were so before the file, `givenUp` were made after it. `lost` are API keys that were made after the backup,
+ * `unread` as in the file.
+ */
 export type Restored = {
   connections: number;
+  younger: number;
   deleted: string[];
+  givenUp: string[];
   revoked: KeyOf[];
   changed: KeyOf[];
   lost: FiledKey[];
@@ -30,14 +36,18 @@ export type Restored = {
 };
 
 /**
- * Gives a restored database the data keys of a file, and no others: a connection without one was deleted after the
- * backup, and is deleted again. All keys are wrapped by the first master key afterwards, the others are retired. API keys
- * that were revoked or narrowed after the backup are so again, unless the data are younger than the file; none comes to
- * more than the data give it. In one transaction, with an audit entry for each. All people sign in anew, as sessions that
- * were ended after the backup would be back.
+ * Gives a database that went back in time the data keys of a file.
  *
- * Refuses, with nothing changed, where a master key is missing, where the file has none of an environment, and, unless
- * `dropsNewer`, where a connection was made after the file was written: its key is in a newer file.
+ * Data that never met the file are from before it: they get its keys and no others, and a connection without one was
+ * deleted after the backup, and is deleted again. API keys that were revoked or narrowed after the backup are so again;
+ * none comes to more than the data give it. Data that went on from the file, as those of a replica, keep the keys that
+ * they hold and their API keys: the file cannot know what was made since. It adds what they lack.
+ *
+ * All keys are wrapped by the first master key afterwards, the others are retired. In one transaction, with an audit entry
+ * for each. All people sign in anew, as sessions that were ended after the backup would be back.
+ *
+ * Refuses, with nothing changed, where a master key is missing, where an environment is left without a key, and, unless
+ * `dropsNewer`, where a connection is that was made after the file was written: its key is in a newer file.
  */
 export async function restoreKeys(db: Db, given: Given): Promise<Restored> {
   return db.transaction((tx) => restoreAll(tx, given));
@@ -56,35 +66,15 @@ export async function tryRestoreKeys(db: Db, given: Given): Promise<Restored> {
   return done!;
 }
 
-async function restoreAll(tx: Tx, { vault, keyFile, dropsNewer, at }: Given): Promise<Restored> {
-  const { dataKeys, apiKeys, madeAt, unread } = keyFile;
-  const [sealing] = vault.masterKeys;
-  await replaceDataKeys(tx, { keys: [], vault });
-  await proveForRotation(tx, vault.masterKeys);
-  await registerMasterKey(tx, sealing);
-  await replaceDataKeys(tx, { keys: dataKeys, vault });
-  const keyless = await listKeyless(tx);
-  if (keyless.length > 0)
-    throw new Error(
-      `The file has no data key of the environment ${keyless.map((name) => `"${name}"`).join(', ')}: it is of another ` +
-        'installation, or from before the environment was made.',
-    );
-  // Of what was made after the backup.
-  await tx.query(
-    `delete from data_key
-     where not exists (select from connection where connection.data_key = data_key.id)
-       and not exists (select from environment where environment.data_key = data_key.id)
-       and not exists (select from sign_in_key where sign_in_key.data_key = data_key.id)`,
-  );
-  const deleted = await destroyLost(tx, { madeAt, dropsNewer, at });
+async function restoreAll(tx: Tx, given: Given): Promise<Restored> {
+  const { keyFile, at } = given;
+  const { madeAt, unread } = keyFile;
+  const isYounger = await goesOnFrom(tx, madeAt);
+  await putDataKeys(tx, { ...given, isYounger });
+  const { deleted, givenUp } = await destroyLost(tx, { ...given, isYounger });
+  const [sealing] = given.vault.masterKeys;
   for (const { id } of await listMasterKeys(tx)) if (id !== sealing.id) await retireMasterKey(tx, id);
-  const keys = (await isNewerThanData(tx, madeAt))
-    ? await restoreFiledKeys(tx, { filed: apiKeys, madeAt, at })
-    : { revoked: [], changed: [], lost: [] };
-  for (const { key, environmentId } of keys.revoked)
-    await noteKey(tx, { action: 'key.revoked', actor, environmentId, key });
-  for (const { key, environmentId } of keys.changed)
-    await noteKey(tx, { action: 'key.changed', actor, environmentId, key });
+  const keys = isYounger ? { revoked: [], changed: [], lost: [] } : await restoreApiKeys(tx, { keyFile, at });
   await endSignIns(tx);
   await noteKeyFile(tx, madeAt);
   await writeAudit(tx, {
@@ -92,12 +82,71 @@ async function restoreAll(tx: Tx, { vault, keyFile, dropsNewer, at }: Given): Pr
     actor,
     action: 'data_keys.restored',
     target: madeAt.toISOString(),
-    details: { deleted: deleted.length, revoked: keys.revoked.length, changed: keys.changed.length },
+    details: {
+      ...{ deleted: deleted.length, given_up: givenUp.length },
+      ...{ revoked: keys.revoked.length, changed: keys.changed.length },
+    },
   });
-  const [row] = await tx.query<{ count: number }>(
-    'select count(*) as count from connection where deleted_at is null',
+  return { ...(await countConnections(tx, keyFile)), deleted, givenUp, ...keys, unread };
+}
+
+async function putDataKeys(
+  tx: Tx,
+  { vault, keyFile, isYounger }: Given & { isYounger: boolean },
+): Promise<void> {
+  if (!isYounger) await replaceDataKeys(tx, { keys: [], vault });
+  await proveForRotation(tx, vault.masterKeys);
+  await registerMasterKey(tx, vault.masterKeys[0]);
+  await (isYounger ? addDataKeys : replaceDataKeys)(tx, { keys: keyFile.dataKeys, vault });
+  const keyless = await listKeyless(tx);
+  if (keyless.length > 0) throw new Error(lacksEnvironments(keyless, { isYounger }));
+  // Of what was made after the backup, or deleted after the file.
+  await tx.query(
+    `delete from data_key
+     where not exists (select from connection where connection.data_key = data_key.id)
+       and not exists (select from environment where environment.data_key = data_key.id)
+       and not exists (select from sign_in_key where sign_in_key.data_key = data_key.id)`,
   );
-  return { connections: row?.count ?? 0, deleted, ...keys, unread };
+}
+
+async function restoreApiKeys(tx: Tx, { keyFile, at }: Pick<Given, 'keyFile' | 'at'>) {
+  const keys = await restoreFiledKeys(tx, { filed: keyFile.apiKeys, madeAt: keyFile.madeAt, at });
+  for (const { key, environmentId } of keys.revoked)
+    await noteKey(tx, { action: 'key.revoked', actor, environmentId, key });
+  for (const { key, environmentId } of keys.changed)
+    await noteKey(tx, { action: 'key.changed', actor, environmentId, key });
+  return keys;
+}
+
+function lacksEnvironments(names: readonly string[], { isYounger }: { isYounger: boolean }): string {
+  const which = names.map((name) => `"${name}"`).join(', ');
+  return isYounger
+    ? `The file is older than the environment ${which}, and these data hold no key of it. Take a newer file.`
+    : `The file has no data key of the environment ${which}: it is of another installation, or from before the ` +
+        'environment was made.';
+}
+
+function lacksConnections(newer: readonly Lost[]): string {
+  return (
+    `The file is older than the data: it has no key of ${newer.length} connections that were made after it, or just ` +
+    `before, the first is ${newer[0]?.name}. Take a newer file, or give them up with --drop-newer: they are deleted then.`
+  );
+}
+
+async function countConnections(
+  db: Queryable,
+  { dataKeys }: KeyFile,
+): Promise<Pick<Restored, 'connections' | 'younger'>> {
+  const [row] = await db.query<{ connections: number; younger: number }>(
+    `select
+       count(*) as connections,
+       count(*) filter (where filed.id is null) as younger
+     from connection
+     left join unnest($1::uuid[]) as filed (id) on filed.id = connection.data_key
+     where deleted_at is null`,
+    [dataKeys.map(({ id }) => id)],
+  );
+  return row ?? { connections: 0, younger: 0 };
 }
 
 type Lost = { id: number; environmentId: number; target: string; name: string; createdAt: Date };
@@ -120,25 +169,34 @@ export async function listLostConnections(db: Queryable): Promise<Lost[]> {
 
 async function destroyLost(
   tx: Tx,
-  { madeAt, dropsNewer, at }: { madeAt: Date; dropsNewer: boolean; at: Date },
-): Promise<string[]> {
+  { keyFile: { madeAt }, isYounger, dropsNewer, at }: Given & { isYounger: boolean },
+): Promise<Pick<Restored, 'deleted' | 'givenUp'>> {
   const lost = await listLostConnections(tx);
-  const newer = lost.filter(({ createdAt }) => createdAt.getTime() > madeAt.getTime() - slackMs);
-  if (newer.length > 0 && !dropsNewer) {
-    throw new Error(
-      `The file is older than the data: ${newer.length} connections were made after it, the first is ` +
-        `${newer[0]?.name}. Take a newer file, or give them up with --drop-newer.`,
-    );
-  }
-  for (const { id, environmentId, target } of lost) {
+  // Of data that went on from the file all are newer, also those that were moved here and brought their time along.
+  const isNewer = ({ createdAt }: Lost) => isYounger || createdAt.getTime() > madeAt.getTime() - slackMs;
+  const newer = lost.filter(isNewer);
+  if (newer.length > 0 && !dropsNewer) throw new Error(lacksConnections(newer));
+  const older = lost.filter((one) => !isNewer(one));
+  return {
+    deleted: await destroyAll(tx, { connections: older, cause: 'no key in the file', at }),
+    givenUp: await destroyAll(tx, { connections: newer, cause: 'made after the file', at }),
+  };
+}
+
+/** Their names. */
+async function destroyAll(
+  tx: Tx,
+  { connections, cause, at }: { connections: readonly Lost[]; cause: string; at: Date },
+): Promise<string[]> {
+  for (const { id, environmentId, target } of connections) {
     await destroyConnection(tx, { id, at });
     await writeAudit(tx, {
       environmentId,
       actor,
       action: 'connection.deleted',
       target,
-      details: { cause: 'no key in the file', revocation: 'none' },
+      details: { cause, revocation: 'none' },
     });
   }
-  return lost.map(({ name }) => name);
+  return connections.map(({ name }) => name);
 }

@@ -225,12 +225,17 @@ async function restore(db: Db, { readVault, file, has }: Asked): Promise<number>
 }
 
 /** Prints what a restore of keys came to. */
-export function tell({ connections, deleted, revoked, changed, lost, unread }: Restored): void {
+export function tell(restored: Restored): void {
+  const { connections, younger, deleted, givenUp, revoked, changed, lost, unread } = restored;
   const say = (sentence: string, names: readonly string[]) => {
     for (const line of [sentence, ...names.map((name) => `  ${oneLine(name)}`)]) console.log(line);
   };
   console.log(`${connections} connections have their data key`);
+  if (younger > 0)
+    console.log(`${younger} of them were made after the file, and keep the key that the data hold`);
   say(`${deleted.length} were deleted after this backup and stay so`, deleted);
+  if (givenUp.length > 0)
+    say(`${givenUp.length} were made after the file, without a key in it, and are deleted now`, givenUp);
   const nameOf = ({ key, environment }: Restored['revoked'][number]) =>
     `${environment}: ${key.id} (${key.name})`;
   if (revoked.length > 0)

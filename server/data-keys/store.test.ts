@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { openKeyBench } from './data-keys.fixture.ts';
-import { isNewerThanData, noteKeyFile } from './key-file-notes.ts';
-import { pagesOfDataKeys, registerMasterKey, replaceDataKeys } from './store.ts';
+import { goesOnFrom, isNewerThanData, noteKeyFile } from './key-file-notes.ts';
+import { addDataKeys, pagesOfDataKeys, registerMasterKey, replaceDataKeys } from './store.ts';
 
 let bench: Awaited<ReturnType<typeof openKeyBench>>;
 beforeEach(async () => {
@@ -47,6 +47,40 @@ test('keys come back as they were, wrapped by the first master key, in the place
   assert.deepEqual(await bench.counts(), { [young.id]: 1 });
   const key = both.unwrap((await bench.wrappedOf(kept!.id))!);
   assert.equal(key.open(kept!.sealed, 'test').toString(), 'text 0');
+});
+
+test('keys are added beside those that stand, and all are wrapped by the first master key', async () => {
+  const { db, both, young } = bench;
+  const [held, lost] = await bench.make(2);
+  const keys = [{ id: lost!.id, wrapped: (await bench.wrappedOf(lost!.id))! }];
+  // Of a key that both have, the one that stands opens what was sealed.
+  keys.push({ id: held!.id, wrapped: keys[0]!.wrapped });
+  await db.query('delete from data_key where id = $1', [lost!.id]);
+  await registerMasterKey(db, young);
+  await db.transaction((tx) => addDataKeys(tx, { keys, vault: both }));
+  assert.deepEqual(await bench.counts(), { [young.id]: 2 });
+  for (const [{ id, sealed }, text] of [
+    [held!, 'text 0'],
+    [lost!, 'text 1'],
+  ] as const)
+    assert.equal(
+      both
+        .unwrap((await bench.wrappedOf(id))!)
+        .open(sealed, 'test')
+        .toString(),
+      text,
+    );
+});
+
+test('data go on from the files that they know, each by itself, for a year', async () => {
+  const { db } = bench;
+  const moments = ['2028-01-30', '2030-01-30', '2030-01-31'].map((day) => new Date(day));
+  const [longAgo, yesterday, today] = moments as [Date, Date, Date];
+  for (const at of [longAgo, today]) await noteKeyFile(db, at);
+  const known = await Promise.all(moments.map((at) => goesOnFrom(db, at)));
+  assert.deepEqual(known, [false, false, true]);
+  await noteKeyFile(db, yesterday);
+  assert.deepEqual([await goesOnFrom(db, yesterday), await goesOnFrom(db, today)], [true, true]);
 });
 
 test('data are older than a file that was written after them, and as old as the one they were given', async () => {

@@ -1,5 +1,5 @@
 import type { MasterKey } from '../config/config.ts';
-import { first, type Queryable } from '../db/pool.ts';
+import { first, type Queryable, type Tx } from '../db/pool.ts';
 import { type DataKey, proofOf, type Vault } from '../vault.ts';
 
 /**
@@ -101,4 +101,18 @@ export async function replaceDataKeys(
       [vault.masterKeys[0].id, some.map(({ id }) => id), some.map(({ wrapped }) => vault.rewrap(wrapped))],
     );
   }
+}
+
+/**
+ * Stores these keys beside those that the database holds, which stand where both have one; all are wrapped by the first
+ * master key of the ring afterwards. Nobody else makes or destroys a data key before the transaction ends.
+ */
+export async function addDataKeys(
+  tx: Tx,
+  { keys, vault }: { keys: readonly Pick<WrappedKey, 'id' | 'wrapped'>[]; vault: Vault },
+): Promise<void> {
+  await tx.query('lock table data_key in exclusive mode');
+  const all = new Map(keys.map((key) => [key.id, key]));
+  for await (const held of pagesOfDataKeys(tx, { size: 5_000 })) for (const key of held) all.set(key.id, key);
+  await replaceDataKeys(tx, { keys: [...all.values()], vault });
 }
