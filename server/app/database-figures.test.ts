@@ -52,6 +52,42 @@ test('what waits is told, and the database is asked for it once in ten seconds, 
   assert.equal(db.asked, 5);
 });
 
+test('an integration whose client is refused is told for as long as it is, where there are connections to try it by', async () => {
+  await bench.db.query(
+    `with e as (
+       insert into environment (name, data_key) values ('dev', gen_random_uuid()) returning id
+     ), i as (
+       insert into integration (environment_id, key, provider, display_name, fault, probe_at)
+       select e.id, given.key, 'google', 'Google', given.fault::jsonb, given.probe_at::timestamptz
+       from e, (values
+         ('refused', '{"cause":"client_refused"}', 'infinity'),
+         ('off', '{"cause":"api_disabled"}', null),
+         ('well', null, null)
+       ) as given (key, fault, probe_at)
+       returning id, environment_id
+     )
+     insert into connection (environment_id, integration_id, connection_id, data_key, access_expires_at)
+     select environment_id, id, 'ada', gen_random_uuid(), now() from i`,
+  );
+  const refused = async () =>
+    (await createDatabaseReader(bench.db)()).find(
+      ({ gauge }) => gauge.name === 'trellis_integrations_refused',
+    )?.samples;
+  const told = [{ labels: ['google'], value: 1 }];
+  assert.deepEqual(await refused(), told);
+  for (const [apart, back] of [
+    [`status = 'needs_reauth'`, `status = 'active'`],
+    ['has_own_client = true', 'has_own_client = false'],
+  ] as const) {
+    await bench.db.query(`update connection set ${apart}`);
+    assert.deepEqual(await refused(), [], apart);
+    await bench.db.query(`update connection set ${back}`);
+    assert.deepEqual(await refused(), told, back);
+  }
+  await bench.db.query('update connection set data_key = null, deleted_at = now()');
+  assert.deepEqual(await refused(), []);
+});
+
 test('where the database is away that is told, at once, and nothing else is', async () => {
   const away = openDb({ url: 'postgres://nobody@127.0.0.1:1/none' });
   try {

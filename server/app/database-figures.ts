@@ -108,12 +108,33 @@ async function readQueues(tx: Tx): Promise<Reading[]> {
          (select count(*) from (select from audit where position is null limit ${mostCounted}) as one) as audit`,
     ),
   );
+  // By the index of probes, which holds the refused ones alone; of connections those that a probe may try (`probe.ts`): where
+  // there is none nobody finds out that the client is well again.
+  const refused = await tx.query<{ provider: string; count: number }>(
+    `select provider, count(*) as count
+     from integration
+     where probe_at is not null
+       and fault is not null
+       and not is_test
+       and exists (
+         select from connection
+         where connection.integration_id = integration.id
+           and connection.deleted_at is null
+           and status = 'active'
+           and access_expires_at is not null
+           and not has_own_client
+       )
+     group by provider`,
+  );
   return [
     metrics.runsWaiting.reads([['due'], runs?.due ?? 0], [['later'], runs?.later ?? 0]),
     metrics.runsOldestDue.reads([[], runs?.oldest ?? 0]),
     metrics.deliveriesOldest.reads([[], deliveries?.oldest ?? 0]),
     metrics.eventsUnplaced.reads([[], unplaced?.events ?? 0]),
     metrics.auditUnplaced.reads([[], unplaced?.audit ?? 0]),
+    metrics.integrationsRefused.reads(
+      ...refused.map(({ provider, count }): [[string], number] => [[provider], count]),
+    ),
   ];
 }
 

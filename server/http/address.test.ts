@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
 import { test } from 'node:test';
-import { createNetworkReader } from './address.ts';
+import Fastify from 'fastify';
+import { createNetworkReader, isForwardedInVain } from './address.ts';
 
 const requestFrom = (remoteAddress: string, forwarded?: string) => ({
   socket: { remoteAddress } as Socket,
@@ -28,4 +29,19 @@ test('addresses of one IPv6 subscriber are one', () => {
   assert.equal(networkOf(requestFrom('2001:db8:0:2::1')), networkOf(requestFrom('2001:db8::2:ffff:1:2:3')));
   assert.notEqual(networkOf(requestFrom('2001:db8:0:2::1')), networkOf(requestFrom('2001:db8:0:3::1')));
   assert.equal(networkOf(requestFrom('::1')), '0:0:0:0::/64');
+});
+
+test('what a proxy says that is none of the trusted ones is said in vain, also where others are trusted', async () => {
+  for (const [trustProxy, inVain] of [
+    [false, true],
+    [['10.0.0.0/8'], true],
+    [['127.0.0.0/8'], false],
+  ] as const) {
+    const app = Fastify({ trustProxy: trustProxy && [...trustProxy] });
+    app.get('/', async (request) => isForwardedInVain(request));
+    const judged = async (headers = {}) => (await app.inject({ url: '/', headers })).json();
+    assert.equal(await judged({ 'x-forwarded-for': '198.51.100.1' }), inVain);
+    assert.equal(await judged(), false);
+    await app.close();
+  }
 });

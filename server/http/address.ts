@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP } from 'node:net';
+import type { FastifyRequest } from 'fastify';
 
 /**
  * Where requests come from, read as the routes do (`request.ip`), for those that reach no route: an address counts from
@@ -28,6 +29,11 @@ export function createNetworkReader(
     }
     return networkOf(from);
   };
+}
+
+/** Whether a request says whom it comes from, and whoever brought it is none of the trusted proxies. */
+export function isForwardedInVain({ headers, ip, socket }: FastifyRequest): boolean {
+  return headers['x-forwarded-for'] !== undefined && ip === socket.remoteAddress;
 }
 
 /** An IPv4 address as itself, also where the socket is one of IPv6. */

@@ -31,6 +31,8 @@ test('names follow the conventions of Prometheus, and labels are few', () => {
     assert.ok(labels.length <= 3, name);
     for (const label of labels)
       assert.ok(!/connection|integration|environment|host|path|user|key|id$/.test(label), `${name} ${label}`);
+    // Prometheus would store ours as `exported_...`, and a question by the name would group by its own.
+    for (const label of labels) assert.ok(!given.has(label), `${name} ${label}`);
   }
   assert.equal(new Set(all.map(({ name }) => name)).size, all.length);
 });
@@ -71,7 +73,7 @@ test('a figure without labels is told from the beginning, and nothing is counted
   assert.deepEqual([200, 404, undefined].map(statusClass), ['2xx', '4xx', 'none']);
 });
 
-type Panel = { title: string; targets?: { expr: string }[] };
+type Panel = { title: string; targets?: { expr: string; legendFormat: string }[] };
 const dashboard = JSON.parse(read('grafana-dashboard.json')) as {
   panels: Panel[];
   templating: { list: { definition?: string }[] };
@@ -87,7 +89,7 @@ const rules = (parse(read('alerts.yaml')) as { groups: { rules: Rule[] }[] }).gr
 );
 
 const words = new Set(
-  'sum max min avg count by on ignoring without and or unless rate increase histogram_quantile clamp_min topk offset bool label_values'.split(
+  'sum max min avg count by on ignoring without and or unless rate increase histogram_quantile clamp_min topk offset bool label_values vector'.split(
     ' ',
   ),
 );
@@ -134,6 +136,14 @@ function hasLabel(name: string, label: string): boolean {
   return name.startsWith('nodejs_gc_duration_seconds') && label === 'kind';
 }
 
+/** Whether what an expression comes to has this label. */
+function answersWith(expr: string, label: string): boolean {
+  const lists = [...expr.matchAll(/\bby\s*\(([^)]*)\)/g)].map(([, list = '']) => list.split(/\s*,\s*/));
+  if (lists.length > 0) return lists.some((list) => list.includes(label));
+  const [name = ''] = /[a-z]+_\w+/.exec(expr) ?? [];
+  return hasLabel(name, label);
+}
+
 test('what names no figure is found', () => {
   for (const [expr, wrong] of [
     ['sum by (provider) (rate(trellis_proxy_calls_total{status="5xx"}[5m]))', []],
@@ -148,10 +158,14 @@ test('what names no figure is found', () => {
 
 test('every panel of the dashboard asks for figures and labels that there are', () => {
   const asked = dashboard.panels.flatMap(({ title, targets = [] }) =>
-    targets.map(({ expr }) => ({ title, expr })),
+    targets.map(({ expr, legendFormat }) => ({ title, expr, legendFormat })),
   );
   assert.ok(asked.length > 50);
-  for (const { title, expr } of asked) assert.deepEqual(unknownIn(expr), [], `${title}: ${expr}`);
+  for (const { title, expr, legendFormat } of asked) {
+    assert.deepEqual(unknownIn(expr), [], `${title}: ${expr}`);
+    for (const [, label = ''] of legendFormat.matchAll(/\{\{(\w+)\}\}/g))
+      assert.ok(answersWith(expr, label), `${title}: ${legendFormat}`);
+  }
   for (const { definition } of dashboard.templating.list)
     if (definition !== undefined) assert.deepEqual(unknownIn(definition), [], definition);
   const drawn = asked.map(({ expr }) => expr).join('\n');
@@ -167,5 +181,7 @@ test('every alert asks for figures that there are, and says what happened and wh
     assert.match(labels.severity ?? '', /^(warning|critical)$/, alert);
     assert.match(annotations.summary ?? '', /\.$/, alert);
     assert.ok((annotations.runbook ?? '').length > 60, alert);
+    for (const [, label = ''] of JSON.stringify(annotations).matchAll(/\$labels\.(\w+)/g))
+      assert.ok(answersWith(expr, label), `${alert}: ${label}`);
   }
 });

@@ -3,7 +3,8 @@
  * and a test compares.
  *
  * Labels have few values: names of providers, routes, codes and states that are written in this repository. Never what a
- * caller or a customer chose, such as an ID, a host or a path.
+ * caller or a customer chose, such as an ID, a host or a path. None is called `job` or `instance`: whoever scrapes puts these
+ * beside, and renames ours.
  */
 import { Cell, Counter, Gauge, Histogram } from './instruments.ts';
 
@@ -148,12 +149,12 @@ export const metrics = {
   jobs: new Counter({
     name: 'trellis_jobs_total',
     help: 'Background jobs that ran on this node.',
-    labels: ['job', 'outcome'],
+    labels: ['task', 'outcome'],
   }),
   jobDuration: new Histogram({
     name: 'trellis_job_duration_seconds',
     help: 'Time that a background job took.',
-    labels: ['job'],
+    labels: ['task'],
     bounds: ofWork,
   }),
 
@@ -214,6 +215,11 @@ export const metrics = {
     name: 'trellis_connections',
     help: 'Connections of the installation by status, counted every five minutes.',
     labels: ['status'],
+  }),
+  integrationsRefused: new Gauge({
+    name: 'trellis_integrations_refused',
+    help: 'Integrations with connections whose OAuth client the provider refuses, until it takes the client again.',
+    labels: ['provider'],
   }),
 
   buildInfo: new Gauge({

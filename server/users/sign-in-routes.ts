@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../config/config.ts';
 import { AppError } from '../errors.ts';
+import { isForwardedInVain } from '../http/address.ts';
 import { answerOwnOrigin } from '../http/cors.ts';
 import type { App } from '../http/server.ts';
 import type { Passwords } from './passwords.ts';
@@ -24,7 +25,7 @@ export function signInRoutes(
   }: {
     signIn: SignIn;
     passwords: Passwords;
-    config: Pick<Config, 'baseUrl' | 'signIn' | 'smtp' | 'trustedProxies'>;
+    config: Pick<Config, 'baseUrl' | 'signIn' | 'smtp'>;
     refused: RefusedSignIns;
   },
 ): void {
@@ -34,11 +35,12 @@ export function signInRoutes(
   let isProxyTold = false;
 
   /** Behind a proxy that is not trusted everybody comes from one address, and shares its tries. */
-  function tellOfProxy({ headers, log }: FastifyRequest): void {
-    if (isProxyTold || config.trustedProxies.length > 0 || headers['x-forwarded-for'] === undefined) return;
+  function tellOfProxy(request: FastifyRequest): void {
+    if (isProxyTold || !isForwardedInVain(request)) return;
     isProxyTold = true;
-    log.warn(
-      'a sign-in came with X-Forwarded-For, which is not believed: behind a proxy set TRELLIS_TRUSTED_PROXIES, or all people share the tries of one address',
+    request.log.warn(
+      { address: request.ip },
+      'a sign-in came with X-Forwarded-For, which is not believed: where the address is that of your proxy put it into TRELLIS_TRUSTED_PROXIES, or all people share its tries',
     );
   }
 

@@ -27,7 +27,12 @@ export type Manifest = {
 const fits = new Ajv({ strict: false }).compile(JSON.parse(read('values.schema.json')) as object);
 
 /** All objects that a release called `prod` has with these values. Throws where the schema refuses them. */
-export function render(given: Values): Manifest[] {
+export const render = (given: Values): Manifest[] => fillChart(given).manifests;
+
+/** What Helm says once they are there. */
+export const notesOf = (given: Values): string => fillChart(given).notes;
+
+function fillChart(given: Values): { manifests: Manifest[]; notes: string } {
   const values = over(parse(read('values.yaml')) as Values, given);
   if (!fits(values)) throw new Error(JSON.stringify(fits.errors));
   const files = readdirSync(join(chart, 'templates'));
@@ -71,8 +76,8 @@ export function render(given: Values): Manifest[] {
       },
     },
   });
-  fill(read('templates/NOTES.txt'), scope);
-  return files
+  const notes = fill(read('templates/NOTES.txt'), scope);
+  const manifests = files
     .filter((file) => file.endsWith('.yaml'))
     .flatMap((file) => parseAllDocuments(fill(read(`templates/${file}`), scope)))
     .map((document) => {
@@ -80,6 +85,7 @@ export function render(given: Values): Manifest[] {
       return document.toJSON() as Manifest;
     })
     .filter((manifest) => manifest !== null);
+  return { manifests, notes };
 }
 
 /** As Helm lays values over those of the chart: objects are merged, anything else is replaced. */

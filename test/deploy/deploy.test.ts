@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { loadConfig } from '../../server/config/config.ts';
-import { type Manifest, render, type Values } from './chart.ts';
+import { type Manifest, notesOf, render, type Values } from './chart.ts';
 
 const root = join(import.meta.dirname, '../..');
 const read = (file: string) => readFileSync(join(root, file), 'utf8');
@@ -18,6 +18,7 @@ const stopSeconds = 5;
 const settings = new Set(
   [...read('docs/operations.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
 ).add('NODE_ENV');
+const trustedProxies = ['10.244.0.0/16', 'fd00::/8'];
 const seconds = (ms: number) => ms / 1000;
 const defaults = loadConfig({}, false);
 
@@ -47,7 +48,7 @@ test('the chart makes nodes of both roles, and nodes of all work where there are
 });
 
 test('every setting that the chart, the image and the unit give is one of the service', () => {
-  const ofChart = chartOf()
+  const ofChart = chartOf({ trustedProxies })
     .filter(({ kind }) => kind === 'Deployment')
     .flatMap((each) => Object.keys(envOf(each)));
   const stage = read('Dockerfile').slice(read('Dockerfile').lastIndexOf('\nFROM '));
@@ -67,7 +68,7 @@ test('every setting that the chart, the image and the unit give is one of the se
 test('the chart takes no setting twice, and no secret, but every other one', () => {
   const ofChart = [
     ...['PORT', 'HOST', 'BASE_URL', 'DATA_DIR', 'TRELLIS_ROLE'],
-    ...['TRELLIS_DRAIN_DELAY_SECONDS', 'TRELLIS_DRAIN_SECONDS'],
+    ...['TRELLIS_DRAIN_DELAY_SECONDS', 'TRELLIS_DRAIN_SECONDS', 'TRELLIS_TRUSTED_PROXIES'],
   ];
   const secrets = [
     ...['DATABASE_URL', 'SMTP_URL', 'OTEL_EXPORTER_OTLP_HEADERS', 'SANDBOX_KEY', 'TRELLIS_SECRET_KEY'],
@@ -153,7 +154,7 @@ test('what is switched on is there', () => {
   const host = 'trellis.example.com';
   const all = chartOf({
     api: { autoscaling: { enabled: true } },
-    ingress: { enabled: true, host, tlsSecret: 'tls' },
+    ...{ ingress: { enabled: true, host, tlsSecret: 'tls' }, trustedProxies },
     podMonitor: { enabled: true },
     networkPolicy: { enabled: true },
   });
@@ -165,6 +166,44 @@ test('what is switched on is there', () => {
   assert.equal(named(all, 'Ingress', 'prod-trellis').spec.tls[0].hosts[0], host);
 });
 
+test('what stands in front is believed: an Ingress has to name it, and the notes say what is', () => {
+  const ingress = { enabled: true, host: 'trellis.example.com' };
+  const behind = chartOf({ ingress, trustedProxies });
+  for (const part of ['api', 'worker']) {
+    const { TRELLIS_TRUSTED_PROXIES: given, ...env } = envOf(
+      named(behind, 'Deployment', `prod-trellis-${part}`),
+    );
+    assert.deepEqual(
+      loadConfig({ ...env, TRELLIS_TRUSTED_PROXIES: given, TRELLIS_ROLE: 'all' }, false).trustedProxies,
+      trustedProxies,
+    );
+  }
+  assert.throws(() => chartOf({ ingress }), /trustedProxies.*minItems/);
+  const notes = (values: Values) => notesOf({ ...required, ...values });
+  assert.match(notes({ ingress, trustedProxies }), /X-Forwarded-For, from 10\.244\.0\.0\/16, fd00::\/8\.$/m);
+  assert.match(
+    notes({}),
+    /No Ingress was made.*\n.*Put its addresses into trustedProxies: until then all people/,
+  );
+  assert.match(
+    notes({ trustedProxies }),
+    /No Ingress was made.*\n.*believed from 10\.244\.0\.0\/16, fd00::\/8\.$/m,
+  );
+  // The recipe is one that is taken.
+  const recipe = /helm install trellis[^`]*/.exec(read('docs/operations/deployment.md'))?.[0] ?? '';
+  assert.match(recipe, /--set ingress\.enabled=true/);
+  assert.match(recipe, /--set 'trustedProxies=\{[0-9.]+\/\d+\}'/);
+});
+
+test('the job by which the chart has its pods scraped is the one that the alerts ask for', () => {
+  const all = chartOf({ podMonitor: { enabled: true } });
+  const { jobLabel } = named(all, 'PodMonitor', 'prod-trellis').spec;
+  const asked = [...read('docs/operations/alerts.yaml').matchAll(/job="([^"]*)"/g)].map(([, job]) => job);
+  assert.ok(asked.length >= 3);
+  for (const { spec } of all.filter(({ kind }) => kind === 'Deployment'))
+    assert.deepEqual(new Set(asked), new Set([spec.template.metadata.labels[jobLabel]]));
+});
+
 test('values that make no sense are refused: no address, no secret, secrets in plain sight, words that are none', () => {
   const wrong: Values[] = [
     { baseUrl: '' },
@@ -173,7 +212,10 @@ test('values that make no sense are refused: no address, no secret, secrets in p
     { settings: { DATABASE_URL: 'postgres://db.example.com/trellis' } },
     { settings: { OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'authorization=x' } },
     { replicas: 3 },
-    { ingress: { enabled: true } },
+    { ingress: { enabled: true }, trustedProxies },
+    { ingress: { enabled: true, host: 'trellis.example.com' } },
+    { trustedProxies: ['10.244.0.1'] },
+    { settings: { TRELLIS_TRUSTED_PROXIES: '10.0.0.0/8' } },
     { drain: { seconds: 1000 } },
   ];
   for (const values of wrong) assert.throws(() => chartOf(values), Error, JSON.stringify(values));
@@ -249,6 +291,8 @@ test('the unit waits long enough, and leaves what V8 and the namespaces of funct
     assert.ok(said.RestrictNamespaces?.split(' ').includes(namespace), namespace);
   // A command may hold the embedded database for longer than any number of starts takes.
   assert.deepEqual([said.Restart, said.StartLimitIntervalSec], ['on-failure', '0']);
+  // By default the unit stops when the kernel ends any of its processes, one of functions too.
+  assert.equal(said.OOMPolicy, 'continue');
   assert.equal(said.NoNewPrivileges, 'yes');
   assert.equal(said.ProtectSystem, 'strict');
 });

@@ -25,9 +25,12 @@ const nodeOwnMb = 700;
 
 /**
  * A limit on files of 0 lets nothing be written whatever is open to the code; the one on data holds what is outside of
- * the heap, such as buffers. macOS ignores the latter.
+ * the heap, such as buffers. macOS ignores the latter. Where memory runs out, of the machine or of a control group, the
+ * kernel takes these processes before the service and its database (proc_pid_oom_score_adj(5)); macOS has no such order.
  */
-const limited = 'ulimit -c 0; ulimit -f 0; ulimit -n 64; ulimit -d "$1" 2>/dev/null; shift; exec "$@"';
+const limited =
+  '{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null; ' +
+  'ulimit -c 0; ulimit -f 0; ulimit -n 64; ulimit -d "$1" 2>/dev/null; shift; exec "$@"';
 
 export type Launch = {
   environmentId: number;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -178,4 +178,13 @@ test('bwrap alone keeps out of files, other processes and the network', async (t
   );
   assert.deepEqual([processes, environment], [true, false]);
   assert.deepEqual(new Set(Object.values(rest)), new Set(['refused']));
+});
+
+test('where memory runs out the kernel takes functions before the service', async (t) => {
+  if (process.platform !== 'linux') return t.skip('Linux alone has an order');
+  const bubble = candidates().find(({ kind }) => kind === 'bwrap');
+  const read = { order: `return require('fs').readFileSync('/proc/self/oom_score_adj', 'utf8').trim()` };
+  for (const confinement of [unconfined, confined, bubble ?? unconfined])
+    assert.deepEqual(await attempt(t, read, { flags: [], confinement }), { order: '1000' }, confinement.kind);
+  assert.notEqual(readFileSync('/proc/self/oom_score_adj', 'utf8').trim(), '1000');
 });

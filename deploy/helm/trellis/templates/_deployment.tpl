@@ -64,6 +64,10 @@ spec:
               value: {{ $values.drain.delaySeconds | toString | quote }}
             - name: TRELLIS_DRAIN_SECONDS
               value: {{ $values.drain.seconds | toString | quote }}
+            {{- if $values.trustedProxies }}
+            - name: TRELLIS_TRUSTED_PROXIES
+              value: {{ join "," $values.trustedProxies | quote }}
+            {{- end }}
             {{- range $name, $value := $values.settings }}
             - name: {{ $name }}
               value: {{ $value | quote }}
