@@ -22,11 +22,14 @@ export function parseJsonOnly(app: FastifyInstance): void {
   };
   app.removeAllContentTypeParsers();
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
+    const read = () => {
+      if (isTooDeep(body)) done(tooDeep());
+      else parse(request, body, done);
+    };
     if (body.length === 0) done(null, {});
-    else if (isTooDeep(body)) done(tooDeep());
-    else if (body.length <= smallLength) parse(request, body, done);
+    else if (body.length <= smallLength) read();
     else {
-      waiting.push(() => parse(request, body, done));
+      waiting.push(read);
       if (waiting.length === 1) setImmediate(readNext);
     }
   });
@@ -38,17 +41,24 @@ export const tooDeep = () => new RangeError('Nested too deeply');
 /** Of JSON; of anything else it may say either. */
 function isTooDeep(text: string): boolean {
   let depth = 0;
-  let isInString = false;
   for (let at = 0; at < text.length; at += 1) {
     const code = text.charCodeAt(at);
-    if (isInString) {
-      if (code === backslash) at += 1;
-      else isInString = code !== quote;
-    } else if (code === quote) isInString = true;
+    if (code === quote) at = endOfString(text, at);
     else if (code === openBracket || code === openBrace) {
       depth += 1;
       if (depth > deepest) return true;
     } else if (code === closeBracket || code === closeBrace) depth -= 1;
   }
   return false;
+}
+
+/** Where the quote stands that ends the string which one at `begin` begins; the length of the text where none does. */
+function endOfString(text: string, begin: number): number {
+  for (let end = begin; ; ) {
+    end = text.indexOf('"', end + 1);
+    if (end < 0) return text.length;
+    let escapes = end;
+    while (text.charCodeAt(escapes - 1) === backslash) escapes -= 1;
+    if ((end - escapes) % 2 === 0) return end;
+  }
 }

@@ -87,8 +87,14 @@ const attacks: Record<string, (target: Target) => Promise<void>> = {
   },
   'idle sockets': async (target) => {
     const { idle, holdMs } = target.strength;
-    for (const socket of await openMany(target, idle))
-      socket.write('GET /health HTTP/1.1\r\nHost: a\r\n\r\n');
+    for (let left = idle; left > 0; left -= 100) {
+      await Promise.all(
+        (await openMany(target, Math.min(100, left))).map(async (socket) => {
+          socket.write('GET /health HTTP/1.1\r\nHost: a\r\n\r\n');
+          await once(socket, 'data', { signal: AbortSignal.timeout(10_000) }).catch(() => {});
+        }),
+      );
+    }
     await pause(holdMs);
   },
   'large bodies': async (target) => {
