@@ -20,15 +20,17 @@ describe('the connect page and an application of another site', { skip: skipBrow
     ({ page, context } = await pages.openAsNobody());
     // The callback's own page, where a trip made no connection.
     pages.expectComplaint(/oauth\/callback.* 400/);
+    // The same page tells what came of it to a window of the service alone; here an application's has opened it.
+    pages.expectComplaint(/target origin provided .* does not match/);
     // As browsers do that let no page within another one keep anything.
     const browser = await context.newCDPSession(page);
     await browser.send('Network.enable');
     await browser.send('Network.setCookieControls', { enableThirdPartyCookieRestriction: true });
   });
   after(async () => {
-    await pages?.close();
     application?.close();
     stranger?.close();
+    await pages?.close();
   });
 
   const sheets = () => pages.link({ end_user: { id: 'ada' }, allowed_integrations: ['google-sheet'] });

@@ -9,7 +9,11 @@ import {
   type Page,
 } from 'playwright-core';
 
-const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
+/** The first has no window at all, and a context of it takes an eighth of the time. */
+const names = [
+  ...['chromium-headless-shell', 'chrome-headless-shell'],
+  ...['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
+];
 
 /** CHROMIUM_PATH, or the first of the usual names on the PATH. */
 const executable = process.env.CHROMIUM_PATH || onPath(names);
