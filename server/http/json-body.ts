@@ -4,6 +4,11 @@ import type { FastifyInstance } from 'fastify';
 export const deepest = 1_000;
 /** A body that is no longer than that is read sooner than it could wait for its turn. */
 const smallLength = 64 * 1024;
+/**
+ * Of the event loop, between two long ones. It takes one new connection in each (libuv, `uv__server_io`), so that who comes
+ * anew would wait for one body of each connection that came before.
+ */
+const turnsBetween = 32;
 const [quote, backslash] = [0x22, 0x5c];
 const [openBracket, closeBracket, openBrace, closeBrace] = [0x5b, 0x5d, 0x7b, 0x7d];
 
@@ -18,7 +23,7 @@ export function parseJsonOnly(app: FastifyInstance): void {
   const waiting: (() => void)[] = [];
   const readNext = () => {
     waiting.shift()?.();
-    if (waiting.length > 0) setImmediate(readNext);
+    if (waiting.length > 0) afterTurns(turnsBetween, readNext);
   };
   app.removeAllContentTypeParsers();
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
@@ -30,9 +35,13 @@ export function parseJsonOnly(app: FastifyInstance): void {
     else if (body.length <= smallLength) read();
     else {
       waiting.push(read);
-      if (waiting.length === 1) setImmediate(readNext);
+      if (waiting.length === 1) afterTurns(1, readNext);
     }
   });
+}
+
+function afterTurns(turns: number, work: () => void): void {
+  setImmediate(turns > 1 ? () => afterTurns(turns - 1, work) : work);
 }
 
 /** What `error-writer.ts` makes `invalid_body` of; it passes from one thread to another. */

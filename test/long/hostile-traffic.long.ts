@@ -20,11 +20,12 @@ test('whatever is thrown at it, /health answers within 100 ms for 99 of 100 who 
   t.diagnostic(
     `at rest ${restMb.toFixed(0)} MB, afterwards ${afterMb.toFixed(0)} MB; an idle socket ${kb.toFixed(1)} KB`,
   );
-  for (const { attack: name, probed, rssMb } of all) {
+  for (const { attack: name, probed, rssMb, sockets } of all) {
     assert.equal(probed.health.failed, 0, name);
     assert.ok(probed.health.p99 < mostMs, `${name}: ${probed.health.p99}`);
     assert.equal(probed.calls.failed, 0, name);
     assert.ok(probed.calls.done > 0, name);
+    if (name === 'idle sockets') assert.ok(sockets > idle * 0.99, `${sockets} sockets stayed`);
     assert.ok(rssMb < restMb + 400, `${name}: ${rssMb}`);
   }
 });
