@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
-import { Trellis, type TrellisOptions } from './index.ts';
+import { type Records, Trellis, type TrellisOptions } from './index.ts';
 
 /** A service, an account that is connected, and a client with all rights. */
 export type ClientBench = {
@@ -11,6 +11,8 @@ export type ClientBench = {
   open(options?: Partial<TrellisOptions>): Trellis;
   integration: string;
   connectionId: string;
+  /** Of a model that no other test uses. */
+  fresh<T extends object>(): Records<T>;
   close(): Promise<void>;
 };
 
@@ -19,7 +21,16 @@ export async function openClientBench(env: Record<string, string> = {}): Promise
   const { integration, connectionId } = await connect(service);
   const open: ClientBench['open'] = (options = {}) =>
     new Trellis({ url: service.baseUrl, key: service.keys.dev, ...options });
-  return { service, client: open(), open, integration, connectionId, close: () => service.close() };
+  const client = open();
+  let count = 0;
+  return {
+    ...{ service, client, open, integration, connectionId },
+    fresh<T extends object>() {
+      count += 1;
+      return client.connection(integration, connectionId).records<T>(`Place${count}`);
+    },
+    close: () => service.close(),
+  };
 }
 
 /** A server that answers as a test says, and how many requests have come. */

@@ -8,17 +8,11 @@ import { type FollowOptions, isTrellisError, type Records, Trellis } from './ind
 type City = { city: string };
 
 let bench: ClientBench;
-let count = 0;
-/** Of a model that no other test uses. */
-let fresh: () => Records<City>;
 before(async () => {
   bench = await openClientBench();
-  fresh = () => {
-    count += 1;
-    return bench.client.connection(bench.integration, bench.connectionId).records<City>(`Place${count}`);
-  };
 });
 after(() => bench.close());
+const fresh = () => bench.fresh<City>();
 
 /** As a reset with `emptyCache` does it. */
 const empty = ({ model }: Records<City>) => emptyModel(bench.service.db, model);

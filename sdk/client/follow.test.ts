@@ -2,22 +2,16 @@ import assert from 'node:assert/strict';
 import { json } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { answerer, type ClientBench, openClientBench, say } from './client.fixture.ts';
-import { type Batch, isTrellisError, type Records, Trellis, type TrellisError } from './index.ts';
+import { type Batch, isTrellisError, Trellis, type TrellisError } from './index.ts';
 
 type City = { city: string };
 
 let bench: ClientBench;
-let count = 0;
-/** Of a model that no other test uses. */
-let fresh: () => Records<City>;
 before(async () => {
   bench = await openClientBench();
-  fresh = () => {
-    count += 1;
-    return bench.client.connection(bench.integration, bench.connectionId).records<City>(`Place${count}`);
-  };
 });
 after(() => bench.close());
+const fresh = () => bench.fresh<City>();
 
 const cities = (from: number, to: number, word = 'city') =>
   Array.from({ length: to - from }, (_, at) => ({ id: from + at, city: `${word} ${from + at}` }));

@@ -6,11 +6,12 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { socketPlace } from '../../test/support/scratch.ts';
 import { startEmbedded } from '../db/embedded.ts';
+import { migrate } from '../db/migrate.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { createErrandDesk } from './errand-desk.ts';
 import { createErrands } from './errands.ts';
 
-/** A server of the test's own that has nothing but the table, which a crash empties. */
+/** A server of the test's own: a crash empties the table of errands. */
 async function openServer(t: TestContext): Promise<Db> {
   const dataDir = mkdtempSync(join(socketPlace, 'trellis-errand-test-'));
   chmodSync(dataDir, 0o755);
@@ -21,18 +22,9 @@ async function openServer(t: TestContext): Promise<Db> {
     await server.stop();
     rmSync(dataDir, { recursive: true, force: true });
   });
+  await migrate(db);
   await db.query(
-    `create unlogged table errand (
-       id uuid primary key,
-       environment_id bigint not null,
-       kind text not null,
-       request bytea not null,
-       awaited_until timestamptz not null,
-       owner uuid,
-       lease_until timestamptz,
-       answer bytea,
-       traceparent text
-     )`,
+    `insert into environment (id, name, data_key) overriding system value values (1, 'dev', gen_random_uuid())`,
   );
   return db;
 }
