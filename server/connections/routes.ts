@@ -228,7 +228,12 @@ export function connectionRoutes(app: App, deps: Deps): void {
         operationId: 'changeConnection',
         summary: 'Change tags, end user or webhook address',
         description: 'What is left out stays; an empty `webhook_url_override` removes the address.',
-        errors: ['not_found', { code: 'unknown_provider_config', status: 400 }, 'address_not_allowed'],
+        errors: [
+          'not_found',
+          { code: 'unknown_connection', status: 404 },
+          { code: 'unknown_provider_config', status: 400 },
+          'address_not_allowed',
+        ],
         params,
         querystring: ofIntegration,
         example: { body: { tags: { team: 'analysis' } } },

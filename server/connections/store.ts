@@ -181,7 +181,8 @@ export async function changeMetadata(
       .where('deleted_at', 'is', null)
       .forUpdate(),
   );
-  if (row === undefined) throw new AppError('unknown_connection');
+  if (row === undefined)
+    throw new AppError('unknown_connection', 'The connection was deleted.', { status: 404 });
   const metadata = change(openRecord(connection.dataKey, row.metadata, 'metadata'));
   await tx.run(
     tables
