@@ -218,18 +218,15 @@ function asksOver(fresh: pg.Pool): IsWorking {
   const text = `
     select pg_backend_pid() as "processID",
       exists (select from pg_stat_activity where pid = $1 and state = 'active') as "isActive"`;
-  return async (processID) => {
-    const client = (await fresh.connect()) as Lent;
-    try {
+  const lending = { connect: () => fresh.connect(), rollbackWithinMs: freshWithinMs };
+  return (processID) =>
+    withClient(lending, async (client) => {
       const { rows } = await client.query<{ processID: number; isActive: boolean }>({
         ...{ text, values: [processID], query_timeout: freshWithinMs },
       });
       const [told] = rows;
-      return told?.processID === client.processID ? told.isActive : 'unknown';
-    } finally {
-      client.release(true);
-    }
-  };
+      return told?.processID === (client as Lent).processID ? told.isActive : 'unknown';
+    });
 }
 
 async function transact<T>(
