@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
-import { after, before, test } from 'node:test';
+import { after, before, type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { openDatabaseCable } from '../../test/support/database-cable.ts';
@@ -168,6 +168,70 @@ test('a connection on which the server says nothing any more is given up, whatev
   // One that has something to do is waited for.
   const slow = [db.query('select pg_sleep(5)'), db.transaction((tx) => tx.query('select pg_sleep(5)'))];
   assert.equal((await Promise.all(slow)).length, 2);
+});
+
+async function openSilent(t: TestContext, silentMs: number) {
+  const cable = await openDatabaseCable(database.target);
+  const db = openDb(cable.target, { silentMs });
+  t.after(async () => {
+    await db.end();
+    await cable.close();
+  });
+  await db.query('select 1');
+  return { cable, db };
+}
+
+test('who asks whether the server works may lose its own connection once', async (t) => {
+  const { cable, db } = await openSilent(t, 500);
+  cable.loseAnswerTo('pg_stat_activity');
+  assert.equal((await db.query('select pg_sleep(2)')).length, 1);
+  const losing = setInterval(() => cable.loseAnswerTo('pg_stat_activity'), 20);
+  await assert.rejects(db.query('select pg_sleep(30)'), { code: 'unavailable' });
+  clearInterval(losing);
+  assert.deepEqual(await db.query('select 1 as one'), [{ one: 1 }]);
+});
+
+test('a server that has no room for the question is not taken for one that is gone', async (t) => {
+  const { cable, db } = await openSilent(t, 500);
+  cable.crowd();
+  assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
+  await assert.rejects(db.query('select pg_sleep(30)'), { code: 'unavailable' });
+});
+
+test('a statement that ends while it is asked about is over, and its transaction goes on', async (t) => {
+  const { cable, db } = await openSilent(t, 300);
+  cable.delay(600);
+  await db.transaction(async (tx) => {
+    await tx.query('select pg_sleep(0.5)');
+    for (let n = 0; n < 100; n++) {
+      await tx.query('select 1');
+      await pause(10);
+    }
+  });
+});
+
+test('neither fresh connections, nor slow logins, nor an end keep a server from saying that it works', async (t) => {
+  const cable = await openDatabaseCable(database.target);
+  t.after(() => cable.close());
+  const db = openDb(cable.target, { silentMs: 500 });
+  const fresh = Array.from({ length: 4 }, () =>
+    db.transactionWithin((tx) => tx.query('select pg_sleep(3)'), { ms: 20_000, connection: 'fresh' }),
+  );
+  await pause(300);
+  cable.delay(2_500);
+  const slow = [...fresh, ...Array.from({ length: 8 }, () => db.query('select pg_sleep(4)'))];
+  await pause(1_000);
+  const ended = db.end();
+  assert.equal((await Promise.all(slow)).length, 12);
+  await ended;
+});
+
+test('a server that does not note what its processes do is waited for', async (t) => {
+  const [row] = await database.db.query<{ name: string }>('select current_database() as name');
+  await database.db.query(`alter database ${row!.name} set track_activities = off`);
+  t.after(() => database.db.query(`alter database ${row!.name} reset track_activities`));
+  const { db } = await openSilent(t, 500);
+  assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
 });
 
 test('fresh connections that never come about keep nobody from the next ones, and no pool from its end', async () => {

@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CompiledQuery,
@@ -14,6 +13,7 @@ import { metrics } from '../metrics/metrics.ts';
 import { outside } from '../tracing/cause.ts';
 import { type CopyRows, copyInto, copyRows } from './copy.ts';
 import { type Flight, fly } from './flight.ts';
+import { endSilentOnes } from './silence.ts';
 import type { DB } from './tables.ts';
 
 /**
@@ -102,9 +102,9 @@ export type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fr
 /** Fresh connections at once, beside those of the pool, and how long one may take to come about. */
 const mostFresh = 4;
 const freshWithinMs = 2_000;
+/** Whether a silent server works; also one that is slow to take logins says so. */
+const askedWithinMs = 5_000;
 
-/** So many times behind a pooler. */
-const mostSilences = 5;
 /** Who has taken a statement and is gone before its answer is found out by the kernel half a minute later. */
 const keepAliveMs = 30_000;
 
@@ -124,8 +124,9 @@ export function openDb(
     rollbackWithinMs?: number;
     /**
      * On a connection that is lent and on which nothing has come or gone for as long the server is believed to be working
-     * only where it says so on another: else the connection is given up, and what waits for it is `unavailable`. Behind a
-     * pooler, where nobody can say so, it is waited for five times as long.
+     * only where it says so on another: else the connection is given up, and what waits for it is `unavailable`. Where
+     * nobody can say so, behind a pooler or at a server without room for the question, it is waited for five times as long,
+     * and until it is asked once more where the server was not reached.
      */
     silentMs?: number;
   } = {},
@@ -149,13 +150,17 @@ export function openDb(
     maxUses: 1,
     connectionTimeoutMillis: freshWithinMs,
   });
+  const asking = new pg.Pool({ ...way, max: 1, maxUses: 1, connectionTimeoutMillis: askedWithinMs });
   const { silentMs } = options;
-  if (silentMs !== undefined)
-    pool.on('connect', (client) => endWhenSilent(client as Lent, { silentMs, isWorking: asksOver(fresh) }));
+  if (silentMs !== undefined) {
+    const lend = { connect: () => asking.connect(), rollbackWithinMs: askedWithinMs };
+    endSilentOnes(pool, { silentMs, withinMs: askedWithinMs, lend: (work) => withClient(lend, work) });
+  }
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
   // An idle connection that the server closes is replaced at the next use.
   // Its socket may have been opened for a request that is over for long.
-  for (const one of [pool, fresh]) one.on('error', (error) => outside(() => options.onIdleError?.(error)));
+  for (const one of [pool, fresh, asking])
+    one.on('error', (error) => outside(() => options.onIdleError?.(error)));
 
   return {
     ...queryableOf(pool),
@@ -186,47 +191,12 @@ export function openDb(
     },
     flight: (flight) => withClient(lending, (client) => fly(client, flight).catch(throwReadable)),
     load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
-    end: async () => void (await Promise.all([pool.end(), fresh.end()])),
+    async end() {
+      await Promise.all([pool.end(), fresh.end()]);
+      // Until then somebody may still wait for a server of which is asked whether it works.
+      await asking.end();
+    },
   };
-}
-
-/** What `pg` does not declare: the socket, and the process at the server, or what a pooler says in its place. */
-type Lent = pg.PoolClient & { connection: { stream: Socket }; processID: number };
-/** `unknown` behind a pooler, whose processes are others than the server's. */
-type IsWorking = (processID: number) => Promise<boolean | 'unknown'>;
-
-/** Where the server is cut off without a word, TCP says so after a quarter of an hour. */
-function endWhenSilent(
-  { connection: { stream }, processID }: Lent,
-  { silentMs, isWorking }: { silentMs: number; isWorking: IsWorking },
-): void {
-  let silences = 0;
-  let bytes = 0;
-  stream.setTimeout(silentMs);
-  stream.on('timeout', async () => {
-    const answer = await isWorking(processID).catch(() => false);
-    const isStill = bytes === stream.bytesRead + stream.bytesWritten;
-    bytes = stream.bytesRead + stream.bytesWritten;
-    silences = isStill ? silences + 1 : 1;
-    if (answer === true || (answer === 'unknown' && silences < mostSilences)) stream.setTimeout(silentMs);
-    else stream.destroy();
-  });
-}
-
-/** Whether a server's process has a statement to do, also one that waits for a lock. */
-function asksOver(fresh: pg.Pool): IsWorking {
-  const text = `
-    select pg_backend_pid() as "processID",
-      exists (select from pg_stat_activity where pid = $1 and state = 'active') as "isActive"`;
-  const lending = { connect: () => fresh.connect(), rollbackWithinMs: freshWithinMs };
-  return (processID) =>
-    withClient(lending, async (client) => {
-      const { rows } = await client.query<{ processID: number; isActive: boolean }>({
-        ...{ text, values: [processID], query_timeout: freshWithinMs },
-      });
-      const [told] = rows;
-      return told?.processID === (client as Lent).processID ? told.isActive : 'unknown';
-    });
 }
 
 async function transact<T>(

@@ -6,7 +6,7 @@ import { listNodes } from '../nodes/nodes.ts';
 import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
 
 /** Of one node, as `openDb` opens them: of the pool, and fresh ones beside it. */
-const poolSize = 20;
+const poolSize = 21;
 const mostSkewMs = 2_000;
 const oldestMajor = 15;
 const newestMajor = 18;

@@ -10,6 +10,10 @@ export type DatabaseCable = {
   /** Breaks all connections, and every new one until `plug`. */
   pull(): void;
   plug(): void;
+  /** Tells whoever comes from now on, in the server's words, that it has room for no more. */
+  crowd(): void;
+  /** Connections that are opened from now on lead on after so long. */
+  delay(ms: number): void;
   /** No answer comes through the connections that are open; they stay so. */
   silence(): void;
   /** The next statement that holds `text` gets through, and its connection breaks when the server answers. */
@@ -21,6 +25,8 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
   const sockets = new Set<Socket>();
   const farEnds = new Set<Socket>();
   let isPulled = false;
+  let isCrowded = false;
+  let delayMs = 0;
   let lostText: string | undefined;
   const server = createServer((socket) => {
     const far = openSocket(addressOf(target));
@@ -45,7 +51,15 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
       far.write(bytes);
     });
     far.on('data', (bytes) => socket.write(bytes));
+    if (delayMs > 0) {
+      socket.pause();
+      setTimeout(() => socket.resume(), delayMs);
+    }
     if (isPulled) socket.destroy();
+    if (isCrowded) {
+      far.destroy();
+      socket.end(noRoom);
+    }
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
@@ -57,6 +71,12 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
     },
     plug() {
       isPulled = false;
+    },
+    crowd() {
+      isCrowded = true;
+    },
+    delay(ms) {
+      delayMs = ms;
     },
     silence() {
       for (const far of farEnds) far.pause();
@@ -70,6 +90,14 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
     },
   };
 }
+
+/** An ErrorResponse with the code for that (PostgreSQL, 53.7 and appendix A). */
+const noRoom = (() => {
+  const fields = Buffer.from('SFATAL\0C53300\0Msorry, too many clients already\0\0');
+  const head = Buffer.from('E\0\0\0\0');
+  head.writeInt32BE(fields.length + 4, 1);
+  return Buffer.concat([head, fields]);
+})();
 
 function addressOf(target: DbTarget): { path: string } | { host: string; port: number } {
   if ('url' in target) {
