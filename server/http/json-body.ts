@@ -5,10 +5,12 @@ export const deepest = 1_000;
 /** A body that is no longer than that is read sooner than it could wait for its turn. */
 const smallLength = 64 * 1024;
 /**
- * Of the event loop, between two long ones. It takes one new connection in each (libuv, `uv__server_io`), so that who comes
- * anew would wait for one body of each connection that came before.
+ * Of the event loop, between two long ones, and the time after which there were enough of them. It takes one new connection in
+ * each (libuv, `uv__server_io`), so that who comes anew would wait for one body of each connection that came before; but
+ * where each turn has much to do, the bodies would wait for all of that.
  */
 const turnsBetween = 32;
+const mostMsBetween = 50;
 const [quote, backslash] = [0x22, 0x5c];
 const [openBracket, closeBracket, openBrace, closeBrace] = [0x5b, 0x5d, 0x7b, 0x7d];
 
@@ -23,7 +25,7 @@ export function parseJsonOnly(app: FastifyInstance): void {
   const waiting: (() => void)[] = [];
   const readNext = () => {
     waiting.shift()?.();
-    if (waiting.length > 0) afterTurns(turnsBetween, readNext);
+    if (waiting.length > 0) afterTurns(turnsBetween, readNext, performance.now() + mostMsBetween);
   };
   app.removeAllContentTypeParsers();
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
@@ -35,13 +37,17 @@ export function parseJsonOnly(app: FastifyInstance): void {
     else if (body.length <= smallLength) read();
     else {
       waiting.push(read);
-      if (waiting.length === 1) afterTurns(1, readNext);
+      if (waiting.length === 1) setImmediate(readNext);
     }
   });
 }
 
-function afterTurns(turns: number, work: () => void): void {
-  setImmediate(turns > 1 ? () => afterTurns(turns - 1, work) : work);
+/** Or at `untilMs` (of the process's clock), whichever comes first, and not in this turn. */
+function afterTurns(turns: number, work: () => void, untilMs: number): void {
+  setImmediate(() => {
+    if (turns <= 1 || performance.now() >= untilMs) work();
+    else afterTurns(turns - 1, work, untilMs);
+  });
 }
 
 /** What `error-writer.ts` makes `invalid_body` of; it passes from one thread to another. */
