@@ -117,7 +117,7 @@ export const errorCatalogue = {
   },
   connection_refresh_failed: {
     status: 503,
-    message: 'The access token has expired and the provider gives no new one at the moment. Try again.',
+    message: 'The provider gives no new access token at the moment. Try again.',
   },
   connection_test_failed: { status: 400, message: 'The provider refused these credentials.' },
   connection_validation_failed: { status: 400, message: 'The connection was refused.' },

@@ -39,8 +39,14 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
     body?: string | null;
   }): Promise<FetchResponse>;
 
-  getConnection(): Promise<ConnectionView>;
-  getIntegration(): Promise<Record<string, unknown> | null>;
+  /** The run's own; another one that is named is refused with `other_connection`. */
+  getConnection(
+    providerConfigKey?: string,
+    connectionId?: string,
+    options?: RenewalOptions,
+  ): Promise<ConnectionView>;
+  /** `webhook_url` is there in any case; `credentials` are refused with `not_told_to_functions`. */
+  getIntegration(parts?: { include?: IntegrationParts | IntegrationParts[] }): Promise<IntegrationView>;
   /** The access token, or whatever the connection's auth mode has in its place. */
   getToken(): Promise<unknown>;
   getEnvironmentVariables(): Promise<{ name: string; value: string }[]>;
@@ -48,9 +54,9 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
 
   getMetadata<T = Metadata>(): Promise<T>;
   /** In place of what is there. */
-  setMetadata(metadata: Metadata): Promise<void>;
+  setMetadata(metadata: Metadata): Promise<MetadataAnswer>;
   /** Replaces the fields that are named, at the top level. */
-  updateMetadata(metadata: Partial<Metadata>): Promise<void>;
+  updateMetadata(metadata: Partial<Metadata>): Promise<MetadataAnswer>;
 
   getCheckpoint(): Promise<Checkpoint | null>;
   /** Throws, after it is stored, where the run is to stop: the next one goes on from there. */
@@ -91,7 +97,12 @@ export interface SyncContext<
   /** What is not saved between the two is deleted by the second, however many runs lie between. */
   trackDeletesStart(model: keyof M & string): Promise<void>;
   trackDeletesEnd(model: keyof M & string): Promise<{ deletedKeys: string[] }>;
-  /** @deprecated `trackDeletesStart` and `trackDeletesEnd`. */
+  /**
+   * What this run did not save is deleted. Nothing is where the run went on from a checkpoint before which saves were not
+   * tracked: its log says so.
+   *
+   * @deprecated `trackDeletesStart` and `trackDeletesEnd`.
+   */
   deleteRecordsFromPreviousExecutions(model: keyof M & string): Promise<{ deletedKeys: string[] }>;
   /** By the ids as they were given; those that are not there are left out. */
   getRecordsByIds<N extends keyof M & string, Id extends string | number = string>(
@@ -157,8 +168,46 @@ export type ConnectionView = {
   credentials: Record<string, Loose>;
   tags: Record<string, string>;
   end_user: Record<string, unknown> | null;
+  errors: { type: 'auth' | 'sync'; log_id: string }[];
+  webhook_url_override: string | null;
+  created_at: string;
+  updated_at: string;
+  last_fetched_at: string | null;
   [field: string]: unknown;
 };
+
+export type RenewalOptions = {
+  /** Renews the token first, whether or not it is time. */
+  forceRefresh?: boolean;
+  /** True is refused with `not_told_to_functions`: a function never gets what renews the token. */
+  refreshToken?: boolean;
+  /** Counts for nothing: no provider here has such tokens. */
+  refreshGithubAppJwtToken?: boolean;
+};
+
+export type IntegrationParts = 'webhook' | 'credentials';
+
+/** What of an integration a function gets. */
+export type IntegrationView = {
+  unique_key: string;
+  provider: string;
+  display_name: string;
+  logo: string;
+  forward_webhooks: boolean;
+  webhook_url: string;
+  integration_config: Record<string, string> | null;
+  custom: Record<string, string> | null;
+  created_at: string;
+  updated_at: string;
+  [field: string]: unknown;
+};
+
+/** `data` is what was given, and for which connection. */
+export type MetadataAnswer = ProxyResponse<{
+  connection_id: string;
+  provider_config_key: string;
+  metadata: Record<string, unknown>;
+}>;
 
 /** The part of a fetch Response that is there without fetch. */
 export type FetchResponse = {
@@ -166,12 +215,36 @@ export type FetchResponse = {
   status: number;
   statusText: string;
   url: string;
-  headers: {
-    get(name: string): string | null;
-    has(name: string): boolean;
-    entries(): Iterable<[string, string]>;
-  };
+  redirected: boolean;
+  headers: FetchedHeaders;
+  /** As it comes; null where an answer has none. */
+  body: FetchedBody | null;
+  bodyUsed: boolean;
   text(): Promise<string>;
   json(): Promise<Loose>;
   arrayBuffer(): Promise<ArrayBuffer>;
+  bytes(): Promise<Uint8Array>;
+  blob(): Promise<Blob>;
+  /** Throws a TypeError where the body was read as it came. Of several, the body is kept in memory. */
+  clone(): FetchResponse;
+};
+
+/** The part of Headers that reads them. */
+export type FetchedHeaders = Iterable<[string, string]> & {
+  get(name: string): string | null;
+  has(name: string): boolean;
+  entries(): IterableIterator<[string, string]>;
+  keys(): IterableIterator<string>;
+  values(): IterableIterator<string>;
+  forEach(each: (value: string, name: string, headers: FetchedHeaders) => void): void;
+};
+
+/** The part of a ReadableStream that reads it: to its end, or until it is cancelled. */
+export type FetchedBody = AsyncIterable<Uint8Array> & {
+  getReader(): {
+    read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>;
+    cancel(): Promise<void>;
+    releaseLock(): void;
+  };
+  cancel(): Promise<void>;
 };

@@ -20,6 +20,10 @@ export type ProxyConfiguration = {
   /** How `data` of the answer is read; JSON where it is, else text. */
   responseType?: 'arraybuffer' | 'json' | 'text' | 'stream';
   decompress?: boolean;
+  /** The run's own, if anything: another one is refused with `other_connection`. */
+  connectionId?: string;
+  /** As `connectionId`. */
+  providerConfigKey?: string;
   paginate?: Partial<Pagination>;
 };
 type QueryValue = string | number | boolean | null | undefined;
@@ -42,12 +46,18 @@ export type ProxyError = Error & {
 };
 
 type Page = {
-  /** Where in the answer its items stand; without it the answer is the list. */
+  /**
+   * Where in the answer its items stand, as `data.items`; a key that holds dots itself goes first. Without it the answer is the
+   * list.
+   */
   response_path?: string;
   /** Items a page; sent as `limit_name_in_request`. */
   limit?: number;
   limit_name_in_request?: string;
-  /** Whether position and limit go in the body. */
+  /**
+   * Whether position and limit go in the body, a name with dots as a path; those of POST, PUT and PATCH do unless said
+   * otherwise.
+   */
   in_body?: boolean;
   on_page?: (page: { nextPageParam: string | number | undefined; response: ProxyResponse }) => unknown;
 };
@@ -59,6 +69,7 @@ export type CursorPagination = Page & {
 export type LinkPagination = Page & {
   type: 'link';
   link_rel_in_response_header?: string;
+  /** Beside a header: where the answer has no such header. */
   link_path_in_response_body?: string;
 };
 export type OffsetPagination = Page & {

@@ -99,6 +99,10 @@ export class Effects {
         return null;
       },
       trackDeletesEnd: async ({ model }) => ({ deletedKeys: await this.#model(model).endTracking() }),
+      trackDeletesDrop: ({ model }) => {
+        this.#model(model).dropTracking();
+        return null;
+      },
       listRecords: ({ model, cursor }) =>
         this.#model(model).page(typeof cursor === 'string' ? cursor : undefined),
       getRecordsByIds: ({ model, ids }) => this.#model(model).byIds(ids),

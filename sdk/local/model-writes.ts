@@ -92,6 +92,10 @@ export class ModelWrites {
     this.#seen ??= new Set();
   }
 
+  dropTracking(): void {
+    this.#seen = undefined;
+  }
+
   /** Ids of what is stored and was not saved since. */
   async endTracking(): Promise<string[]> {
     const seen = this.#seen;

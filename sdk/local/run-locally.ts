@@ -48,7 +48,8 @@ export async function runLocally(run: LocalRun): Promise<LocalEnd> {
     const definition = loadFunction(run.code, { log: run.log, instead, ended: ended.signal });
     effects = new Effects({ ...run, models: modelsOf(definition) });
     const service = serviceOf(run, { effects, ended: ended.signal });
-    const { about, input } = run;
+    const { input } = run;
+    const about = { ...run.about, deletesByRun: deletesByRun(run.code) };
     const call = { exported: definition, kind: harnessKinds[run.kind], input, about, service };
     const result = await settled(start(call));
     const outcome = { ...effects.outcome(), ...(run.kind === 'action' && { result: asJson(result) }) };
@@ -64,6 +65,11 @@ export async function runLocally(run: LocalRun): Promise<LocalEnd> {
     Error.stackTraceLimit = stackTraceLimit;
     ended.abort();
   }
+}
+
+/** As the service tells it of a bundle. */
+function deletesByRun(code: string): boolean {
+  return code.includes('deleteRecordsFromPreviousExecutions') && !code.includes('trackDeletesStart');
 }
 
 function modelsOf(definition: Definition): SyncDefinition['models'] {
@@ -94,6 +100,8 @@ function serviceOf(
       return { value: state !== undefined, body: parts(Buffer.from(state ?? '')) };
     }
     if (name === 'getConnection') {
+      if ((args as { forceRefresh?: boolean } | undefined)?.forceRefresh)
+        effects.notes.push('The credentials would be renewed');
       const connection = (await reads.fact(name)) as JsonObject;
       return { value: { ...connection, metadata: effects.metadata } };
     }

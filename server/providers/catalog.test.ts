@@ -124,6 +124,22 @@ describe('the shipped definitions', () => {
     assert.deepEqual(api.root_aliases, ['/v4/spreadsheets']);
   });
 
+  test('say how their lists come in pages, beside what a base says of it', () => {
+    const wayOf = (name: string) => shipped.get(name).api.paginate;
+    assert.deepEqual(wayOf('google-calendar'), {
+      ...wayOf('google-drive'),
+      ...{ response_path: 'items', limit_name_in_request: 'maxResults' },
+    });
+    const ways = [
+      ...['asana', 'calendly', 'hubspot', 'notion', 'okta', 'zendesk'],
+      ...['zoho-books', 'zoho-crm', 'zoom'],
+    ].map((name) => wayOf(name)?.type);
+    assert.deepEqual(ways, [
+      ...['cursor', 'link', 'cursor', 'cursor', 'link', 'link'],
+      ...['offset', 'offset', 'cursor'],
+    ]);
+  });
+
   test('are shown under the keys that official clients read', () => {
     const wire = toWire(shipped.get('google-sheet'), { logosUrl: 'https://t.example/logos' });
     assert.equal(wire.logo_url, 'https://t.example/logos/google-sheet.svg');

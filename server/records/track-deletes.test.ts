@@ -195,6 +195,41 @@ test('what runs see while a deletion is held is kept in one row', async () => {
   assert.equal((await heldEvents(calls)).length, 1);
 });
 
+test('a tracking that is gone on with again and again keeps few rows of what was seen', async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 4));
+  await calls.startTracking();
+  await calls.save(rows(1, 1));
+  await bench.db.query(
+    `insert into tracked (dataset_id, seqs)
+     select dataset_id, seqs
+     from tracked, generate_series(1, 1000)
+     where dataset_id = $1`,
+    [(await calls.row()).id],
+  );
+  await calls.save(rows(3, 3));
+  assert.deepEqual(await calls.startTracking(), { isResumed: true });
+  assert.equal((await trackedRows(calls)).length, 1);
+  assert.deepEqual((await calls.endTracking()).deletedKeys, ['r2', 'r4']);
+});
+
+test('a tracking that is dropped deletes nothing, and one that is held stays', async () => {
+  const calls = await fresh();
+  await calls.dropTracking();
+  await calls.save(rows(1, 200));
+  await calls.startTracking();
+  await calls.save(rows(1, 1));
+  await calls.dropTracking();
+  assert.deepEqual(await trackedRows(calls), []);
+  await assert.rejects(calls.endTracking(), refusedAs('no_delete_tracking'));
+  assert.equal((await live(calls)).length, 200);
+  await calls.startTracking();
+  await calls.save(rows(1, 1));
+  await assert.rejects(calls.endTracking(), refusedAs('mass_delete_held'));
+  await calls.dropTracking();
+  assert.equal((await calls.endTracking('mass_delete')).count, 199);
+});
+
 test('share and number of the guard are settings; both must be exceeded', async () => {
   const outcome = async (settings: { massDeleteShare?: number; massDeleteNumber?: number }, seen: number) => {
     const calls = await fresh();

@@ -17,6 +17,9 @@ import { buryRecords } from './tombstones.ts';
  * is resumed after days deletes nothing it saw before.
  */
 
+/** Notes of what was seen that lie apart: where a tracking is gone on with there is one in place of more. */
+const mostNotes = 1_000;
+
 /** Opens a tracking, or goes on with the open one, held or not, of which there is one at most. */
 export async function startTracking(db: Db, name: DatasetName): Promise<{ isResumed: boolean }> {
   const datasetId = await ensureDataset(db, name);
@@ -24,7 +27,10 @@ export async function startTracking(db: Db, name: DatasetName): Promise<{ isResu
     await holdConnection(tx, name.connection);
     const dataset = await lockDataset(tx, datasetId);
     if (dataset === undefined) throw new AppError('unknown_connection');
-    if (dataset.trackedFrom !== null) return { isResumed: true };
+    if (dataset.trackedFrom !== null) {
+      await mergeNotes(tx, { datasetId, above: mostNotes });
+      return { isResumed: true };
+    }
     await tx.query('update dataset set tracked_from = last_seq where id = $1', [datasetId]);
     return { isResumed: false };
   });
@@ -74,6 +80,17 @@ export async function endTracking(
   return ended;
 }
 
+/** Forgets an open tracking, and deletes nothing; one that is held stays for whoever decides. */
+export async function dropTracking(db: Db, name: DatasetName): Promise<void> {
+  const known = await findDataset(db, name);
+  if (known === undefined || known.trackedFrom === null) return;
+  await db.transaction(async (tx) => {
+    await holdConnection(tx, name.connection);
+    const dataset = await lockDataset(tx, known.id);
+    if (dataset !== undefined && dataset.heldAt === null) await closeTracking(tx, dataset.id);
+  });
+}
+
 /** Forgets the tracking of a locked dataset, and what it saw. */
 export async function closeTracking(tx: Tx, datasetId: number): Promise<void> {
   await tx.query('delete from tracked where dataset_id = $1', [datasetId]);
@@ -107,15 +124,13 @@ function readPosition(bytes: Buffer | undefined): number {
   return Number((bytes as Buffer).readBigInt64BE());
 }
 
-/**
- * Marks the tracking as held. What was seen is put into one row, so that a sync that runs for months while it is held
- * does not pile up rows.
- */
-async function hold(tx: Tx, dataset: Dataset, held: { would_delete: number; live: number }): Promise<void> {
+/** Puts what was seen into one row where there are more, so that a tracking that lasts for months does not pile up rows. */
+async function mergeNotes(tx: Tx, { datasetId, above }: { datasetId: number; above: number }): Promise<void> {
   await tx.query(
     `with gone as (
        delete from tracked
        where dataset_id = $1
+         and (select count(*) from tracked as note where note.dataset_id = $1) > $2
        returning seqs
      )
      insert into tracked (dataset_id, seqs)
@@ -123,8 +138,13 @@ async function hold(tx: Tx, dataset: Dataset, held: { would_delete: number; live
      from gone
      cross join unnest(seqs) as seq
      having count(*) > 0`,
-    [dataset.id],
+    [datasetId, above],
   );
+}
+
+/** Marks the tracking as held. */
+async function hold(tx: Tx, dataset: Dataset, held: { would_delete: number; live: number }): Promise<void> {
+  await mergeNotes(tx, { datasetId: dataset.id, above: 1 });
   if (dataset.heldAt !== null) return;
   await tx.query('update dataset set held_at = clock_timestamp() where id = $1', [dataset.id]);
   await queueDatasetEvent(tx, { datasetId: dataset.id, type: 'records.mass_delete_held', data: held });

@@ -13,7 +13,7 @@ import { type PageRequest, readPage } from '../../server/records/page.ts';
 import { pruneRecords } from '../../server/records/prune.ts';
 import { type RecordOwner, type SaveRequest, saveRecords } from '../../server/records/save.ts';
 import { type DatasetSettings, setDatasetSettings } from '../../server/records/settings.ts';
-import { endTracking, startTracking } from '../../server/records/track-deletes.ts';
+import { dropTracking, endTracking, startTracking } from '../../server/records/track-deletes.ts';
 import { updateRecords } from '../../server/records/update.ts';
 import { pageToWire } from '../../server/records/wire.ts';
 import { DataKey } from '../../server/vault.ts';
@@ -98,6 +98,7 @@ export function datasetCalls(
     },
     set: (settings: DatasetSettings) => setDatasetSettings(db, name, settings),
     startTracking: () => startTracking(db, name),
+    dropTracking: () => dropTracking(db, name),
     endTracking: (override: 'none' | 'mass_delete' = 'none') => endTracking(db, { ...name, override }),
     estimate: (untilCursor: string) => estimatePrune(db, { ...name, untilCursor }),
     async list(request: Partial<PageRequest> = {}): Promise<WirePage> {

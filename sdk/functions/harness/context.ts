@@ -1,8 +1,16 @@
 import type { z } from 'zod';
-import type { ActionContext, Context, LogLevel } from '../context.ts';
+import type {
+  ActionContext,
+  Context,
+  IntegrationParts,
+  LogLevel,
+  MetadataAnswer,
+  RenewalOptions,
+} from '../context.ts';
 import type { Method, ProxyConfiguration } from '../http.ts';
 import { ActionError } from './action-error.ts';
 import { uncontrolledFetch } from './fetched.ts';
+import { requireOwn, withheld } from './own-place.ts';
 import { paginate } from './paginate.ts';
 import { proxiedCall } from './proxied-call.ts';
 import { type About, bytesOf, type Service } from './service.ts';
@@ -18,15 +26,20 @@ const believedMs = 60_000;
 export function createContext(service: Service, about: About): ActionContext {
   const ask = async <T>(name: string, args: unknown = {}): Promise<T> =>
     (await service.ask(name, args)).value as T;
-  const proxied = (config: ProxyConfiguration) => proxiedCall(service, config);
+  const proxied = async (config: ProxyConfiguration) => {
+    requireOwn(about, config);
+    return proxiedCall(service, config);
+  };
   const by = (method: Method) => (config: ProxyConfiguration) => proxied({ ...config, method });
   const connection = believed(() => ask('getConnection'));
+  const integration = believed(() => ask('getIntegration'));
   const metadata = believed(() => ask('getMetadata'));
-  const changing = async (name: string, value: unknown) => {
+  async function changing(name: string, value: unknown): Promise<MetadataAnswer> {
     await ask(name, { metadata: value });
     metadata.forget();
     connection.forget();
-  };
+    return metadataAnswer(about, { isWhole: name === 'setMetadata', value });
+  }
   const context = {
     connectionId: about.connectionId,
     providerConfigKey: about.providerConfigKey,
@@ -46,8 +59,22 @@ export function createContext(service: Service, about: About): ActionContext {
     uncontrolledFetch: (request: Parameters<Context['uncontrolledFetch']>[0]) =>
       uncontrolledFetch(service, request),
 
-    getConnection: () => connection.get(),
-    getIntegration: believed(() => ask('getIntegration')).get,
+    async getConnection(providerConfigKey?: string, connectionId?: string, options?: RenewalOptions) {
+      requireOwn(about, { providerConfigKey, connectionId });
+      if (options?.refreshToken)
+        throw withheld('refreshToken', 'the service renews tokens, getToken has a good one.');
+      return options?.forceRefresh
+        ? connection.anew(() => ask('getConnection', { forceRefresh: true }))
+        : connection.get();
+    },
+    async getIntegration(parts?: { include?: IntegrationParts | IntegrationParts[] }) {
+      if ([parts?.include ?? []].flat().includes('credentials'))
+        throw withheld(
+          'What the integration is called with (`credentials`)',
+          'the service makes the calls that need it.',
+        );
+      return integration.get();
+    },
     getToken: () => ask('getToken'),
     getEnvironmentVariables: () => ask('getEnvironmentVariables'),
     getWebhookURL: () => ask('getWebhookURL'),
@@ -125,20 +152,34 @@ function safeJson(value: unknown): string {
   }
 }
 
+/** As the interface answers the call that changes metadata. */
+function metadataAnswer(
+  { connectionId: connection_id, providerConfigKey: provider_config_key }: About,
+  { isWhole, value }: { isWhole: boolean; value: unknown },
+): MetadataAnswer {
+  return {
+    ...(isWhole ? { status: 201, statusText: 'Created' } : { status: 200, statusText: 'OK' }),
+    headers: {},
+    config: { endpoint: '/connections/metadata', method: isWhole ? 'POST' : 'PATCH' },
+    data: { connection_id, provider_config_key, metadata: value as Record<string, unknown> },
+  };
+}
+
 /** Asked once for as long as it is believed, also by many at once. */
 function believed<T>(load: () => Promise<T>) {
   let known: { value: Promise<T>; until: number } | undefined;
+  function believe(value: Promise<T>): Promise<T> {
+    const asked = { value, until: Date.now() + believedMs };
+    known = asked;
+    value.catch(() => {
+      if (known === asked) known = undefined;
+    });
+    return value;
+  }
   return {
-    get(): Promise<T> {
-      if (known === undefined || Date.now() > known.until) {
-        const value = load();
-        known = { value, until: Date.now() + believedMs };
-        value.catch(() => {
-          known = undefined;
-        });
-      }
-      return known.value;
-    },
+    get: (): Promise<T> => (known === undefined || Date.now() > known.until ? believe(load()) : known.value),
+    /** Asked in this way, whatever is believed. */
+    anew: (ask: () => Promise<T>): Promise<T> => believe(ask()),
     forget() {
       known = undefined;
     },

@@ -1,7 +1,11 @@
-import type { FetchResponse } from '../context.ts';
+import type { FetchedBody, FetchedHeaders, FetchResponse } from '../context.ts';
 import { bytesOf, type Service } from './service.ts';
 
 type Request = { url: URL; method?: string; headers?: Record<string, string>; body?: string | null };
+type Told = { status: number; statusText: string; url: string; headers: Record<string, string> };
+
+/** Statuses whose answers have no body (WHATWG Fetch §2.2.3). */
+const withoutBody = new Set([101, 103, 204, 205, 304]);
 
 /** A request to anywhere public, without credentials. */
 export async function uncontrolledFetch(service: Service, request: Request): Promise<FetchResponse> {
@@ -11,31 +15,129 @@ export async function uncontrolledFetch(service: Service, request: Request): Pro
     { url: String(url), method, headers },
     body === undefined || body === null ? undefined : [body],
   );
-  const told = answer.value as {
-    status: number;
-    statusText: string;
-    url: string;
-    headers: Record<string, string>;
-  };
-  const received = new Map(Object.entries(told.headers));
-  let bytes: Promise<Buffer> | undefined;
+  const told = answer.value as Told;
+  const isEmpty = withoutBody.has(told.status) || method.toUpperCase() === 'HEAD';
+  return responseOf(told, {
+    ...{ source: new Source(answer.body), isEmpty },
+    isRedirected: told.url !== String(url),
+  });
+}
+
+/** A body that is read once as it comes, or kept whole for all who read it. */
+class Source {
+  readonly #stream: AsyncIterable<Uint8Array> | undefined;
+  #whole: Promise<Buffer> | undefined;
+  #isStreamed = false;
+  #isShared = false;
+
+  constructor(stream: AsyncIterable<Uint8Array> | undefined) {
+    this.#stream = stream;
+  }
+
+  async whole(): Promise<Buffer> {
+    this.#requireUnread();
+    this.#whole ??= bytesOf(this.#stream);
+    return this.#whole;
+  }
+
+  /** From now on no reader takes it from another one. */
+  share(): void {
+    this.#requireUnread();
+    this.#isShared = true;
+  }
+
+  async *parts(): AsyncGenerator<Uint8Array, undefined, void> {
+    if (this.#isShared || this.#whole !== undefined) {
+      yield new Uint8Array(await this.whole());
+      return;
+    }
+    this.#requireUnread();
+    this.#isStreamed = true;
+    if (this.#stream !== undefined) yield* this.#stream;
+  }
+
+  /** Lets go of what nobody has begun to read. */
+  async cancel(): Promise<void> {
+    if (this.#isShared || this.#whole !== undefined || this.#isStreamed) return;
+    this.#isStreamed = true;
+    await this.#stream?.[Symbol.asyncIterator]().return?.();
+  }
+
+  #requireUnread(): void {
+    if (this.#isStreamed) throw new TypeError('The body was read as it came, and can be read once.');
+  }
+}
+
+function responseOf(
+  told: Told,
+  of: { source: Source; isEmpty: boolean; isRedirected: boolean },
+): FetchResponse {
+  const { status, statusText, url } = told;
+  const { source } = of;
+  const headers = headersOf(told.headers);
+  let bodyUsed = false;
   const whole = () => {
-    bytes ??= bytesOf(answer.body);
-    return bytes;
+    bodyUsed = true;
+    return source.whole();
   };
   const text = async () => (await whole()).toString('utf8');
+  const bytes = async () => new Uint8Array(await whole());
   return {
-    ok: told.status >= 200 && told.status < 300,
-    status: told.status,
-    statusText: told.statusText,
-    url: told.url,
-    headers: {
-      get: (name) => received.get(name.toLowerCase()) ?? null,
-      has: (name) => received.has(name.toLowerCase()),
-      entries: () => received.entries(),
+    ...{ ok: status >= 200 && status < 300, status, statusText, url, redirected: of.isRedirected, headers },
+    body: of.isEmpty
+      ? null
+      : bodyOf(source, () => {
+          bodyUsed = true;
+        }),
+    get bodyUsed() {
+      return bodyUsed;
     },
     text,
+    bytes,
     json: async () => JSON.parse(await text()),
-    arrayBuffer: async () => new Uint8Array(await whole()).buffer,
+    arrayBuffer: async () => (await bytes()).buffer,
+    blob: async () => new Blob([await bytes()], { type: headers.get('content-type') ?? '' }),
+    clone() {
+      source.share();
+      return responseOf(told, of);
+    },
+  };
+}
+
+function headersOf(given: Record<string, string>): FetchedHeaders {
+  const received = new Map(Object.entries(given));
+  const headers: FetchedHeaders = {
+    get: (name) => received.get(name.toLowerCase()) ?? null,
+    has: (name) => received.has(name.toLowerCase()),
+    entries: () => received.entries(),
+    keys: () => received.keys(),
+    values: () => received.values(),
+    forEach(each) {
+      for (const [name, value] of received) each(value, name, headers);
+    },
+    [Symbol.iterator]: () => received.entries(),
+  };
+  return headers;
+}
+
+function bodyOf(source: Source, used: () => void): FetchedBody {
+  const read = () => {
+    used();
+    return source.parts();
+  };
+  return {
+    [Symbol.asyncIterator]: read,
+    getReader() {
+      const parts = read();
+      return {
+        read: () => parts.next() as Promise<{ done: boolean; value?: Uint8Array }>,
+        async cancel() {
+          await parts.return(undefined);
+          await source.cancel();
+        },
+        releaseLock() {},
+      };
+    },
+    cancel: () => source.cancel(),
   };
 }

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pagination, ProxyConfiguration, ProxyResponse } from '../http.ts';
+import type { CursorPagination, Pagination, ProxyConfiguration, ProxyResponse } from '../http.ts';
 import { linkOf, paginate } from './paginate.ts';
-import { at } from './path.ts';
+import { at, withAt } from './path.ts';
 
 /** A provider that answers by the query, and what it was asked. */
 function provider(answer: (query: URLSearchParams, call: ProxyConfiguration) => Partial<ProxyResponse>) {
   const asked: string[] = [];
   const send = async (call: ProxyConfiguration): Promise<ProxyResponse> => {
+    if (asked.length === 200) throw new Error('asked without end');
     const query = new URLSearchParams(call.params as Record<string, string> | undefined);
     asked.push(`${call.endpoint}?${query}${call.data === undefined ? '' : ` ${JSON.stringify(call.data)}`}`);
     return {
@@ -53,17 +54,112 @@ test('pages by cursor end where no cursor comes', async () => {
   ]);
 });
 
-test('a cursor that does not move on ends the pages', async () => {
-  const given = provider(() => ({ data: { rows: [1], next: 'same' } }));
-  const pages = await pagesOf(given, {
-    ...{
-      type: 'cursor',
-      response_path: 'rows',
-      cursor_name_in_request: 'c',
-      cursor_path_in_response: 'next',
-    },
+const byNext: CursorPagination = {
+  ...{ type: 'cursor', response_path: 'rows' },
+  ...{ cursor_name_in_request: 'c', cursor_path_in_response: 'next' },
+};
+
+test('a cursor that the provider passes over fails, and a circle of cursors does: neither ends as if the list had', async () => {
+  const passedOver = provider(() => ({ data: { rows: [1], next: 'same' } }));
+  await assert.rejects(pagesOf(passedOver, byNext), /same page again, with the same cursor \(same\)/);
+  assert.equal(passedOver.asked.length, 2);
+  const round = provider((query) => {
+    const page = Number(query.get('c') ?? 0);
+    return { data: { rows: [page], next: page === 7 ? 3 : page + 1 } };
   });
-  assert.equal(pages.length, 2);
+  await assert.rejects(pagesOf(round, byNext), /same page again/);
+  assert.ok(round.asked.length < 20, `asked ${round.asked.length} times`);
+});
+
+test('a cursor that stays the same is followed while the pages differ, up to an empty one', async () => {
+  let left = 4;
+  const scroll = provider(() => ({ data: { rows: left === 0 ? [] : [left--], next: 'scroll' } }));
+  assert.deepEqual(await pagesOf(scroll, byNext), [[4], [3], [2], [1]]);
+  assert.equal(scroll.asked.length, 5);
+});
+
+test('an empty page is not the end of a list, and a list of nothing but new cursors fails', async () => {
+  const gap = provider((query) => {
+    const page = Number(query.get('c') ?? 0);
+    return { data: { rows: page > 0 && page < 50 ? [] : [page], ...(page < 50 && { next: page + 1 }) } };
+  });
+  assert.deepEqual(await pagesOf(gap, byNext), [[0], [50]]);
+  const tail = provider((query) => {
+    const page = Number(query.get('c') ?? 0);
+    return { data: { rows: page === 0 ? ['only'] : [], next: page + 1 } };
+  });
+  await assert.rejects(pagesOf(tail, byNext), /100 empty pages/);
+  const waiting = provider((query) => ({
+    data: { rows: query.has('c') ? [] : ['only'], next: 'what is yet to come' },
+  }));
+  assert.deepEqual(await pagesOf(waiting, byNext), [['only']]);
+  assert.equal(waiting.asked.length, 2);
+});
+
+test('no cursor are false, null and what is empty; another thing than a text or a number fails', async () => {
+  for (const next of [false, null, undefined, '', ' ', [], {}]) {
+    const given = provider(() => ({ data: { rows: [1], next } }));
+    assert.deepEqual(await pagesOf(given, byNext), [[1]]);
+    assert.equal(given.asked.length, 1);
+  }
+  for (const next of [true, { after: 'b' }]) {
+    const given = provider(() => ({ data: { rows: [1], next } }));
+    await assert.rejects(pagesOf(given, byNext), /There is no cursor at next of the answer, but/);
+    const linked = { type: 'link', response_path: 'rows', link_path_in_response_body: 'next' } as const;
+    await assert.rejects(pagesOf(given, linked), /There is no link at next of the answer, but/);
+  }
+});
+
+test('what a way to turn pages needs is asked for', async () => {
+  const given = provider(() => ({ data: [1] }));
+  const { cursor_name_in_request: _, ...nameless } = byNext;
+  await assert.rejects(pagesOf(given, nameless), /by cursor needs cursor_name_in_request/);
+  await assert.rejects(pagesOf(given, { type: 'offset' }), /by offset needs offset_name_in_request/);
+  await assert.rejects(pagesOf(given, { type: 'link' }), /by link needs link_rel_in_response_header or/);
+});
+
+test('of POST, PUT and PATCH cursor and limit go into the body, unless the call says otherwise', async () => {
+  const search = () =>
+    provider((query, { data }) => {
+      const page = Number((data as { c?: number }).c ?? query.get('c') ?? 0);
+      return { data: { rows: [page], ...(page < 2 && { next: page + 1 }) } };
+    });
+  for (const method of ['POST', 'put', 'PATCH'] as const) {
+    const given = search();
+    const paging = { ...byNext, limit: 9, limit_name_in_request: 'size' };
+    assert.deepEqual(await pagesOf(given, paging, { method, data: { q: 'x' } }), [[0], [1], [2]]);
+    assert.equal(given.asked[1], '/items? {"q":"x","size":9,"c":1}');
+  }
+  const inQuery = search();
+  await pagesOf(inQuery, { ...byNext, in_body: false }, { method: 'POST', data: { q: 'x' } });
+  assert.equal(inQuery.asked[1], '/items?c=1 {"q":"x"}');
+});
+
+test('a name with dots is a path in a body, as GraphQL wants it; what the caller holds stays as it is', async () => {
+  const data = { query: 'q', variables: { first: 1 } };
+  const given = provider((_, { data }) => {
+    const page = (data as { variables: { after?: number } }).variables.after ?? 0;
+    return { data: { rows: [page], ...(page < 2 && { next: page + 1 }) } };
+  });
+  const paging = { ...byNext, cursor_name_in_request: 'variables.after' };
+  assert.deepEqual(await pagesOf(given, paging, { method: 'POST', data }), [[0], [1], [2]]);
+  assert.equal(given.asked[2], '/items? {"query":"q","variables":{"first":1,"after":2}}');
+  assert.deepEqual(data, { query: 'q', variables: { first: 1 } });
+});
+
+test('a form keeps its fields, and a body that has none is told', async () => {
+  const forms: string[] = [];
+  const given = provider((_, { data }) => {
+    forms.push(String(data));
+    return { data: { rows: [forms.length], ...(forms.length < 2 && { next: 'b' }) } };
+  });
+  await pagesOf(given, byNext, { method: 'POST', data: new URLSearchParams({ q: 'x' }) });
+  assert.deepEqual(forms, ['q=x', 'q=x&c=b']);
+  const text = provider(() => ({ data: { rows: [1], next: 'b' } }));
+  await assert.rejects(
+    pagesOf(text, byNext, { method: 'POST', data: '{"q":"x"}' }),
+    /c cannot be set in a body/,
+  );
 });
 
 test('a cursor goes into the body where the provider wants it there', async () => {
@@ -96,6 +192,39 @@ test('pages by link follow the header Link, an empty page included', async () =>
   );
   assert.deepEqual(pages, [[], [1]]);
   assert.deepEqual(given.asked, ['/items?a=1', 'https://api.example/items?page=2?']);
+});
+
+test('a link stands under a name with dots, as in answers of Microsoft Graph', async () => {
+  const given = provider((_, { endpoint }) => {
+    const page = Number(/\d$/.exec(endpoint)?.[0] ?? 1);
+    const link = { '@odata.nextLink': `https://graph.example/v1.0/users?$skiptoken=${page + 1}` };
+    return { data: { '@odata.context': 'c', value: [{ id: `u${page}` }], ...(page < 3 && link) } };
+  });
+  const paging = {
+    type: 'link',
+    response_path: 'value',
+    link_path_in_response_body: '@odata.nextLink',
+  } as const;
+  assert.deepEqual(await pagesOf(given, paging), [[{ id: 'u1' }], [{ id: 'u2' }], [{ id: 'u3' }]]);
+});
+
+test('a link is taken from the body where the header has none', async () => {
+  const given = provider((_, { endpoint }) => ({
+    data: { rows: [endpoint], ...(endpoint === '/items' && { links: { next: '/items?page=2' } }) },
+  }));
+  const paging = { type: 'link', response_path: 'rows', link_rel_in_response_header: 'next' } as const;
+  const pages = await pagesOf(given, { ...paging, link_path_in_response_body: 'links.next' });
+  assert.deepEqual(pages, [['/items'], ['/items?page=2']]);
+});
+
+test('a link that leads to its own page ends the pages, and a circle of links fails', async () => {
+  const linked = { type: 'link', response_path: 'rows', link_path_in_response_body: 'next' } as const;
+  const self = provider((_, { endpoint }) => ({ data: { rows: [endpoint], next: '/items?page=2' } }));
+  assert.deepEqual(await pagesOf(self, linked), [['/items'], ['/items?page=2']]);
+  const round = provider((_, { endpoint }) => ({
+    data: { rows: [endpoint], next: endpoint === '/b' ? '/a' : '/b' },
+  }));
+  await assert.rejects(pagesOf(round, linked), /same page again, with the same link/);
 });
 
 test('pages by offset count items or pages, and end with one that is not full', async () => {
@@ -137,6 +266,14 @@ test("what the provider's definition says of pages counts where the call says no
 test('an answer without a list where one was promised is told', async () => {
   const given = provider(() => ({ data: { rows: 'none' } }));
   await assert.rejects(pagesOf(given, { type: 'link', response_path: 'rows' }), /no list at rows/);
+  const atTop = provider(() => ({ data: [1] }));
+  await assert.rejects(pagesOf(atTop, byNext), /no list at rows/);
+  const page = provider(() => ({ data: '<html>Back soon</html>' }));
+  await assert.rejects(pagesOf(page, byNext), /no list at rows/);
+  const failing = provider(() => ({ data: { ok: false, error: 'internal_error' } }));
+  await assert.rejects(pagesOf(failing, byNext), /answered that it failed: internal_error/);
+  const empty = provider(() => ({ data: '' }));
+  assert.deepEqual(await pagesOf(empty, byNext), []);
 });
 
 test('a header Link is read by relation, with several, with parameters, and where it says nothing', () => {
@@ -151,6 +288,14 @@ test('a path leads through objects and lists, and nowhere through what is inheri
   assert.equal(at({ a: null }, 'a.b'), undefined);
   assert.equal(at({}, 'constructor.name'), undefined);
   assert.deepEqual(at([1], ''), [1]);
+  assert.equal(at({ a: { 'b.c': 1, b: { c: 2 } } }, 'a.b.c'), 1);
+  assert.equal(at({ 'a[0]': 1, a: [2] }, 'a[0]'), 1);
+});
+
+test('a path is set in a copy, under a key that holds the dots itself where there is one', () => {
+  assert.deepEqual(withAt({ a: null }, 'a.b.c', 1), { a: { b: { c: 1 } } });
+  assert.deepEqual(withAt({ 'a.b': 0, a: { d: 2 } }, 'a.b', 1), { 'a.b': 1, a: { d: 2 } });
+  assert.throws(() => withAt({ a: 'text' }, 'a.b', 1), /Nothing can be set at a.b: a is no object/);
 });
 
 test('what a call leaves out is as the provider has it, unless it turns pages in another way', async () => {

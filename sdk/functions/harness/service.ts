@@ -18,6 +18,8 @@ export type About = {
   variant: string;
   /** ISO 8601. */
   lastSyncDate?: string;
+  /** The sync's code ends delete tracking with `deleteRecordsFromPreviousExecutions`, and begins none. */
+  deletesByRun?: boolean;
   /** The definition's word on pages. */
   paginate?: Record<string, unknown>;
 };

@@ -6,9 +6,10 @@ import type { ActionDefinition, Definition, SyncDefinition } from '../definition
 import { ActionError } from './action-error.ts';
 import { createContext } from './context.ts';
 import { describe } from './describe.ts';
+import { trackRun } from './run-deletes.ts';
 import type { About, Service } from './service.ts';
 import { stopped } from './stopped.ts';
-import { createSyncContext } from './sync-context.ts';
+import { createSyncContext, isClosed } from './sync-context.ts';
 
 type Call = {
   exported: unknown;
@@ -28,9 +29,15 @@ export async function start({ exported, kind, input, about, service }: Call): Pr
   }
   if (kind === 'describe') return describe(definition);
   const of = about as About;
-  if (kind === 'sync') return runSync(definition as SyncDefinition, createSync(definition, service, of));
+  if (kind === 'sync') {
+    const context = createSync(definition, service, of);
+    if (!of.deletesByRun) return runSync(definition as SyncDefinition, context);
+    const models = Object.keys((definition as SyncDefinition).models ?? {});
+    return trackRun({ service, context, models }, () => runSync(definition as SyncDefinition, context));
+  }
   if (kind === 'webhook') {
-    await (definition as SyncDefinition).onWebhook?.(createSync(definition, service, of), input);
+    const context = Object.assign(createSync(definition, service, of), refusedInWebhooks);
+    await (definition as SyncDefinition).onWebhook?.(context, input);
     return null;
   }
   if (kind === 'action') return runAction(definition as ActionDefinition, createContext(service, of), input);
@@ -42,6 +49,18 @@ function createSync(definition: Definition, service: Service, about: About) {
   return createSyncContext(service, about, (definition as SyncDefinition).models ?? {});
 }
 
+/** A delete tracking that is open is that of the sync's own run, which may be in the middle of its pages. */
+const refusedInWebhooks = {
+  async deleteRecordsFromPreviousExecutions(): Promise<never> {
+    throw Object.assign(
+      new Error('onWebhook deletes by batchDelete: it is told of a part of what there is.'),
+      {
+        code: 'no_delete_tracking',
+      },
+    );
+  },
+};
+
 /** What was not reached when a run was told to stop is neither deleted nor done: the next one goes on. */
 async function runSync(
   { exec, models, trackDeletes }: SyncDefinition,
@@ -51,7 +70,12 @@ async function runSync(
   for (const model of tracked) await context.trackDeletesStart(model);
   await exec(context as never);
   if (context.signal.aborted) throw stopped();
-  for (const model of tracked) await context.trackDeletesEnd(model);
+  for (const model of tracked) {
+    await context.trackDeletesEnd(model).catch((error: unknown) => {
+      // The code has ended it by itself.
+      if (!isClosed(error)) throw error;
+    });
+  }
   return null;
 }
 

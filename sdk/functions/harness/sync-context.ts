@@ -19,7 +19,10 @@ export function createSyncContext(service: Service, about: About, models: Models
     const records = listOf(given);
     // One portion after the other: the service says by its answer that it can take the next.
     for (let from = 0; from < records.length; from += mostRecords) {
-      await ask(name, { model, records: records.slice(from, from + mostRecords) });
+      const portion = { model, records: records.slice(from, from + mostRecords) };
+      await ask(name, portion).catch((error: Refused) => {
+        throw from === 0 ? error : placedAfter(from, error);
+      });
     }
     return true;
   }
@@ -55,6 +58,16 @@ export function createSyncContext(service: Service, about: About, models: Models
     if (service.signal.aborted) throw stopped();
     return ask<{ deletedKeys: string[] }>('trackDeletesEnd', { model });
   };
+  const endOfRun = async (model: string) =>
+    end(model).catch((error: unknown) => {
+      if (!isClosed(error)) throw error;
+      service.log(
+        'warn',
+        `Nothing of ${model} was deleted: what was saved before the checkpoint of this run was not tracked, or it was ` +
+          'deleted already. The next run that begins without a checkpoint, or after one that succeeded, deletes.',
+      );
+      return { deletedKeys: [] };
+    });
   const records = {
     lastSyncDate: about.lastSyncDate === undefined ? undefined : new Date(about.lastSyncDate),
     batchSave: (given: unknown, model: string) => write('batchSave', checked(given, model), model),
@@ -62,7 +75,7 @@ export function createSyncContext(service: Service, about: About, models: Models
     batchDelete: (given: unknown, model: string) => write('batchDelete', given, model),
     trackDeletesStart: (model: string) => ask('trackDeletesStart', { model }),
     trackDeletesEnd: end,
-    deleteRecordsFromPreviousExecutions: end,
+    deleteRecordsFromPreviousExecutions: about.deletesByRun ? endOfRun : end,
     getRecordsByIds,
     listRecords,
     schemaChanged: (model: string, changes: unknown) => ask('schemaChanged', { model, changes }),
@@ -70,6 +83,26 @@ export function createSyncContext(service: Service, about: About, models: Models
       ask('setMergingStrategy', { strategy, model }),
   };
   return Object.assign(createContext(service, about), records) as unknown as SyncContext;
+}
+
+/** A refusal that names fields. */
+type Refused = Error & { errors?: { message: string; path: string[] }[] };
+
+/** The refusal of a portion, with the places that its records have in the whole list. */
+function placedAfter(from: number, error: Refused): Refused {
+  for (const { path } of error.errors ?? []) {
+    const [list, at] = path;
+    if (list !== 'records' || at === undefined) continue;
+    const before = path.join('.');
+    path[1] = String(Number(at) + from);
+    error.message = error.message.replace(before, path.join('.'));
+  }
+  return error;
+}
+
+/** Whether an end of delete tracking was refused since none is open. */
+export function isClosed(error: unknown): boolean {
+  return (error as { code?: unknown }).code === 'no_delete_tracking';
 }
 
 /** Says once for each model where a record does not fit it; it is saved all the same, as the provider gave it. */

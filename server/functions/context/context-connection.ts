@@ -3,10 +3,12 @@ import { z } from 'zod';
 import type { Credentials } from '../../auth-modes/mode.ts';
 import { type LiveConnection, placeOf } from '../../connections/reader.ts';
 import { changeMetadata } from '../../connections/store.ts';
-import { credentialsToWire } from '../../connections/wire.ts';
+import { credentialsToWire, endUserToWire, errorsToWire } from '../../connections/wire.ts';
 import type { Db } from '../../db/pool.ts';
 import { listVariables } from '../../environments/variables.ts';
-import { type Ask, ask, type ContextDeps, type RunFacts } from './context.ts';
+import { AppError } from '../../errors.ts';
+import { toWire as integrationToWire } from '../../integrations/wire.ts';
+import { type Ask, ask, type ContextDeps, noRow, type RunFacts, requireRow } from './context.ts';
 
 type Given = {
   fenced: Db;
@@ -15,6 +17,7 @@ type Given = {
   facts: RunFacts;
 };
 
+const connectionArgs = z.object({ forceRefresh: z.boolean().default(false) });
 const metadataArgs = z.object({ metadata: z.record(z.string(), z.unknown()) });
 /** Of one connection, as JSON. */
 const mostMetadataBytes = 1024 * 1024;
@@ -33,24 +36,44 @@ export function connectionAsks(
     return null;
   }
   async function told(of: LiveConnection): Promise<Credentials> {
-    const fresh = await credentials.fresh(of);
+    return noted(await credentials.fresh(of));
+  }
+  async function renewed(of: LiveConnection): Promise<LiveConnection> {
+    if (facts.connectionRow === noRow)
+      throw new AppError(
+        'invalid_body',
+        'Credentials of a connection that is not stored yet are not renewed.',
+      );
+    const known = requireRow(await credentials.refreshedLiving(of), facts.connectionRow);
+    noted(known.credentials);
+    return known;
+  }
+  function noted(fresh: Credentials): Credentials {
     facts.secrets.noteCredentials(credentialsToWire({ credentials: fresh }));
     return fresh;
   }
+  const webhookUrl = () => {
+    const path = [facts.environment, place.integrationKey].map(encodeURIComponent).join('/');
+    return new URL(`/webhook/${path}`, baseUrl).href;
+  };
   return [
-    ask('getConnection', z.unknown(), async () => {
+    ask('getConnection', connectionArgs, async ({ forceRefresh }) => {
       const found = await connection();
-      return connectionView(found, await told(found));
+      if (!forceRefresh) return connectionView(found, await told(found));
+      const known = await renewed(found);
+      return connectionView(known, known.credentials);
     }),
     ask('getToken', z.unknown(), async () => tokenOf(await told(await connection()))),
     ask('getIntegration', z.unknown(), async () => {
       const { integration } = await connection();
+      const { unique_key, provider, display_name, logo, forward_webhooks, ...rest } = integrationToWire(
+        integration,
+        { baseUrl },
+      );
+      const { integration_config, custom, created_at, updated_at } = rest;
       return {
-        unique_key: integration.key,
-        provider: integration.provider.name,
-        display_name: integration.displayName,
-        integration_config: integration.integrationConfig,
-        custom: integration.custom ?? null,
+        ...{ unique_key, provider, display_name, logo, forward_webhooks, webhook_url: webhookUrl() },
+        ...{ integration_config, custom, created_at, updated_at },
       };
     }),
     ask('getEnvironmentVariables', z.unknown(), async () => {
@@ -58,10 +81,7 @@ export function connectionAsks(
       facts.secrets.noteVariables(variables);
       return variables;
     }),
-    ask('getWebhookURL', z.unknown(), async () => {
-      const path = [facts.environment, place.integrationKey].map(encodeURIComponent).join('/');
-      return new URL(`/webhook/${path}`, baseUrl).href;
-    }),
+    ask('getWebhookURL', z.unknown(), async () => webhookUrl()),
     ask('getMetadata', z.unknown(), async () => (await connection()).metadata),
     ask('setMetadata', metadataArgs, ({ metadata }) => change(() => metadata)),
     ask('updateMetadata', metadataArgs, ({ metadata }) => change((now) => ({ ...now, ...metadata }))),
@@ -79,11 +99,14 @@ function connectionView(connection: LiveConnection, fresh: Credentials): Record<
     connection_config: connection.connectionConfig,
     credentials: credentialsToWire({ credentials: fresh }),
     tags: connection.tags,
-    end_user: endUser ?? null,
+    errors: errorsToWire(connection),
+    end_user: endUserToWire(endUser),
+    webhook_url_override: connection.webhookUrlOverride ?? null,
     account: account ?? null,
     scopes: scopesGranted ?? null,
     created_at: connection.createdAt.toISOString(),
     updated_at: connection.updatedAt.toISOString(),
+    last_fetched_at: connection.lastFetchedAt?.toISOString() ?? null,
   };
 }
 

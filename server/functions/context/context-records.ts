@@ -11,7 +11,7 @@ import { NewerChanges } from '../../records/newer-changes.ts';
 import { readPage } from '../../records/page.ts';
 import { defaultRestore } from '../../records/policy.ts';
 import { saveRecords } from '../../records/save.ts';
-import { endTracking, startTracking } from '../../records/track-deletes.ts';
+import { dropTracking, endTracking, startTracking } from '../../records/track-deletes.ts';
 import { updateRecords } from '../../records/update.ts';
 import { pageToWire } from '../../records/wire.ts';
 import { type Ask, ask, type ContextDeps, type RunFacts } from './context.ts';
@@ -119,6 +119,10 @@ export function recordAsks(
       });
       sum.deleted += ended.count;
       return { deletedKeys: ended.deletedKeys };
+    }),
+    writing('trackDeletesDrop', inModel, async (args, { connection: of }) => {
+      await dropTracking(fenced, { connection: of.id, model: args.model, variant });
+      return null;
     }),
     writing('setMergingStrategy', merging, async ({ model: name, strategy }, { connection: of }) => {
       const set = strategies.get(name);

@@ -33,7 +33,7 @@ export type ContextDeps = {
   brand: Brand;
   baseUrl: string;
   reader: ConnectionReader;
-  credentials: Pick<CredentialSource, 'fresh'>;
+  credentials: Pick<CredentialSource, 'fresh' | 'refreshedLiving'>;
   outbound: Pick<Outbound, 'fetchWhole'>;
   proxy: InnerProxy;
 };
@@ -46,7 +46,7 @@ export type RunFacts = {
   functionId: number;
   integrationKey: string;
   connectionId: string;
-  /** The connection's row: another one of the same ID is another account. 0 before it has one. */
+  /** The connection's row: another one of the same ID is another account. `noRow` before it has one. */
   connectionRow: number;
   variant: string;
   /** Names of the models that it may save; none where it is no sync. */
@@ -97,9 +97,12 @@ const lockKey = z
 const mostLockMs = 24 * 3_600_000;
 const header = z.string().max(16_384);
 
-/** Throws `unknown_connection` where an ID stands for another connection by now. `row` is 0 before there is one. */
+/** Of a connection that is not stored yet. */
+export const noRow = 0;
+
+/** Throws `unknown_connection` where an ID stands for another connection by now. */
 export function requireRow(found: LiveConnection, row: number): LiveConnection {
-  if (row !== 0 && found.id !== row) throw new AppError('unknown_connection');
+  if (row !== noRow && found.id !== row) throw new AppError('unknown_connection');
   return found;
 }
 

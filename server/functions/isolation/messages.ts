@@ -24,7 +24,13 @@ export type Order =
   | FlowMessage;
 
 /** Why an ask was not answered, for the code that asked. */
-export type Refusal = { code: string; message: string; status?: number; payload?: unknown };
+export type Refusal = {
+  code: string;
+  message: string;
+  status?: number;
+  payload?: unknown;
+  errors?: readonly { code: string; message: string; path: string[] }[];
+};
 
 /** Of the stream that belongs to an ask. `end`, `cut` come from who sends it, `more`, `drop` from who reads it. */
 export type FlowMessage =

@@ -215,6 +215,16 @@ export class Run {
 function refusalOf(error: unknown): Refusal {
   if (!(error instanceof AppError))
     return { code: 'internal', message: 'Something went wrong in the service.' };
-  const { code, message, status, payload } = error;
-  return { code, message, status, ...(payload !== undefined && { payload }) };
+  const { code, status, payload, errors } = error;
+  return {
+    ...{ code, message: naming(error), status },
+    ...(payload !== undefined && { payload }),
+    ...(errors !== undefined && { errors }),
+  };
+}
+
+/** With the first field that does not fit: of an error that nobody catches its message is all that is kept. */
+function naming({ message, errors: [fault] = [] }: AppError): string {
+  if (fault === undefined || message.includes(fault.message)) return message;
+  return `${message} ${fault.path.join('.') || 'the whole'}: ${fault.message}`;
 }
