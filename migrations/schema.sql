@@ -1011,6 +1011,13 @@ create table sync (
 CREATE INDEX sync_due ON public.sync USING btree (next_at) WHERE (state = 'active'::text);
 CREATE INDEX sync_function ON public.sync USING btree (function_id);
 
+create table sync_again (
+  sync_id bigint not null,
+  traceparent text,
+  constraint sync_again_pkey PRIMARY KEY (sync_id),
+  constraint sync_again_sync_id_fkey FOREIGN KEY (sync_id) REFERENCES sync(id) ON DELETE CASCADE
+);
+
 create table tracked (
   id bigint generated always as identity not null,
   dataset_id bigint not null,

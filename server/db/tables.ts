@@ -748,6 +748,11 @@ export interface Sync {
   variant: Generated<string>;
 }
 
+export interface SyncAgain {
+  sync_id: number;
+  traceparent: string | null;
+}
+
 export interface Tracked {
   dataset_id: number;
   id: Generated<number>;
@@ -847,6 +852,7 @@ export interface DB {
   sign_in_verification: SignInVerification;
   signing_key: SigningKey;
   sync: Sync;
+  sync_again: SyncAgain;
   tracked: Tracked;
   watch: Watch;
   watching: Watching;

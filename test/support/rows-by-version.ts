@@ -228,5 +228,6 @@ export function rowsByVersion(): RowsByVersion {
   );
   after.set(40, 'update import set overwrites = true; update imported_connection set granted_at = now();');
   after.set(42, `update connection set own_client_id = 'own' where has_own_client;`);
+  after.set(43, `insert into sync_again (sync_id, traceparent) values (1, '${traceparent}');`);
   return { vault, after };
 }

@@ -3,6 +3,7 @@ import { ownClientOf } from '../../auth-modes/mode.ts';
 import type { Candidate } from '../../connections/hooks.ts';
 import type { ConnectionReader, LiveConnection } from '../../connections/reader.ts';
 import type { Vault } from '../../vault.ts';
+import { noRow } from '../context/context.ts';
 
 export type Candidates = {
   /** As the reader that it was made with, and it knows the candidates. */
@@ -44,13 +45,11 @@ export function createCandidates(
   };
 }
 
-/** A row that there is not: whatever would be written of it finds nothing. */
-const noRow = 0;
-
 function liveFrom(candidate: Candidate, { vault, at }: { vault: Vault; at: Date }): LiveConnection {
   const { integration } = candidate;
   return {
     ...candidate,
+    // Whatever would be written of it finds nothing.
     id: noRow,
     environmentId: integration.environmentId,
     integrationId: integration.id,

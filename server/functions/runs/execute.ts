@@ -95,7 +95,7 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
     exportName: 'default',
     kind: harnessKinds[kind],
     input: claim.input === null ? undefined : connection.dataKey.openJson(claim.input, inputContext),
-    about: aboutOf(of),
+    about: aboutOf(of, found.code),
     limits: { timeoutMs: timeoutsMs[kind] },
     serve: inCause(
       createContext(deps, {
@@ -128,7 +128,7 @@ function inCause(serve: Serve): Serve {
   return (name, args, asked) => within(cause, () => serve(name, args, asked));
 }
 
-function aboutOf({ claim, connection }: Order & { connection: LiveConnection }) {
+function aboutOf({ claim, connection }: Order & { connection: LiveConnection }, code: string) {
   const { paginate } = connection.integration.provider.api;
   return {
     connectionId: claim.connection.connectionId,
@@ -138,7 +138,13 @@ function aboutOf({ claim, connection }: Order & { connection: LiveConnection }) 
     variant: claim.variant,
     ...(paginate && { paginate }),
     ...(claim.lastSucceededAt && { lastSyncDate: claim.lastSucceededAt.toISOString() }),
+    ...(claim.kind === 'sync' && deletesByRun(code) && { deletesByRun: true }),
   };
+}
+
+/** Whether a bundle ends delete tracking in the deprecated way alone: it is for the harness to begin it. */
+function deletesByRun(code: string): boolean {
+  return code.includes('deleteRecordsFromPreviousExecutions') && !code.includes('trackDeletesStart');
 }
 
 function endingOf({ cause, message, error }: RunFailure): Ending {

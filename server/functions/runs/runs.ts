@@ -4,7 +4,7 @@
  * Does not own: who runs them (`claims.ts`, `worker.ts`) and how they end (`settle.ts`).
  */
 import { randomUUIDv7 } from 'node:crypto';
-import { first, type Queryable, type Tx } from '../../db/pool.ts';
+import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { currentTraceparent } from '../../tracing/cause.ts';
 import { lockLeft, tellFailed } from '../action-over.ts';
@@ -47,21 +47,63 @@ export type EarlierAttempt = { attempt: number; ended_at: string; error: { code:
 const manualPriority = 5;
 
 /**
- * Queues a run of each of these syncs, where it has none that waits or runs: one that waits is due now, one that runs goes
- * on. Answers how many wait by this.
+ * Lets each of these syncs run now: what has changed until this call is seen by a run. One that has none is queued, one that
+ * waits is due now. A run that has begun, also where it waits to go on, may have read before the change: another one follows
+ * it, one alone however often this is called meanwhile. To be called with the syncs locked, so that no run of theirs ends in
+ * between. Answers how many wait by this.
  */
-export async function queueRuns(
+export function queueRuns(
   tx: Tx,
   { syncIds, at }: { syncIds: readonly number[]; at: Date },
 ): Promise<number> {
-  const rows = await tx.query<{ id: string }>(
+  const traceparent = currentTraceparent();
+  return queueAsked(tx, { asked: syncIds.map((syncId) => ({ syncId, traceparent })), at });
+}
+
+/**
+ * Queues at most 500 of the runs that were to follow one that is over by now, however it ended and whatever node ended it. To
+ * be called again and again. Several nodes share the work.
+ */
+export async function queueFollowing(db: Db, at: Date): Promise<void> {
+  const found = await db.query<{ id: number }>(
+    `select sync.id
+     from sync_again as again
+     join sync on sync.id = again.sync_id
+     join function on function.id = sync.function_id and function.version_id is not null
+     join connection on connection.id = sync.connection_id and connection.deleted_at is null
+     where not exists (
+       select from run
+       where sync_id = sync.id and kind = 'sync' and state in ('waiting', 'running') and started_at is not null
+     )
+     limit ${mostFollowing}`,
+  );
+  if (found.length === 0) return;
+  await db.transaction(async (tx) => {
+    const locked = await tx.query<{ id: number }>(
+      'select id from sync where id = any($1) order by id for no key update skip locked',
+      [found.map(({ id }) => id)],
+    );
+    // Read again under the lock: another node may have queued it, and a pause may have taken it back.
+    const asked = await tx.query<Asked>(
+      'select sync_id as "syncId", traceparent from sync_again where sync_id = any($1)',
+      [locked.map(({ id }) => id)],
+    );
+    await queueAsked(tx, { asked, at });
+  });
+}
+
+const mostFollowing = 500;
+type Asked = { syncId: number; traceparent: string | null };
+
+async function queueAsked(tx: Tx, { asked, at }: { asked: readonly Asked[]; at: Date }): Promise<number> {
+  const rows = await tx.query<{ syncId: number; hasBegun: boolean }>(
     `insert into run
        (id, environment_id, function_id, version_id, connection_id, sync_id, variant, kind, trigger, priority, most_attempts,
         not_before, queued_at, traceparent)
      select
        given.id, function.environment_id, function.id, function.version_id, sync.connection_id, sync.id, sync.variant, 'sync',
-       'manual', $3, ${syncAttempts}, $4, $4, $5
-     from unnest($1::bigint[], $2::uuid[]) as given (sync_id, id)
+       'manual', $4, ${syncAttempts}, $5, $5, given.traceparent
+     from unnest($1::bigint[], $2::uuid[], $3::text[]) as given (sync_id, id, traceparent)
      join sync on sync.id = given.sync_id
      join function on function.id = sync.function_id
      order by sync.id
@@ -71,8 +113,25 @@ export async function queueRuns(
        trigger = excluded.trigger,
        traceparent = excluded.traceparent
      where run.state = 'waiting'
-     returning id`,
-    [syncIds, syncIds.map(() => randomUUIDv7()), manualPriority, at, currentTraceparent()],
+     returning sync_id as "syncId", started_at is not null as "hasBegun"`,
+    [
+      asked.map(({ syncId }) => syncId),
+      asked.map(() => randomUUIDv7()),
+      asked.map(({ traceparent }) => traceparent),
+      ...[manualPriority, at],
+    ],
+  );
+  const ahead = new Set(rows.filter(({ hasBegun }) => !hasBegun).map(({ syncId }) => syncId));
+  const behind = asked.filter(({ syncId }) => !ahead.has(syncId));
+  await tx.query('delete from sync_again where sync_id = any($1)', [[...ahead]]);
+  await tx.query(
+    `insert into sync_again (sync_id, traceparent)
+     select given.sync_id, given.traceparent
+     from unnest($1::bigint[], $2::text[]) as given (sync_id, traceparent)
+     order by given.sync_id
+     on conflict (sync_id) do update
+     set traceparent = excluded.traceparent`,
+    [behind.map(({ syncId }) => syncId), behind.map(({ traceparent }) => traceparent)],
   );
   return rows.length;
 }

@@ -83,8 +83,8 @@ const betweenMs = 30_000;
 
 /**
  * Lets the active syncs of a connection that subscribe to one of `types`, or to any where it is undefined, run in a few
- * seconds: one run each, however often this is called until it begins. Answers how many wait, and how many run at the moment,
- * for which nothing is queued.
+ * seconds: one run each, however often this is called until it begins. Answers how many wait, and how many have a run that
+ * has begun, also where that waits to go on: it may have read before the change, and nothing follows it by this.
  */
 export async function queueSyncsSoon(
   tx: Tx,
@@ -137,7 +137,9 @@ export async function queueSyncsSoon(
     ],
   );
   const running = await tx.query(
-    `select from run where sync_id = any($1) and kind = 'sync' and state = 'running'`,
+    `select
+     from run
+     where sync_id = any($1) and kind = 'sync' and state in ('waiting', 'running') and started_at is not null`,
     [syncIds],
   );
   return { waiting: waiting.length, running: running.length };

@@ -22,6 +22,7 @@ import {
 import { type ExecuteDeps, execute } from './execute.ts';
 import { measuredRun } from './measured-run.ts';
 import { createRunLog } from './run-log.ts';
+import { queueFollowing } from './runs.ts';
 import { queueDue } from './schedule.ts';
 import { cancelled, detailsOf, type Ending, settle } from './settle.ts';
 import { settleWhileHeld } from './settle-while-held.ts';
@@ -142,6 +143,7 @@ export function createRunner(deps: RunnerDeps): Runner {
       for (const claim of lost) start(claim);
       begun += lost.length;
     }
+    await queueFollowing(db, now());
     await queueDue(db, now());
     if (free() > 0) {
       const share = { most: mostOfIntegration, held: held() };

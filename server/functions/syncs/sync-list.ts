@@ -5,8 +5,8 @@ import { spellFrequency } from '../deploys/frequency.ts';
 import { runStates } from '../runs/runs.ts';
 
 /**
- * What a sync is at, the first that holds: a run waits or goes on; nothing starts by itself; its connection keeps its runs
- * from starting; its last run failed; none of these.
+ * What a sync is at, the first that holds: a run waits, goes on or is to follow; nothing starts by itself; its connection
+ * keeps its runs from starting; its last run failed; none of these.
  */
 export const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
 export type SyncState = (typeof syncStates)[number];
@@ -68,7 +68,7 @@ const found = `
     current.id as "currentId",
     current.state as "currentState",
     case
-      when current.id is not null then 'running'
+      when current.id is not null or again.sync_id is not null then 'running'
       when sync.state = 'paused' then 'paused'
       when sync.held is not null then 'held'
       when sync.failures > 0 then 'failing'
@@ -81,6 +81,7 @@ const found = `
   join connection on connection.id = sync.connection_id and connection.deleted_at is null
   left join run as current
     on current.sync_id = sync.id and current.kind = 'sync' and current.state in ('waiting', 'running')
+  left join sync_again as again on again.sync_id = sync.id
   where function.environment_id = $1
     and ($2::text is null or integration.key = $2)
     and ($3::text is null or function.name = $3)

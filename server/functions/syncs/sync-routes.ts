@@ -85,8 +85,9 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
         operationId: 'triggerSyncs',
         summary: 'Run syncs now',
         description:
-          'One that waits is due now, one that runs goes on. No `syncs` are all of the integration; no `connection_id` all ' +
-          'connections. `reset` forgets checkpoint, delete tracking and the last success first, with `emptyCache` the records too.',
+          'One that waits is due now; one that runs goes on, and runs once more when that is over. No `syncs` are all of the ' +
+          'integration; no `connection_id` all connections. `reset` ends what runs, and forgets checkpoint, delete tracking and ' +
+          'the last success first, with `emptyCache` the records too.',
         errors: syncErrors,
         headers: placeHeaders,
         example: {
@@ -131,7 +132,8 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
       schema: {
         operationId: 'pauseSyncs',
         summary: 'Pause syncs',
-        description: 'What runs goes on to its end; nothing starts by itself until they are started again.',
+        description:
+          'What runs goes on to its end, and none follows it; nothing starts by itself until they are started again.',
         errors: syncErrors,
         headers: placeHeaders,
         example: {

@@ -122,6 +122,8 @@ const statusSql = `
     sync.held,
     exists (
       select from run where run.sync_id = sync.id and run.kind = 'sync' and run.state = 'running'
+      union all
+      select from sync_again as again where again.sync_id = sync.id
     ) as "isRunning",
     (
       select to_jsonb(last)

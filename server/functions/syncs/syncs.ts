@@ -133,6 +133,8 @@ export function lockSyncs(
 
 export async function pauseSyncs(tx: Tx, { syncIds }: { syncIds: readonly number[] }): Promise<void> {
   await tx.query(`update sync set state = 'paused', next_at = null where id = any($1)`, [syncIds]);
+  // What runs is the last one.
+  await tx.query('delete from sync_again where sync_id = any($1)', [syncIds]);
   // Those that nobody asked for and that have not begun: a message of a channel is waited upon for seconds.
   await tx.query(
     `delete from run
