@@ -1,10 +1,12 @@
 import { authorizationRequest } from '../auth-modes/oauth2.ts';
 import { requireOwnClientsKnown } from '../connections/save.ts';
 import { templateValues } from '../connections/values.ts';
+import { readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { clientOf, type OAuthClient } from '../integrations/store.ts';
+import { clientOf, type Integration, type OAuthClient } from '../integrations/store.ts';
 import { storeAttempt } from './attempts.ts';
 import { findSecret, newBrowserSecret } from './browser-cookies.ts';
+import { endUserOf } from './choices.ts';
 import { readWishes, type Wishes } from './query.ts';
 import { allowsOtherAccount, planScopes, type ScopePlan } from './scopes.ts';
 import { paramFault } from './session-input.ts';
@@ -16,44 +18,71 @@ export function redirectUriOf({ baseUrl }: Pick<ConnectDeps, 'baseUrl'>): string
   return `${baseUrl}/oauth/callback`;
 }
 
+/** A request to begin. `url` is its own, with the query. */
+type Request = { session: { sessionId: number; environmentId: number }; key: string; url: string };
+
+/** For whom a trip would begin, and whose it is. */
+export type Announcement = {
+  /** What the application calls itself, if it does. */
+  appName: string | undefined;
+  environment: string;
+  integration: Integration;
+  isReconnect: boolean;
+  endUser: ReturnType<typeof endUserOf>;
+};
+
+/**
+ * What a person is to know before a trip begins that nobody has agreed to on a page of ours. Binds and stores nothing.
+ * Throws what `begin` throws of what does not fit.
+ */
+export async function announce(deps: ConnectDeps, request: Request): Promise<Announcement> {
+  const { target } = await prepare(deps, request);
+  const { session, integration, current } = target;
+  const { appName } = await readConnectSettings(deps.db, session.environmentId);
+  return {
+    appName,
+    environment: session.environment,
+    integration,
+    isReconnect: current !== undefined,
+    endUser: endUserOf(session, current),
+  };
+}
+
 /**
  * Begins a trip to the provider: where to send the browser, and the secret that its cookie is to hold.
  *
  * The first browser that begins has the session for itself, by a secret that it never had before: another one is
- * refused with `session_in_other_browser`. `url` is the request's own, with its query, `secrets` what its cookies hold.
- * Throws AppError naming what does not fit.
+ * refused with `session_in_other_browser`. `secrets` is what the request's cookies hold. Throws AppError naming what does
+ * not fit.
  */
 export async function begin(
   deps: ConnectDeps,
-  request: {
-    session: { sessionId: number; environmentId: number };
-    key: string;
-    url: string;
-    secrets: readonly string[];
-  },
+  request: Request & { secrets: readonly string[] },
 ): Promise<{ location: string; browser: string }> {
-  const { db, reading } = deps;
-  const { vault } = reading;
-  const { sessionId: id, environmentId } = request.session;
-  const session = await getSession(db, { id, environmentId, vault });
-  const target = await getTarget(db, { reading, session, key: request.key, mode: 'OAUTH2' });
-  const wishes = readWishes(request.url);
+  const trip = await prepare(deps, request);
+  const { browserHash } = trip.target.session;
+  // Where the session has one that is not shown, the new one is refused when it is bound.
+  const browser = (browserHash && findSecret(request.secrets, browserHash)) ?? newBrowserSecret();
+  return { location: await startTrip(deps, { ...trip, browser, isRepeated: false }), browser };
+}
+
+async function prepare(
+  { db, reading }: ConnectDeps,
+  { session: { sessionId: id, environmentId }, key, url }: Request,
+): Promise<Omit<Start, 'browser' | 'isRepeated'>> {
+  const session = await getSession(db, { id, environmentId, vault: reading.vault });
+  const target = await getTarget(db, { reading, session, key, mode: 'OAUTH2' });
+  const wishes = readWishes(url);
   // Before the provider gives a grant that could not be kept.
   if (wishes.ownClient !== undefined) await requireOwnClientsKnown(db);
-  // Where the session has one that is not shown, the new one is refused when it is bound.
-  const browser =
-    (session.browserHash && findSecret(request.secrets, session.browserHash)) ?? newBrowserSecret();
-  const location = await startTrip(deps, {
+  return {
     target,
     plan: planScopes(target, wishes),
     connectionConfig: readConfig(target, wishes.config),
     extraParams: paramsOf(target, wishes),
     ownClient: wishes.ownClient,
-    browser,
     waiter: wishes.waiter,
-    isRepeated: false,
-  });
-  return { location, browser };
+  };
 }
 
 /**

@@ -4,6 +4,7 @@ import type { Connection } from '../connections/store.ts';
 import { findIntegration, type Integration, listIntegrations } from '../integrations/store.ts';
 import type { FormField } from '../providers/definition.ts';
 import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
+import { wayOut } from './own-pages.ts';
 import { masked } from './save.ts';
 import { allowsOtherAccount, planScopes } from './scopes.ts';
 import { fixedConfig } from './session-input.ts';
@@ -79,7 +80,7 @@ export async function readChoices(
     environment: session.environment,
     reconnect: session.settings.reconnect !== undefined,
     end_user: endUserOf(session, targets[0]?.current),
-    choices: targets.map((target) => toChoice(target, logosUrl)),
+    choices: targets.map((target) => toChoice(target, { logosUrl, baseUrl })),
   };
 }
 
@@ -97,7 +98,7 @@ async function allowedTo(
 }
 
 /** The user that the session names, or the one of the connection that is renewed. */
-function endUserOf({ settings }: Session, current: Connection | undefined): Choices['end_user'] {
+export function endUserOf({ settings }: Session, current: Connection | undefined): Choices['end_user'] {
   const endUser = settings.end_user ?? current?.endUser;
   if (!endUser) return null;
   return {
@@ -107,7 +108,7 @@ function endUserOf({ settings }: Session, current: Connection | undefined): Choi
   };
 }
 
-function toChoice(target: Target, logosUrl: string): Choice {
+function toChoice(target: Target, { logosUrl, baseUrl }: { logosUrl: string; baseUrl: string }): Choice {
   const { session, integration } = target;
   const { provider, key } = integration;
   const isOAuth = provider.auth_mode === 'OAUTH2';
@@ -119,7 +120,7 @@ function toChoice(target: Target, logosUrl: string): Choice {
     logo: `${logosUrl}/${provider.logo}`,
     test: integration.isTest,
     auth_mode: provider.auth_mode,
-    docs_connect: session.settings.overrides?.[key]?.docs_connect ?? null,
+    docs_connect: wayOut(session.settings.overrides?.[key]?.docs_connect, baseUrl),
     account: expectedAccount(target),
     scopes: asked.map((scope) => explainScope(provider, scope)),
     adds_scopes: asked.length < requested.length,

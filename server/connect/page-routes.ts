@@ -5,12 +5,12 @@ import { type Page, privateHeaders } from '../http/page.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { begin } from './begin.ts';
+import { announce, begin } from './begin.ts';
 import { createBrowserCookies } from './browser-cookies.ts';
 import { finish } from './callback.ts';
 import { ConnectFault, explainError, unexpected } from './fault.ts';
 import { errorMessage, tellWaiter } from './notices.ts';
-import { donePage, faultPage, type MissingScopes } from './pages.ts';
+import { askPage, donePage, faultPage, type MissingScopes } from './pages.ts';
 import { queryOf } from './query.ts';
 import type { ConnectDeps } from './target.ts';
 
@@ -33,6 +33,8 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
   const cookies = createBrowserCookies({ brand, baseUrl });
   const errorHandler = (error: Error, request: FastifyRequest, reply: FastifyReply) =>
     sendPage(reply, pageOf(error, { request, deps }));
+  // With it the clients that open this address in a window of the application know of no page before the provider's.
+  const asksFirst = brand.word !== 'nango';
   /** Also of a token that is used up or cut off, which is refused before the route is reached. */
   const tellAndShow = async (error: Error, request: FastifyRequest, reply: FastifyReply) => {
     const waiter = queryOf(request.originalUrl).get('ws_client_id') ?? undefined;
@@ -52,15 +54,22 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
         operationId: 'beginConnect',
         summary: 'Begin the trip to the provider',
         description:
-          'For a browser, with the token of a session as `connect_session_token`. Faults are pages, too.',
+          'For a browser, with the token of a session as `connect_session_token`. One that another site, a message or a ' +
+          'person led here is first asked, on a page that says for whom the account will be connected, whether to go on; ' +
+          'with the brand of the official clients it goes on at once. Faults are pages, too.',
         params: z.object({ key: text({ min: 1, max: 255 }) }),
-        answers: { 302: { description: 'To the page of the provider.' }, ...faultPages },
+        answers: {
+          200: { description: 'The page that asks whether to go on.', ...pageAnswer },
+          302: { description: 'To the page of the provider.' },
+          ...faultPages,
+        },
       },
     },
     async (request, reply) => {
       if (request.caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
       const { key } = request.params;
       const trip = { session: request.caller, key, url: request.originalUrl, secrets: cookies.read(request) };
+      if (asksFirst && isLedHere(request)) return sendPage(reply, askPage(await announce(deps, trip), deps));
       const { location, browser } = await begin(deps, trip);
       cookies.set(reply, browser);
       return reply.headers(privateHeaders).redirect(location, 302);
@@ -105,6 +114,17 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       );
     },
   );
+}
+
+/**
+ * Whether no page of ours has led a browser here. Whoever has a session could else have a stranger's browser connect its
+ * account for him, where the provider asks nothing either.
+ *
+ * Programs send no `Sec-Fetch-Site`, nor do browsers from before 2023, nor any over plain http to another machine.
+ */
+function isLedHere({ headers }: FastifyRequest): boolean {
+  const site = headers['sec-fetch-site'];
+  return site !== undefined && site !== 'same-origin';
 }
 
 function described({ scopes }: ProviderDefinition, missing: readonly string[]): MissingScopes {

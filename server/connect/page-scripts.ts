@@ -32,3 +32,25 @@ const wayBack = () => {
 const back = wayBack();
 if (back) location.replace(back);
 `;
+
+/**
+ * The script of the page that asks before a trip begins, sent with a nonce. The token leaves the address, and the page the
+ * history of the tab: who comes back from the provider comes to where they were before. Without it the link works, too.
+ *
+ * A click while the first is on its way does nothing: a request that is cut off may have bound the session to a cookie
+ * that this browser then never gets. Whoever stops the first may click again.
+ */
+export const askScript = `
+const whole = location.href;
+const link = document.querySelector('a.button');
+link.href = whole;
+history.replaceState(null, '', location.pathname);
+let isOnTheWay = false;
+link.addEventListener('click', (event) => {
+  event.preventDefault();
+  if (isOnTheWay) return;
+  isOnTheWay = true;
+  location.replace(whole);
+});
+window.navigation?.addEventListener('navigateerror', () => { isOnTheWay = false; });
+`;

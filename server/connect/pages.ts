@@ -1,15 +1,47 @@
 import type { Brand } from '../brand.ts';
 import { type Html, html } from '../http/html.ts';
 import { notice, type Page, page } from '../http/page.ts';
+import type { Announcement } from './begin.ts';
 import type { Explanation } from './fault.ts';
-import { callbackScript } from './page-scripts.ts';
+import { askScript, callbackScript } from './page-scripts.ts';
 
 /**
- * The pages that tell a result, and the callback page's contract with whoever opened it. Does not own: the document
- * around them (`http/page.ts`), the connect page (`web/connect/`), words for faults (`fault.ts`).
+ * The page that asks before a trip begins, those that tell a result, and the callback page's contract with whoever opened
+ * it. Does not own: the document around them (`http/page.ts`), the connect page (`web/connect/`), words for faults
+ * (`fault.ts`).
  */
 /** What the callback page posts to its opener and to the channel. */
 type Message = { type: string; payload?: { message: string; errorType: string } };
+
+/**
+ * Says who asks for access to an account and for whom the connection will be, as the connect page does. Its button leads
+ * to the address of the page itself, this time from a page of ours.
+ */
+export function askPage(
+  { appName, environment, integration, isReconnect, endUser }: Announcement,
+  { baseUrl }: { baseUrl: string },
+): Page {
+  const { provider, displayName } = integration;
+  const title = `${isReconnect ? 'Reconnect' : 'Connect'} ${displayName}`;
+  const { host, pathname } = new URL(baseUrl);
+  const logo = `${pathname.replace(/\/$/, '')}/providers/logos/${provider.logo}`;
+  const { name, email, organization } = endUser ?? {};
+  const address = email && email !== name ? ` (${email})` : '';
+  return page({
+    status: 200,
+    title,
+    main: html`<main>
+<div class="head"><img src="${logo}" alt=""><h1>${title}${integration.isTest && html` <span class="badge">Test</span>`}</h1></div>
+<p class="soft">${appName ?? 'The application'} asks for access to your ${provider.display_name} account. Go on only if you came from there yourself.</p>
+<dl class="facts">
+${name ? html`<dt>For</dt><dd>${name}${address}${organization ? `, ${organization}` : ''}</dd>` : ''}
+<dt>Through</dt><dd>${host}, ${environment}</dd>
+</dl>
+<a class="button" href="">Continue to ${provider.display_name}</a>
+</main>`,
+    script: askScript,
+  });
+}
 
 /** A failed step, for a reader and, where the page was opened by a program, for that program. 4xx or 5xx. */
 export function faultPage(

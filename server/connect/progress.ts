@@ -1,13 +1,14 @@
 import { z } from 'zod';
 import { writeAudit } from '../activity/audit.ts';
-import { findConnection } from '../connections/store.ts';
+import { findConnection, findHead } from '../connections/store.ts';
 import type { Queryable } from '../db/pool.ts';
 import { connectToWire, connectWire, readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError } from '../errors.ts';
 import { findIntegration } from '../integrations/store.ts';
 import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
 import { hasAttempt } from './attempts.ts';
-import { getSession, reopenSession, type Session } from './sessions.ts';
+import { wayOut } from './own-pages.ts';
+import { getSession, isMadeBy, reopenSession, type Session } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
 
 /**
@@ -28,7 +29,7 @@ export const progressWire = z.object({
       at: z.string(),
     })
     .nullable(),
-  /** What was made; the session may be open again for what was not granted. */
+  /** What was made; the session may be open again for what was not granted. Nothing is missing of one that was replaced. */
   connection: z
     .object({
       provider_config_key: z.string(),
@@ -53,7 +54,7 @@ export const progressWire = z.object({
  * was closed would hide it for as long as an attempt lasts.
  */
 export async function readProgress(
-  { db, reading, now }: Pick<ConnectDeps, 'db' | 'reading' | 'now'>,
+  { db, reading, now, baseUrl }: Pick<ConnectDeps, 'db' | 'reading' | 'now' | 'baseUrl'>,
   { id, environmentId }: Pick<Session, 'id' | 'environmentId'>,
 ): Promise<z.input<typeof progressWire>> {
   const at = now();
@@ -69,8 +70,8 @@ export async function readProgress(
     under_way: usedAt === undefined && failure === undefined && hasTrip,
     failure: failure ?? null,
     connection: made?.wire ?? null,
-    setup: isExpired || made === undefined ? null : toChoose(session, made.provider),
-    return_url: session.settings.return_url ?? null,
+    setup: isExpired || made === undefined || !made.isThere ? null : toChoose(session, made.provider),
+    return_url: wayOut(session.settings.return_url, baseUrl),
   };
 }
 
@@ -94,28 +95,47 @@ export async function readLook(
   return connectToWire(await readConnectSettings(db, environmentId));
 }
 
+type Made = {
+  wire: z.input<typeof progressWire>['connection'];
+  provider: string;
+  /** Whether the connection is there with the grant that the session made. */
+  isThere: boolean;
+};
+
 async function madeBy(
-  { environmentId, outcome }: Session,
+  session: Session,
   { db, reading }: Pick<ConnectDeps, 'db' | 'reading'>,
-): Promise<{ wire: z.input<typeof progressWire>['connection']; provider: string } | undefined> {
+): Promise<Made | undefined> {
+  const { environmentId, outcome } = session;
   if (outcome === undefined) return undefined;
   const integration = await findIntegration(db, { ...reading, environmentId, key: outcome.integration });
   if (integration === undefined) return undefined;
   const { provider } = integration;
+  const isThere = await isStillMade(db, session);
+  const missing = isThere ? outcome.missing_scopes : [];
   const wire = {
     provider_config_key: outcome.integration,
     connection_id: outcome.connection,
     display_name: integration.displayName,
     provider_display_name: provider.display_name,
-    missing_scopes: outcome.missing_scopes.map((scope) => explainScope(provider, scope)),
+    missing_scopes: missing.map((scope) => explainScope(provider, scope)),
   };
-  return { wire, provider: provider.name };
+  return { wire, isThere, provider: provider.name };
+}
+
+/** Where no grant is noted, it is looked at when something is asked of the connection. */
+async function isStillMade(db: Queryable, session: Session): Promise<boolean> {
+  const { grant } = session.outcome ?? {};
+  if (grant === undefined) return true;
+  const head = await findHead(db, { id: grant.row, environmentId: session.environmentId });
+  return head !== undefined && isMadeBy(session, head);
 }
 
 /**
  * Lets a session that has made its connection ask for what was not granted: once more, by the same browser, until the
- * session ends. One that is open stays so. Throws `unknown_connect_session_token` where it has expired or nothing is
- * missing, and `unknown_connection` where the connection has been deleted.
+ * session ends. One that is open stays so. Throws `unknown_connect_session_token` where it has expired, nothing is
+ * missing, or another connection or grant has come in place of what it made, and `unknown_connection` where that has been
+ * deleted.
  */
 export async function askForTheRest(
   { db, reading, now }: Pick<ConnectDeps, 'db' | 'reading' | 'now'>,
@@ -151,5 +171,6 @@ async function madeConnection(
     vault: reading.vault,
   });
   if (found === undefined) throw new AppError('unknown_connection');
+  if (!isMadeBy(session, found)) throw new AppError('unknown_connect_session_token');
   return { row: found.id, integration, id };
 }

@@ -195,6 +195,76 @@ test('what a refresh and a change of tags store while a reconnect is saved is no
   assert.deepEqual(now.tags, { plan: 'gold', end_user_id: 'u1' });
 });
 
+describe('a session that is opened again for what was not granted', () => {
+  const rest = (token: string) =>
+    bench.call('POST /connect/session/rest', undefined, { authorization: `Bearer ${token}` });
+  /** Another account takes the place, as one that nobody knows: there is nothing to compare with. */
+  async function replace(connectionId: string) {
+    const token = await bench.reconnectSession(connectionId, { require_same_account: false });
+    await person.dance(token, { account: 'grace@example.com' });
+    await bench.db.query('update connection set account_id = null, account_email = null');
+    return person.only();
+  }
+
+  test('renews what it has made, and not what has come in its place since', async () => {
+    const browser = bench.browser();
+    const token = await bench.session();
+    assert.equal((await person.dance(token, withoutSheets, browser)).status, 200);
+    const { connectionId } = await person.only();
+    assert.equal((await rest(token)).status, 204);
+    const callback = await bench.consent(await browser.begin(token));
+    const { credentials } = await replace(connectionId);
+    assert.equal((await browser.visit(callback)).status, 400);
+    assert.equal((await browser.visit(`/oauth/connect/sheets?connect_session_token=${token}`)).status, 400);
+    assert.deepEqual((await person.only()).credentials, credentials);
+  });
+
+  test('is not opened for what has come in its place', async () => {
+    const token = await bench.session();
+    await person.dance(token, withoutSheets);
+    await replace((await person.only()).connectionId);
+    const { status, body } = await rest(token);
+    assert.deepEqual([status, body.error?.code], [401, 'unknown_connect_session_token']);
+    await bench.db.query("update connect_session set outcome = outcome - 'grant'");
+    assert.equal((await rest(token)).status, 401);
+  });
+
+  test('goes on where a service that noted no grant has opened it', async () => {
+    const browser = bench.browser();
+    const token = await bench.session();
+    await person.dance(token, withoutSheets, browser);
+    await bench.db.query("update connect_session set outcome = outcome - 'grant'");
+    assert.equal((await rest(token)).status, 204);
+    assert.equal((await person.dance(token, {}, browser)).status, 200);
+    assert.ok((await person.only()).scopesGranted?.includes(sheetsScope));
+  });
+});
+
+describe('tags of the end user', () => {
+  const ada = { id: 'ada', email: 'ada@example.com', display_name: 'Ada' };
+  async function tagsAfter(more: Record<string, unknown>) {
+    await person.dance(
+      await bench.session({ end_user: ada, organization: { id: 'o1' }, tags: { plan: 'gold' } }),
+    );
+    const { connectionId } = await person.only();
+    await person.dance(await bench.reconnectSession(connectionId, more));
+    return (await person.only()).tags;
+  }
+
+  test('go with him when another one renews the connection; those that were set stay', async () => {
+    assert.deepEqual(await tagsAfter({ end_user: { id: 'bob', display_name: 'Bob' } }), {
+      ...{ plan: 'gold', end_user_id: 'bob', end_user_display_name: 'Bob' },
+    });
+  });
+
+  test('stay where a renewal names nobody', async () => {
+    assert.deepEqual(await tagsAfter({ tags: { team: 'x' } }), {
+      ...{ plan: 'gold', team: 'x', organization_id: 'o1' },
+      ...{ end_user_id: 'ada', end_user_email: 'ada@example.com', end_user_display_name: 'Ada' },
+    });
+  });
+});
+
 const withhold = () =>
   bench.db.query("update connection set withheld = '{}', withheld_until = now() + interval '1 hour'");
 const isSomebodyWaiting = async () =>

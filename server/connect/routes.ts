@@ -10,7 +10,7 @@ import { getIntegration } from '../integrations/store.ts';
 import { formRoutes, sessionOf } from './form-routes.ts';
 import { pageRoutes } from './page-routes.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
-import { connectSessionRoutes } from './session-routes.ts';
+import { connectSessionRoutes, sessionOfRequest } from './session-routes.ts';
 import {
   createSession,
   createSessionReader,
@@ -70,7 +70,12 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     },
     async ({ body, caller }, reply) => {
       requireSetUpRight(caller, body);
-      const settings = await readSettings(db, { body, environmentId: caller.environmentId, reading });
+      const settings = await readSettings(db, {
+        body,
+        environmentId: caller.environmentId,
+        reading,
+        baseUrl,
+      });
       const allowedIntegrations = body.allowed_integrations;
       return reply.code(201).send(await create(deps, { caller, settings, allowedIntegrations }));
     },
@@ -107,7 +112,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
           'The integration has no connection with this ID.',
         );
       }
-      const settings = await readSettings(db, { body, environmentId, reading });
+      const settings = await readSettings(db, { body, environmentId, reading, baseUrl });
       const integration = await getIntegration(db, { ...reading, environmentId, key: body.integration_id });
       const session = await create(deps, {
         caller,
@@ -143,19 +148,24 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
   app.delete(
     '/connect/session',
     {
-      config: { access: { by: 'session' } },
+      // A used session ends, too, with what it may still set up.
+      config: { access: { by: 'anyone' } },
       schema: {
         operationId: 'endConnectSession',
+        security: [{ session: [] }],
         answers: { 204: { description: 'Done; there is no body.' } },
         summary: 'End the session',
-        description: 'Its token is refused from now on.',
+        description:
+          'With its token as Bearer, which is refused from now on; also that of a used session, whose set-up ends, or of ' +
+          'one that has expired while somebody is at the provider. The connection that it made stays.',
+        errors: ['invalid_connect_session_token_format', 'unknown_connect_session_token'],
       },
     },
-    async ({ caller }, reply) => {
-      const { id, environmentId } = placeOf(caller);
+    async (request, reply) => {
+      const { id, environmentId } = await sessionOfRequest(deps, request);
       await db.transaction(async (tx) => {
         await deleteSession(tx, { id, environmentId });
-        const entry = { environmentId, actor: actorOf(caller), target: `session:${id}` };
+        const entry = { environmentId, actor: `session:${id}`, target: `session:${id}` };
         await writeAudit(tx, { ...entry, action: 'connect_session.ended' });
       });
       return reply.headers(privateHeaders).code(204).send();

@@ -9,6 +9,7 @@ import { noHooks } from '../connections/hooks.ts';
 import { placeOf } from '../connections/reader.ts';
 import { type GrantFacts, insertConnection, replaceCredentials } from '../connections/save.ts';
 import type { Connection } from '../connections/store.ts';
+import { tagsKept } from '../connections/tags.ts';
 import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
@@ -39,8 +40,8 @@ export type Saved = {
 
 /**
  * Makes the session's connection, or renews the one it names: connection, event, audit entry and the end of the
- * session in one transaction. A renewed connection keeps its ID, metadata and tags, and its refresh token where none
- * came and the account is known to be the same.
+ * session in one transaction. A renewed connection keeps its ID, metadata and tags, but for those of an end user whose
+ * place another takes, and its refresh token where none came and the account is known to be the same.
  *
  * `tried` is the integration that the credentials were got from, or tried with. Throws `unknown_provider_config` where
  * it is not that any more, `another_account` (nothing is changed), `connection_validation_failed` where the account
@@ -85,7 +86,9 @@ export async function saveConnection(
       grant: gain.grant,
       at,
       connectionConfig: { ...current?.connectionConfig, ...gain.connectionConfig },
-      ...(settings.tags && { tags: { ...current?.tags, ...settings.tags } }),
+      ...(settings.tags && {
+        tags: { ...(current && tagsKept(current, settings.end_user)), ...settings.tags },
+      }),
       endUser: settings.end_user,
       webhookUrlOverride: settings.webhook_url_override,
     };
@@ -97,6 +100,7 @@ export async function saveConnection(
       integration: integration.key,
       connection: connection.connectionId,
       missing_scopes: missing,
+      grant: { row: connection.id, given_at: connection.grantedAt.toISOString() },
     };
     await noteOutcome(tx, { id: session.id, outcome });
     await requireAsTried(tx, { tried, reading });

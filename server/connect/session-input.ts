@@ -9,6 +9,7 @@ import { findIntegrations, type Integration, type IntegrationReading } from '../
 import { integrationKey, readScopes } from '../integrations/wire.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
+import { leadsToOwnPages } from './own-pages.ts';
 import type { ConnectDefaults, SessionSettings } from './sessions.ts';
 
 /** As many integrations as a body may name in one place, and faults as an answer names. */
@@ -76,14 +77,22 @@ function perIntegration<T extends z.ZodType>(value: T) {
 
 type Input = z.output<typeof sessionInput> | z.output<typeof reconnectInput>;
 
-/** The settings to store. Throws `invalid_body` naming each default that the provider's definition does not know. */
+/**
+ * The settings to store. Throws `invalid_body` naming each default that the provider's definition does not know, and each
+ * link that leads to our own pages.
+ */
 export async function readSettings(
   db: Queryable,
-  { body, environmentId, reading }: { body: Input; environmentId: number; reading: IntegrationReading },
+  {
+    body,
+    environmentId,
+    reading,
+    baseUrl,
+  }: { body: Input; environmentId: number; reading: IntegrationReading; baseUrl: string },
 ): Promise<SessionSettings> {
   const { end_user: given, organization, integrations_config_defaults: defaults } = body;
   const endUser: EndUser | undefined = given && { ...given, organization: organization ?? null };
-  const faults: FieldError[] = [];
+  const faults: FieldError[] = linkFaults(body, baseUrl);
   const allowed = ('allowed_integrations' in body && body.allowed_integrations) || [];
   const overridden = Object.keys(body.overrides ?? {});
   const keys = [...new Set([...allowed, ...Object.keys(defaults ?? {}), ...overridden])];
@@ -153,6 +162,19 @@ function addedScopeFaults(
   return scopes.flatMap((scope, index) =>
     scopeToken.test(scope) ? [] : [fault('is no scope (RFC 6749 §3.3)', String(index))],
   );
+}
+
+function linkFaults({ return_url: returnUrl, overrides }: Input, baseUrl: string): FieldError[] {
+  const links = Object.entries(overrides ?? {}).map(
+    ([key, { docs_connect: link }]) => [link, ['overrides', key, 'docs_connect']] as const,
+  );
+  return [[returnUrl, ['return_url']] as const, ...links]
+    .filter(([link]) => link !== undefined && leadsToOwnPages(link, baseUrl))
+    .map(([, path]) => ({
+      code: 'custom',
+      message: 'leads to a page of this service that connects accounts',
+      path: [...path],
+    }));
 }
 
 /** The scopes that an application fixed for one integration; undefined where it fixed none. */

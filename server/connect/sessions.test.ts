@@ -121,6 +121,16 @@ const faults: { title: string; body: unknown; path: string[] }[] = [
     path: ['return_url'],
   },
   {
+    title: 'a way back to a page that connects',
+    body: () => ({ ...user, return_url: `${bench.baseUrl}/oauth/connect/sheets?connect_session_token=x` }),
+    path: ['return_url'],
+  },
+  {
+    title: 'documentation that is a page that connects',
+    body: () => ({ ...user, overrides: { sheets: { docs_connect: `${bench.baseUrl}/connect/` } } }),
+    path: ['overrides', 'sheets', 'docs_connect'],
+  },
+  {
     title: 'a webhook address that is none',
     body: { ...user, webhook_url_override: 'ftp://x' },
     path: ['webhook_url_override'],
@@ -134,7 +144,8 @@ const faults: { title: string; body: unknown; path: string[] }[] = [
 ];
 for (const { title, body, path } of faults) {
   test(`${title} is refused by name`, async () => {
-    const answer = await bench.call('POST /connect/sessions', body);
+    const given = typeof body === 'function' ? body() : body;
+    const answer = await bench.call('POST /connect/sessions', given);
     assert.equal(answer.status, 400, JSON.stringify(answer.body));
     assert.equal(answer.body.error.code, 'invalid_body');
     assert.ok(

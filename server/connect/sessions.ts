@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Brand } from '../brand.ts';
 import type { Evidence } from '../connections/health.ts';
-import type { EndUser } from '../connections/store.ts';
+import type { ConnectionHead, EndUser } from '../connections/store.ts';
 import { type Db, first, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
@@ -47,6 +47,8 @@ export type SessionOutcome = {
   integration: string;
   connection: string;
   missing_scopes: string[];
+  /** Another row may come to have the ID, and another grant the row. A service that did not know of it notes none. */
+  grant?: { row: number; given_at: string };
   /** What was to be chosen has been. */
   setup?: 'done';
 };
@@ -197,12 +199,31 @@ export async function useSession(tx: Queryable, { id, at }: { id: number; at: Da
   if (used.length === 0) throw new AppError('unknown_connect_session_token');
 }
 
-/** Says what a session that was just used up has made. */
+/** Says what a session that was just used up has made. What was chosen before it was opened again stays so. */
 export async function noteOutcome(
   tx: Queryable,
-  { id, outcome }: { id: number; outcome: SessionOutcome },
+  { id, outcome }: { id: number; outcome: Omit<SessionOutcome, 'setup'> },
 ): Promise<void> {
-  await tx.query('update connect_session set outcome = $2 where id = $1', [id, JSON.stringify(outcome)]);
+  await tx.query(
+    `update connect_session
+     set outcome = coalesce(outcome, '{}') || $2
+     where id = $1`,
+    [id, JSON.stringify(outcome)],
+  );
+}
+
+/**
+ * Whether a connection is what the session has made: the same row with the same grant. What was imported under its ID
+ * since, or connected in its place, is not.
+ */
+export function isMadeBy(
+  { outcome, usedAt, connectionRow }: Session,
+  { id, grantedAt }: Pick<ConnectionHead, 'id' | 'grantedAt'>,
+): boolean {
+  if (outcome === undefined) return false;
+  const { grant } = outcome;
+  if (grant !== undefined) return id === grant.row && grantedAt.toISOString() === grant.given_at;
+  return id === (connectionRow ?? id) && grantedAt <= (usedAt ?? grantedAt);
 }
 
 /**

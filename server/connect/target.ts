@@ -14,7 +14,7 @@ import { readFields } from '../providers/fields.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import { sentenceOf } from './query.ts';
 import { fixedConfig } from './session-input.ts';
-import type { Session } from './sessions.ts';
+import { isMadeBy, type Session } from './sessions.ts';
 
 /** What the steps of the dance have in common. */
 export type ConnectDeps = {
@@ -43,7 +43,7 @@ type Wanted = { reading: IntegrationReading; session: Session; key: string; mode
 
 /**
  * What the session is used for. Throws what `getAllowed` throws, and `unknown_connection` where the connection to
- * renew was deleted.
+ * renew was deleted, or is not any more what a session has made that was opened again.
  */
 export async function getTarget(db: Queryable, wanted: Wanted): Promise<Target> {
   const { session, reading } = wanted;
@@ -98,10 +98,19 @@ function renewedBy({ environmentId, settings: { reconnect } }: Session) {
   );
 }
 
-/** One that was deleted and made again under its old ID is another connection. */
-function checkRenewed({ connectionRow }: Session, found: Connection | undefined): Connection {
-  if (found === undefined || found.id !== connectionRow) {
+/**
+ * One that was deleted and made again under its old ID is another connection. To a session that was opened again for
+ * what was not granted, so is one that has got another grant.
+ */
+function checkRenewed(session: Session, found: Connection | undefined): Connection {
+  if (found === undefined || found.id !== session.connectionRow) {
     throw new AppError('unknown_connection', 'The connection that was to be renewed has been deleted.');
+  }
+  if (session.outcome !== undefined && !isMadeBy(session, found)) {
+    throw new AppError(
+      'unknown_connection',
+      'The connection that was to be renewed has been connected anew.',
+    );
   }
   return found;
 }

@@ -48,9 +48,9 @@ export function importRoute(app: App, deps: ImportDeps): void {
         operationId: 'importConnection',
         summary: 'Import a connection',
         description:
-          'An existing ID gets the new credentials; its tags and metadata become what the body holds. Where the ' +
-          'provider has a call for it, the credentials are tried first. The answer shows those that were sent, and ' +
-          'those that are stored to keys that may read them.',
+          'An existing ID gets the new credentials; its metadata and tags become what the body holds, beside the tags of ' +
+          'its end user. Where the provider has a call for it, the credentials are tried first. The answer shows those ' +
+          'that were sent, and those that are stored to keys that may read them.',
         errors: [
           'unknown_provider_config',
           'test_credentials_unavailable',

@@ -14,11 +14,13 @@ import { type ConnectionHooks, noHooks } from './hooks.ts';
 import { isExpired } from './refresh-due.ts';
 import { type GrantFacts, insertConnection, type NewConnection, replaceCredentials } from './save.ts';
 import { type Connection, findConnectionForUpdate } from './store.ts';
+import { tagsOf } from './tags.ts';
 import { type Tried, testFailed, verify } from './verify.ts';
 
 /**
  * Makes a connection out of tokens that the application holds already. An existing ID gets the new credentials, and
- * its tags and metadata become what is given. Connection, event and audit entry stand or fall together.
+ * its metadata and tags become what is given, beside the tags of its end user. Connection, event and audit entry stand or
+ * fall together.
  *
  * A refresh token that was replaced by its successor is of the same grant, and used up: the stored tokens are the newer
  * ones, and stay.
@@ -52,6 +54,8 @@ export async function importConnection(
   const expiry = isRenewable(credentials) ? credentials.expires_at : undefined;
   const content = {
     ...given,
+    // Whoever stays its end user keeps his tags.
+    tags: tagsOf({ endUser: given.endUser ?? current?.endUser, tags: given.tags }),
     credentials,
     grant: {
       ...(kept === undefined && given.grant),

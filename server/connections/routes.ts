@@ -14,10 +14,11 @@ import type { ConnectionReader, LiveConnection } from './reader.ts';
 import {
   type Connection,
   connectionStatuses,
-  findConnection,
+  findConnectionForUpdate,
   noteFetched,
   updateConnection,
 } from './store.ts';
+import { tagsKept, tagsOf } from './tags.ts';
 import {
   connectionId,
   connectionSummary,
@@ -227,7 +228,9 @@ export function connectionRoutes(app: App, deps: Deps): void {
       schema: {
         operationId: 'changeConnection',
         summary: 'Change tags, end user or webhook address',
-        description: 'What is left out stays; an empty `webhook_url_override` removes the address.',
+        description:
+          'What is left out stays, but for the tags of an end user whose place another takes; an empty ' +
+          '`webhook_url_override` removes the address.',
         errors: [
           'not_found',
           { code: 'unknown_connection', status: 404 },
@@ -244,12 +247,13 @@ export function connectionRoutes(app: App, deps: Deps): void {
     async ({ params: { id }, query, body, caller }) => {
       const place = at(caller, id, query.provider_config_key);
       await db.transaction(async (tx) => {
-        const connection = await findConnection(tx, { ...place, vault });
+        const connection = await findConnectionForUpdate(tx, { ...place, vault });
         if (connection === undefined) throw await absence(reader, place, 'There is no such connection.');
+        const { tags, end_user: endUser } = body;
         await updateConnection(tx, {
           id: connection.id,
-          tags: body.tags,
-          endUser: body.end_user,
+          tags: tags ?? (endUser && tagsOf({ endUser, tags: tagsKept(connection, endUser) })),
+          endUser,
           webhookUrlOverride: body.webhook_url_override,
         });
         await auditConnection(tx, { caller, connection, action: 'connection.updated' });

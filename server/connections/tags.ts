@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { text } from '../http/text.ts';
-import type { EndUser } from './store.ts';
+import type { ConnectionHead, EndUser } from './store.ts';
 
 const tags = z
   .record(
@@ -46,6 +46,16 @@ export const endUserInput = z.strictObject({
   tags: z.record(text({ max: 255 }), text({ max: 8192 })).nullish(),
 });
 export const organizationInput = z.strictObject({ id: text({ min: 1, max: 255 }), display_name: name });
+
+/** The tags of a connection that stay when `next` becomes its end user: all but those that the one before has brought. */
+export function tagsKept(
+  { tags, endUser }: Pick<ConnectionHead, 'tags' | 'endUser'>,
+  next: EndUser | undefined,
+): Record<string, string> {
+  if (next === undefined) return tags;
+  const brought = tagsOf({ endUser });
+  return Object.fromEntries(Object.entries(tags).filter(([name, value]) => brought[name] !== value));
+}
 
 /** The tags that an end user brings; explicit ones win. */
 export function tagsOf({

@@ -120,7 +120,7 @@ function commonFields(connection: ListedConnection, catalog: Catalog) {
     provider_config_key: connection.integrationKey,
     provider: connection.providerName,
     test: connection.isTest,
-    errors: connection.status === 'active' ? [] : [{ type: 'auth' as const, log_id: '' }],
+    errors: errorsToWire(connection),
     end_user: endUserToWire(connection.endUser),
     tags: connection.tags,
     metadata: connection.metadata,
@@ -141,7 +141,11 @@ function tokenToWire({ refreshedAt, accessExpiresAt, refreshExpiresAt }: ListedC
   };
 }
 
-function endUserToWire(endUser: EndUser | undefined): Record<string, unknown> | null {
+export function errorsToWire({ status }: Pick<Connection, 'status'>): { type: 'auth'; log_id: string }[] {
+  return status === 'active' ? [] : [{ type: 'auth', log_id: '' }];
+}
+
+export function endUserToWire(endUser: EndUser | undefined): Record<string, unknown> | null {
   if (endUser === undefined) return null;
   return {
     id: endUser.id,

@@ -6,9 +6,9 @@
  */
 import { writeAudit } from '../activity/audit.ts';
 import { toChoose } from '../connect/progress.ts';
-import { finishSetUp, type Session } from '../connect/sessions.ts';
+import { finishSetUp, isMadeBy, type Session } from '../connect/sessions.ts';
 import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
-import { changeMetadata, findConnection } from '../connections/store.ts';
+import { type Connection, changeMetadata, findConnection, getById } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Actions } from '../functions/actions/actions.ts';
@@ -25,7 +25,7 @@ export type Asking = (typeof asking)[number];
 export type SetUpDeps = {
   db: Db;
   vault: Vault;
-  connections: Pick<ConnectionReader, 'get' | 'forget'>;
+  connections: Pick<ConnectionReader, 'get' | 'reread' | 'forget'>;
   actions: Pick<Actions, 'get' | 'call'>;
   shipped: Pick<ShippedFunctions, 'enable'>;
   /** Lets this node look for what is due at once. */
@@ -35,7 +35,8 @@ export type SetUpDeps = {
 
 /**
  * The connection that a session has made or renewed, where something of it is still to be chosen. Throws
- * `unknown_connect_session_token` where nothing is, or no longer, and what `connections.get` throws.
+ * `unknown_connect_session_token` where nothing is, or no longer, or where another connection or grant has come in its
+ * place, and what `connections.get` throws.
  */
 export async function getConnectionOf(
   { connections, now }: Pick<SetUpDeps, 'connections' | 'now'>,
@@ -44,10 +45,17 @@ export async function getConnectionOf(
   const { outcome, expiresAt, environmentId } = session;
   if (outcome === undefined || expiresAt <= now()) throw new AppError('unknown_connect_session_token');
   const { integration: integrationKey, connection: connectionId } = outcome;
-  const connection = await connections.get({ environmentId, integrationKey, connectionId });
+  const believed = await connections.get({ environmentId, integrationKey, connectionId });
+  // Another node may have stored it within the last second.
+  const connection = isMadeBy(session, believed) ? believed : await connections.reread(believed);
+  requireMade(session, connection);
   if (toChoose(session, connection.integration.provider.name) === null)
     throw new AppError('unknown_connect_session_token');
   return connection;
+}
+
+function requireMade(session: Session, connection: Connection): void {
+  if (!isMadeBy(session, connection)) throw new AppError('unknown_connect_session_token');
 }
 
 /** Puts what is asked with on the integration. Throws `function_exists`, as `enable` does. */
@@ -63,10 +71,11 @@ export async function prepare(
 
 /**
  * Calls one of the read-only actions that ship, and none of the operator's that has the name (`function_exists`). Throws
- * `setup_refused` where the sheet cannot be read, with why in the payload.
+ * `setup_refused` where the sheet cannot be read, with why in the payload, and what `getConnectionOf` throws where the
+ * connection has got another grant by then.
  */
 export async function ask(
-  { actions }: Pick<SetUpDeps, 'actions'>,
+  { actions, connections }: Pick<SetUpDeps, 'actions' | 'connections'>,
   {
     session,
     connection,
@@ -86,6 +95,10 @@ export async function ask(
         throw new AppError('setup_refused', String(message), { payload: { type: String(type) } });
       }
       throw error;
+    })
+    .finally(async () => {
+      // A run takes the credentials that there are when it calls: its answer, or its fault, may be of another account.
+      requireMade(session, await connections.reread(connection));
     });
 }
 
@@ -114,6 +127,8 @@ export async function choose(
         return placed.metadata;
       },
     });
+    // As it is under its lock.
+    requireMade(session, await getById(tx, { id: found.id, vault }));
     const { variant: name, isRenumbered } = placed!;
     await startRun(tx, { place, variant: name, isRenumbered, at: now() });
     await writeAudit(tx, {

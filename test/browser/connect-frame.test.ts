@@ -210,6 +210,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
           undefined
         `),
       );
+      await popup.getByRole('link', { name: /^Continue to Google/ }).click();
       await act(popup);
       return page.evaluate('ended');
     };

@@ -46,6 +46,8 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const { body } = await trellis.call('GET', '/connections');
     return body.connections as { connection_id: string; health: { missing_scopes: string[] } }[];
   };
+  /** On the page that says for whom it is. */
+  const goOn = (page: Page) => page.getByRole('link', { name: /^Continue to Google/ }).click();
   /** At the provider: chooses the account and agrees, with the boxes as they are unless they are to be emptied. */
   const consent = async (page: Page, { untick = false } = {}) => {
     await page.getByText('ada@example.com').first().click();
@@ -68,11 +70,50 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
       `),
     ]);
     const closed = popup.waitForEvent('close');
+    await goOn(popup);
     await consent(popup);
     await closed;
     const told = await page.evaluate('told');
     assert.deepEqual(told, [{ type: 'trellis_oauth_callback_success' }]);
     assert.equal((await connections()).length, before + 1);
+    await page.close();
+  });
+
+  test('a link straight to the provider says first for whom it is, and stays in no history', async () => {
+    const page = await browser.newPage();
+    await page.goto(applicationUrl);
+    const { token } = await newSession();
+    const address = `${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`;
+    await page.evaluate(`location.href = ${JSON.stringify(address)}`);
+    await page.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+    assert.ok(await page.getByText('ada@example.com').isVisible());
+    assert.equal(page.url(), `${trellis.baseUrl}/oauth/connect/google-sheet`);
+    await page.waitForFunction("document.querySelector('.head img').naturalWidth > 0");
+    await goOn(page);
+    await page.getByText('ada@example.com').first().waitFor();
+    assert.ok(page.url().startsWith(trellis.sandbox.url));
+    await page.goBack();
+    assert.equal(page.url(), applicationUrl);
+    await page.close();
+  });
+
+  test('a second click on the way to the provider begins nothing', async () => {
+    const page = await browser.newPage();
+    const { token } = await newSession();
+    const address = `${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`;
+    await page.goto(address);
+    const button = page.getByRole('link', { name: /^Continue to Google/ });
+    assert.equal(await button.getAttribute('href'), address, 'a tab of its own begins, too');
+    // Both clicks in one turn, so that the second comes before any answer.
+    await page.evaluate(`
+      window.navigations = 0;
+      navigation.addEventListener('navigate', () => { sessionStorage.navigations = ++window.navigations; });
+      document.querySelector('a.button').click();
+      document.querySelector('a.button').click();
+    `);
+    await page.getByText('ada@example.com').first().waitFor();
+    await page.goto(`${trellis.baseUrl}/oauth/connect/none`);
+    assert.equal(await page.evaluate('sessionStorage.navigations'), '1');
     await page.close();
   });
 
@@ -129,6 +170,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
       const page = await context.newPage();
       const { token } = await newSession();
       await page.goto(`${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`);
+      await goOn(page);
       await page.getByText('ada@example.com').first().waitFor();
       return page;
     };
@@ -161,6 +203,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const page = await browser.newPage();
     const { token } = await newSession();
     await page.goto(`${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`);
+    await goOn(page);
     await consent(page, { untick: true });
     await page.getByRole('heading', { name: /not fully/ }).waitFor();
     assert.ok(await page.getByText('auth/spreadsheets').isVisible());
@@ -195,6 +238,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const page = await browser.newPage();
     const { token } = await newSession();
     await page.goto(`${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`);
+    await goOn(page);
     const before = (await connections()).length;
     await consent(page);
     await page.getByRole('button', { name: /continue|allow/i }).click();

@@ -151,6 +151,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     const { page: viewer, person } = await dashboard.openAs('viewer');
     await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/connections`);
     await viewer.getByText('ada@example.com').waitFor();
+    await viewer.getByText('for ada', { exact: true }).waitFor();
     assert.equal(await viewer.getByRole('button', { name: 'Add a test connection' }).count(), 0);
     await viewer.getByText('ada@example.com').click();
     await viewer.getByRole('heading', { name: 'ada@example.com' }).waitFor();

@@ -113,3 +113,34 @@ test('integrations tell their connections and what is used of their quota, where
   const seen = await trellis.call('GET', '/integrations?include=usage', { key: token });
   assert.ok(!seen.text.includes('"usage"'), seen.text);
 });
+
+test('a connection is found by the tags of the end user whom it has, whoever has changed it how', async () => {
+  await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'owned' },
+  });
+  const at = '?provider_config_key=owned';
+  const ada = { id: 'ada', email: 'ada@customer.example', display_name: 'Ada' };
+  const put = async (body: object) => {
+    const credentials = { type: 'OAUTH2', access_token: crypto.randomUUID() };
+    const { status, text } = await trellis.call('POST', '/connections', {
+      body: { provider_config_key: 'owned', connection_id: 'one', credentials, ...body },
+    });
+    assert.equal(status, 201, text);
+  };
+  const change = (body: object) => trellis.call('PATCH', `/connections/one${at}`, { body });
+  const tags = async () => (await trellis.call('GET', `/connections/one${at}`)).body.tags;
+  const ofAda = { end_user_id: 'ada', end_user_email: ada.email, end_user_display_name: 'Ada' };
+  const byAddress = async () => idsOf(await list(`?tags[end_user_email]=${ada.email}`));
+  await put({ end_user: ada, tags: { plan: 'gold' } });
+  assert.deepEqual(await tags(), { ...ofAda, plan: 'gold' });
+  await put({ tags: { team: 'x' } });
+  assert.deepEqual([await tags(), await byAddress()], [{ ...ofAda, team: 'x' }, ['one']]);
+  await change({ end_user: { id: 'bob' } });
+  assert.deepEqual([await tags(), await byAddress()], [{ end_user_id: 'bob', team: 'x' }, []]);
+  await change({ end_user: ada, tags: { end_user_id: 'both' } });
+  assert.deepEqual(await tags(), { end_user_id: 'both' }, 'tags that are sent are those that it has');
+  await change({ end_user: { id: 'bob', display_name: 'Bob' } });
+  assert.deepEqual(await tags(), { end_user_id: 'both', end_user_display_name: 'Bob' }, 'set by hand');
+  await put({ end_user: ada });
+  assert.deepEqual(await tags(), ofAda);
+});

@@ -30,27 +30,33 @@ const newSession = (more: object) =>
     ...more,
   });
 
-async function travel(token: string, integration = 'google-sheet'): Promise<void> {
+type Trip = { integration?: string; account?: string; allow?: string[]; cookie?: string };
+
+/** Connects an account; what the browser has to show for the session from then on. */
+async function travel(
+  token: string,
+  { integration = 'google-sheet', account = 'ada@example.com', allow, cookie: shown }: Trip = {},
+): Promise<string> {
   const url = `${trellis.baseUrl}/oauth/connect/${integration}?connect_session_token=${token}`;
-  const begun = await visit(trellis, url);
-  const cookie = begun.headers
-    .getSetCookie()
-    .map((line) => line.split(';', 1)[0])
-    .join('; ');
+  const begun = await visit(trellis, url, shown);
+  const set = begun.headers.getSetCookie().map((line) => line.split(';', 1)[0]);
+  const cookie = [...(shown ? [shown] : []), ...set].join('; ');
   const { redirect } = await trellis.control('POST', 'authorize', {
     url: begun.headers.get('location'),
-    account: 'ada@example.com',
+    account,
+    ...(allow && { allow }),
   });
   assert.equal((await visit(trellis, String(redirect), cookie)).status, 200);
+  return cookie;
 }
 
-async function makeSheet(): Promise<string> {
+async function makeSheet(account = 'ada@example.com'): Promise<string> {
   const rows = [
     ['Code', 'City'],
     ['7', 'Oslo'],
     ['8', 'Rome'],
   ];
-  const body = { account: 'ada@example.com', title: 'Cities', sheet: 'All', rows };
+  const body = { account, title: 'Cities', sheet: 'All', rows };
   return String((await trellis.control('POST', 'spreadsheets', body)).spreadsheetId);
 }
 
@@ -206,7 +212,157 @@ test('an action of the operator that has the name of one that ships is not for e
   });
   assert.equal(deployed.status, 200, deployed.text);
   const token = await newSession({ setup: 'sheet', allowed_integrations: ['own-actions'] });
-  await travel(token, 'own-actions');
+  await travel(token, { integration: 'own-actions' });
   const asked = await of(token).call('POST', '/setup/describe', { spreadsheet: 'x' });
   assert.deepEqual(refusalOf(asked), [409, 'function_exists']);
+});
+
+type Progress = { setup: string | null; connection: { connection_id: string; missing_scopes: object[] } };
+const progressOf = async (token: string) =>
+  (await of(token).call('GET', '/progress')).body.data as unknown as Progress;
+
+/** A session with a set-up that is open, and the connection that it made. */
+async function openSetUp(): Promise<{ token: string; id: string }> {
+  const token = await newSession({ setup: 'sheet' });
+  await travel(token);
+  assert.equal((await of(token).call('GET', '/setup')).status, 200);
+  return { token, id: (await progressOf(token)).connection.connection_id };
+}
+
+async function putGraceInPlace(id: string): Promise<void> {
+  const token = await sessionFor('/connect/sessions/reconnect', {
+    ...{ integration_id: 'google-sheet', connection_id: id, require_same_account: false },
+  });
+  await travel(token, { account: 'grace@example.com' });
+}
+
+/** Neither shown nor changed by what the session may ask. */
+async function assertOver(token: string): Promise<void> {
+  const spreadsheet = await makeSheet('grace@example.com');
+  for (const [method, path, given] of [
+    ['GET', '/setup', undefined],
+    ['POST', '/setup/preview', { spreadsheet }],
+    ['PUT', '/setup', { spreadsheetId: spreadsheet, sheetId: 0 }],
+  ] as const) {
+    assert.deepEqual(refusalOf(await of(token).call(method, path, given)), gone, path);
+  }
+  const { setup, connection } = await progressOf(token);
+  assert.deepEqual([setup, connection.missing_scopes], [null, []]);
+}
+
+test('what another account has put in place of it is not of the session that made the connection', async () => {
+  const { token, id } = await openSetUp();
+  await putGraceInPlace(id);
+  await assertOver(token);
+});
+
+test('a connection that was deleted and imported anew under its ID is not of the session that made it', async () => {
+  const { token, id } = await openSetUp();
+  const asGrace = await newSession({});
+  await travel(asGrace, { account: 'grace@example.com' });
+  const pathOf = (connectionId: string) => `/connections/${connectionId}?provider_config_key=google-sheet`;
+  const { connection } = await progressOf(asGrace);
+  const hers = await trellis.call('GET', `${pathOf(connection.connection_id)}&refresh_token=true`);
+  const { type, access_token, refresh_token } = hers.body.credentials as Record<string, string>;
+  assert.equal((await trellis.call('DELETE', pathOf(id))).status, 200);
+  const { status } = await of(token).call('GET', '/setup');
+  assert.equal(status, 400);
+  const imported = await trellis.call('POST', '/connections', {
+    body: {
+      ...{ provider_config_key: 'google-sheet', connection_id: id },
+      credentials: { type, access_token, refresh_token },
+    },
+  });
+  assert.equal(imported.status, 201, imported.text);
+  await assertOver(token);
+});
+
+test('what is asked while another account takes the place is not answered', async () => {
+  const { token, id } = await openSetUp();
+  const spreadsheet = await makeSheet();
+  assert.equal((await of(token).call('POST', '/setup/preview', { spreadsheet })).status, 200);
+  await trellis.control('POST', 'faults', { case: 'api_slow', delay_ms: 2_000, times: 1 });
+  const asked = of(token).call('POST', '/setup/preview', { spreadsheet });
+  await putGraceInPlace(id);
+  assert.deepEqual(refusalOf(await asked), gone);
+});
+
+test('a choice that waits for a renewal is not stored in what has come of it', async () => {
+  const { token, id } = await openSetUp();
+  const choice = { spreadsheetId: await makeSheet(), sheetId: 0 };
+  const { answer } = await trellis.db.transaction(async (tx) => {
+    await tx.query('select from connection where connection_id = $1 for update', [id]);
+    const asked = of(token).call('PUT', '/setup', choice);
+    const waiting =
+      "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    while ((await trellis.db.query(waiting)).length === 0) await pause(10);
+    await tx.query(
+      "update connection set granted_at = granted_at + interval '1 ms' where connection_id = $1",
+      [id],
+    );
+    return { answer: asked };
+  });
+  assert.deepEqual(refusalOf(await answer), gone);
+  const { body } = await trellis.call('GET', `/connections/${id}?provider_config_key=google-sheet`);
+  assert.deepEqual(body.metadata, {});
+});
+
+test('a set-up is open on another node as soon as a renewal is saved, and where a node before this one saved it', async () => {
+  const { token: first, id } = await openSetUp();
+  const other = await trellis.serveAnother();
+  try {
+    const setUpThere = (token: string) => other.call('GET', '/connect/session/setup', { key: token });
+    assert.equal((await setUpThere(first)).status, 200);
+    const token = await sessionFor('/connect/sessions/reconnect', {
+      ...{ integration_id: 'google-sheet', connection_id: id, setup: 'sheet' },
+    });
+    await travel(token);
+    assert.equal((await setUpThere(token)).status, 200);
+    assert.deepEqual(refusalOf(await of(first).call('GET', '/setup')), gone);
+    await trellis.db.query("update connect_session set outcome = outcome - 'grant'");
+    assert.equal((await of(token).call('GET', '/setup')).status, 200);
+    assert.equal((await progressOf(token)).setup, 'sheet');
+    await putGraceInPlace(id);
+    await trellis.db.query("update connect_session set outcome = outcome - 'grant'");
+    assert.deepEqual(refusalOf(await of(token).call('GET', '/setup')), gone);
+  } finally {
+    await other.close();
+  }
+});
+
+test('what is chosen stays chosen when the session is opened again for what was not granted', async () => {
+  const drive = 'https://www.googleapis.com/auth/drive.readonly';
+  const scopes = ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets', drive];
+  const made = await trellis.call('POST', '/integrations', {
+    body: {
+      ...{ provider: 'google-sheet', unique_key: 'with-drive' },
+      credentials: { type: 'TEST', scopes: scopes.join(',') },
+    },
+  });
+  assert.equal(made.status, 200, made.text);
+  const token = await newSession({ setup: 'sheet', allowed_integrations: ['with-drive'] });
+  const trip = { integration: 'with-drive' };
+  const cookie = await travel(token, { ...trip, allow: scopes.filter((scope) => scope !== drive) });
+  await of(token).call('GET', '/setup');
+  const choice = { spreadsheetId: await makeSheet(), sheetId: 0 };
+  assert.equal((await of(token).call('PUT', '/setup', choice)).status, 200);
+  assert.equal((await of(token).call('POST', '/rest')).status, 204);
+  await travel(token, { ...trip, cookie });
+  const { setup, connection } = await progressOf(token);
+  assert.deepEqual([setup, connection.missing_scopes], [null, []]);
+  assert.deepEqual(refusalOf(await of(token).call('POST', '/setup/spreadsheets', {})), gone);
+  assert.deepEqual(refusalOf(await of(token).call('PUT', '/setup', choice)), gone);
+});
+
+test('a session with an open set-up is ended by whoever holds its token, and nobody else', async () => {
+  const { token } = await openSetUp();
+  const end = (key?: string) => trellis.call('DELETE', '/connect/session', { key });
+  assert.deepEqual(refusalOf(await end(trellis.keys.dev)), [401, 'invalid_connect_session_token_format']);
+  assert.equal((await end(token)).status, 204);
+  for (const path of ['/setup', '/progress'])
+    assert.deepEqual(refusalOf(await of(token).call('GET', path)), gone);
+  assert.deepEqual(refusalOf(await end(token)), gone);
+  const audited = await trellis.call('GET', '/audit?action=connect_session.ended');
+  const [{ actor, target }] = audited.body.entries as [{ actor: string; target: string }];
+  assert.equal(actor, target);
 });

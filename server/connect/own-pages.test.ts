@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { environmentKey } from '../environments/store.ts';
+import { type ConnectBench, openConnectBench } from './connect.fixture.ts';
+import { leadsToOwnPages } from './own-pages.ts';
+
+const base = 'https://trellis.example/in/here';
+
+for (const own of [
+  'https://trellis.example/in/here/oauth/connect/x?connect_session_token=y',
+  'https://trellis.example/in/here/oauth',
+  'https://trellis.example/in/here/connect',
+  'https://trellis.example/in/here/connect/?session_token=y',
+  'HTTPS://me:secret@Trellis.EXAMPLE:443/in/here/connect#x',
+  'https://trellis。example/in/here/oauth/connect/x',
+  'http://trellis.example/in/here/oauth/connect/x',
+  'https:\\\\trellis.example\\in\\here\\oauth\\connect',
+  'https://trellis.example/in/else/../here/./oauth/connect/x',
+  'https://trellis.example/in/else/%2e%2E/here/oauth/connect/x',
+  'https://trellis.example/in/here/%6fauth/connect/x',
+  'https://trellis.example/in/here/%256Fauth/connect/x',
+  'https://trellis.example/in/here/app%2f..%2foauth/connect/x',
+  'https://trellis.example/in/here/app%5c..%5coauth/connect/x',
+  'https://trellis.example//in/here///oauth/connect/x',
+  'https://trellis.example/in/here/o\tauth/connect/x',
+]) {
+  test(`a page that connects is known by ${JSON.stringify(own)}`, () => {
+    assert.equal(leadsToOwnPages(own, base), true);
+    assert.equal(leadsToOwnPages(own, `${base}/`), true);
+  });
+}
+
+for (const other of [
+  'https://trellis.example/in/here',
+  'https://trellis.example/in/here/app/connect/',
+  'https://trellis.example/in/here/connected?to=/oauth/connect/x',
+  'https://trellis.example/in/here/oauth-done#/oauth/',
+  'https://trellis.example/connect/done',
+  'https://trellis.example/in/here/100%/%C3%A9%ff?%',
+  'https://trellis.example/in/here/../oauth/connect/x',
+  'https://trellis.example:8443/in/here/connect/',
+  'https://app.trellis.example/in/here/connect/',
+  'https://trellis.example@app.example/in/here/connect/',
+]) {
+  test(`an application may be at ${JSON.stringify(other)}`, () => {
+    assert.equal(leadsToOwnPages(other, base), false);
+  });
+}
+
+test('where nothing stands before the paths, the application may be beside them', () => {
+  assert.equal(leadsToOwnPages('http://localhost:3003/connected', 'http://localhost:3003'), false);
+  assert.equal(leadsToOwnPages('http://localhost:3000/connect/', 'http://localhost:3003'), false);
+  assert.equal(leadsToOwnPages('http://localhost:3003/connect/', 'http://localhost:3003'), true);
+});
+
+let bench: ConnectBench;
+before(async () => {
+  bench = await openConnectBench();
+});
+after(() => bench.end());
+
+test('a session that was made before such links were refused leads to none', async () => {
+  const token = await bench.session({ end_user: { id: 'u1' }, allowed_integrations: ['sheets'] });
+  const link = `${bench.baseUrl}/oauth/connect/sheets?connect_session_token=x`;
+  const key = await environmentKey(bench.db, {
+    environmentId: bench.environment.id,
+    vault: bench.reading.vault,
+  });
+  const store = (address: string) => {
+    const settings = { return_url: address, overrides: { sheets: { docs_connect: address } } };
+    return bench.db.query('update connect_session set settings = $1', [
+      key.sealJson(settings, 'connect session'),
+    ]);
+  };
+  const told = async () => {
+    const [{ return_url }, { choices }] = [await bench.progress(token), await bench.choices(token)];
+    return [return_url, choices[0].docs_connect];
+  };
+  await store(link);
+  assert.deepEqual(await told(), [null, null]);
+  const free = `${bench.baseUrl}/app`;
+  await store(free);
+  assert.deepEqual(await told(), [free, free]);
+});
