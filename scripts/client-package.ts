@@ -52,6 +52,11 @@ async function manifest(): Promise<object> {
     description:
       'Client of Trellis, the self-hosted integration service: connections, proxy, synced records.',
     engines: { node: '>=20' },
+    // For compilers whose moduleResolution is `node`, which do not read `exports`.
+    ...{ main: './client/index.js', types: './client/index.d.ts' },
+    typesVersions: {
+      '*': { connect: ['./connect/index.d.ts'], react: ['./react/index.d.ts'] },
+    },
     exports: {
       ...Object.fromEntries(
         Object.entries(entries).map(([name, folder]) => [

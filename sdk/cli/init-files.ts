@@ -43,7 +43,7 @@ export async function readRows(
 ): Promise<Record<string, string>[]> {
   // https://developers.google.com/workspace/sheets/api/reference/rest/v4/spreadsheets.values/get
   const { data } = await trellis.get<{ values?: string[][] }>({
-    endpoint: \`/v4/spreadsheets/\${spreadsheetId}/values/\${encodeURIComponent(range)}\`,
+    endpoint: \`/v4/spreadsheets/\${encodeURIComponent(spreadsheetId)}/values/\${encodeURIComponent(range)}\`,
     retries: 3,
   });
   const [names = [], ...rows] = data.values ?? [];
@@ -65,7 +65,8 @@ export default createAction({
   exec: async (trellis, { spreadsheetId, values }) => {
     // https://developers.google.com/workspace/sheets/api/reference/rest/v4/spreadsheets.values/append
     const { data } = await trellis.post({
-      endpoint: \`/v4/spreadsheets/\${spreadsheetId}/values/A1:append\`,
+      // Whoever calls could else lead it to another method of the provider, with the user's access.
+      endpoint: \`/v4/spreadsheets/\${encodeURIComponent(spreadsheetId)}/values/A1:append\`,
       params: { valueInputOption: 'RAW' },
       data: { values: [values] },
     });

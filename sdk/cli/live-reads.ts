@@ -22,11 +22,15 @@ export type Integration = { fields: JsonObject; webhookUrl: string; environmentN
 export async function getIntegration(api: Api, key: string): Promise<Integration> {
   const answer = await api.get(`/integrations/${encodeURIComponent(key)}?include=webhook`);
   const { data } = bodyOf<{ data: JsonObject }>(answer);
-  const { unique_key, provider, display_name, integration_config = null, custom = null } = data;
-  const webhookUrl = String(data.webhook_url);
+  const { unique_key, provider, display_name, logo, forward_webhooks, webhook_url, ...rest } = data;
+  const { integration_config = null, custom = null, created_at, updated_at } = rest;
+  const webhookUrl = String(webhook_url);
   const environmentName = decodeURIComponent(/\/webhook\/([^/]+)\//.exec(webhookUrl)?.[1] ?? '');
   return {
-    fields: asJson({ unique_key, provider, display_name, integration_config, custom }) as JsonObject,
+    fields: asJson({
+      ...{ unique_key, provider, display_name, logo, forward_webhooks, webhook_url },
+      ...{ integration_config, custom, created_at, updated_at },
+    }) as JsonObject,
     ...{ webhookUrl, environmentName },
   };
 }
@@ -85,10 +89,14 @@ function viewOf(connection: JsonObject): JsonObject {
     scopes,
     created_at,
     updated_at,
+    errors = [],
+    webhook_url_override = null,
+    last_fetched_at = null,
   } = connection;
   return asJson({
     ...{ id, connection_id, provider_config_key, provider, metadata, connection_config, credentials, tags },
     ...{ end_user, account, scopes: (scopes as JsonObject | null)?.granted ?? null, created_at, updated_at },
+    ...{ errors, webhook_url_override, last_fetched_at },
   }) as JsonObject;
 }
 

@@ -48,8 +48,7 @@ async function runSync(api: Api, of: DeployedRun): Promise<Run> {
     return runs.find((run) => run.variant === variant);
   };
   const before = await newest();
-  const isUnderWay = before?.state === 'running';
-  if (isUnderWay) of.print('It runs already; this is that run.');
+  if (before?.state === 'running') of.print('It runs already; the run that follows is waited for.');
   bodyOf(
     await api.post('/sync/trigger', {
       syncs: [{ name, variant }],
@@ -58,10 +57,11 @@ async function runSync(api: Api, of: DeployedRun): Promise<Run> {
     }),
   );
   for (;;) {
-    const run = isUnderWay ? before : await newest();
-    const isNew = run !== undefined && (run.id !== before?.id || before.state === 'waiting' || isUnderWay);
+    const run = await newest();
+    const isNew = run !== undefined && (run.id !== before?.id || before.state === 'waiting');
     if (isNew) return followRun(api, run.id, of);
-    const held = await heldSync(api, { place, name, variant });
+    // While one goes on nothing holds the sync any more, whatever its last end says.
+    const held = run?.state === 'running' ? undefined : await heldSync(api, { place, name, variant });
     if (held !== undefined) throw new Error(`It does not start: ${held.message} (${held.code})`);
     if (signal?.aborted) throw new Error('It was not started.');
     await pause(300, signal);

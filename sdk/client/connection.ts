@@ -1,5 +1,6 @@
 import { Actions } from './actions.ts';
 import { errorOfAnswer, TrellisError } from './errors.ts';
+import type { ProviderAddresses } from './provider-addresses.ts';
 import { proxiedFetch } from './proxied-fetch.ts';
 import { Records } from './records.ts';
 import type { Answer, CallOptions } from './route-call.ts';
@@ -40,7 +41,7 @@ export class Connection<B extends string = 'trellis'> {
 
   /** @internal */
   constructor(
-    { transport, brand }: { transport: Transport; brand: string },
+    { transport, addresses, brand }: { transport: Transport; addresses: ProviderAddresses; brand: string },
     { integration, id, baseUrl }: { integration: string; id: string } & ConnectionOptions,
   ) {
     this.integration = integration;
@@ -48,7 +49,7 @@ export class Connection<B extends string = 'trellis'> {
     this.#transport = transport;
     this.#brand = brand;
     const headers = { 'connection-id': id, 'provider-config-key': integration };
-    this.fetch = proxiedFetch({ transport, brand, integration, connectionId: id, baseUrl });
+    this.fetch = proxiedFetch({ transport, addresses, brand, integration, connectionId: id, baseUrl });
     this.syncs = new Syncs(transport, { provider_config_key: integration, connection_id: id });
     this.actions = new Actions(transport, headers);
   }

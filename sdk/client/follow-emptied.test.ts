@@ -187,43 +187,50 @@ test('a service that does not know of it is asked without, and again a minute la
   }
 });
 
-test('what was emptied while an older service answered is found as soon as a newer one does', async (t) => {
-  const record = (id: number) => ({
-    id: String(id),
-    _trellis_metadata: { cursor: `c${id}`, deleted_at: null },
-  });
-  let isOld = true;
-  let read = 10;
-  const service = await answerer((request, response) => {
-    const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost');
-    if (pathname !== '/records') return say(response, { body: { cursor: 'c10' } });
-    const isAsked = searchParams.has('unless_emptied');
-    if (isAsked && isOld)
-      return say(response, {
-        status: 400,
-        body: { error: { code: 'invalid_query_params', message: 'no', errors: [] } },
-      });
-    // It was emptied behind the tenth.
-    if (isAsked && searchParams.get('cursor') === 'c10')
-      return say(response, { status: 410, body: { error: { code: 'cursor_expired', message: 'emptied' } } });
-    read += 1;
-    if (read === 13) {
-      isOld = false;
-      t.mock.timers.tick(61_000);
+for (const { begun, held, first } of [
+  { begun: 'behind a position', held: 'c10', first: 'c10' },
+  { begun: 'at the start', held: null, first: 'c11' },
+])
+  test(`what was emptied while an older service answered is found as soon as a newer one does, ${begun}`, async (t) => {
+    const record = (id: number) => ({
+      id: String(id),
+      _trellis_metadata: { cursor: `c${id}`, deleted_at: null },
+    });
+    let isOld = true;
+    let read = 10;
+    const service = await answerer((request, response) => {
+      const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost');
+      if (pathname !== '/records') return say(response, { body: { cursor: held } });
+      const isAsked = searchParams.has('unless_emptied');
+      if (isAsked && isOld)
+        return say(response, {
+          status: 400,
+          body: { error: { code: 'invalid_query_params', message: 'no', errors: [] } },
+        });
+      // It was emptied behind the first position that is known.
+      if (isAsked && searchParams.get('cursor') === first)
+        return say(response, {
+          status: 410,
+          body: { error: { code: 'cursor_expired', message: 'emptied' } },
+        });
+      read += 1;
+      if (read === 13) {
+        isOld = false;
+        t.mock.timers.tick(61_000);
+      }
+      say(response, { body: { records: [record(read)], next_cursor: `c${read}` } });
+    });
+    t.mock.timers.enable({ apis: ['Date'] });
+    try {
+      const records = new Trellis({ url: service.url, key: 'k' }).connection('i', 'c').records('City');
+      const seen: string[] = [];
+      const following = async () => {
+        for await (const batch of records.follow({ consumer: 'one', pollMs: 1 }))
+          seen.push(...batch.records.map(({ id }) => String(id)));
+      };
+      await assert.rejects(following(), { code: 'cursor_expired' });
+      assert.deepEqual(seen, ['11', '12', '13']);
+    } finally {
+      await service.close();
     }
-    say(response, { body: { records: [record(read)], next_cursor: `c${read}` } });
   });
-  t.mock.timers.enable({ apis: ['Date'] });
-  try {
-    const records = new Trellis({ url: service.url, key: 'k' }).connection('i', 'c').records('City');
-    const seen: string[] = [];
-    const following = async () => {
-      for await (const batch of records.follow({ consumer: 'one', pollMs: 1 }))
-        seen.push(...batch.records.map(({ id }) => String(id)));
-    };
-    await assert.rejects(following(), { code: 'cursor_expired' });
-    assert.deepEqual(seen, ['11', '12', '13']);
-  } finally {
-    await service.close();
-  }
-});

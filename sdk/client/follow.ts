@@ -2,6 +2,7 @@ import { isTrellisError, type TrellisError } from './errors.ts';
 import type { RecordMetadata, RecordPage, StoredRecord } from './records.ts';
 import { pause, withPatience } from './retry.ts';
 import type { Answer, CallOptions } from './route-call.ts';
+import { whenAborted } from './when-aborted.ts';
 
 export type FollowOptions = {
   /** The name of the consumer, whose position the service keeps. One program follows under one name at a time. */
@@ -50,15 +51,21 @@ export type FollowCalls<T, B extends string> = {
   page(query: Record<string, unknown>, call: CallOptions): Promise<RecordPage<T, B>>;
   /** Throws `not_found`. */
   consumer(name: string, call: CallOptions): Promise<Answer<'GET /records/consumers/{name}'>>;
-  acknowledge(name: string, body: { cursor: string | null; rewind?: boolean }): Promise<unknown>;
+  acknowledge(
+    name: string,
+    body: { cursor: string | null; rewind?: boolean },
+    call: CallOptions,
+  ): Promise<unknown>;
   /** Null where there is no record. */
-  lastCursor(): Promise<string | null>;
+  lastCursor(call: CallOptions): Promise<string | null>;
 };
 
 /** How long a service that refused `unless_emptied` is asked without it. */
 const plainMs = 60_000;
 /** A consumer that is silent for 30 days is waited for no longer; one in a quiet dataset is not silent. */
 const signOfLifeMs = 60 * 60_000;
+/** How long a batch that is done may take to be acknowledged behind an abort. */
+const lastWordMs = 5_000;
 
 /** See `Records.follow`. */
 export async function* follow<T, B extends string>(
@@ -75,10 +82,10 @@ export async function* follow<T, B extends string>(
   let isAwaited = false;
   let toldAt = Date.now();
 
-  const moveTo = async (cursor: string | null) => {
+  const moveTo = async (cursor: string | null, until: AbortSignal | undefined) => {
     // The service's own position stays expired until the beginning is done: a program that dies before begins anew again.
     const moved = isExpired ? { cursor, rewind: true } : { cursor };
-    await patiently(() => calls.acknowledge(consumer, moved));
+    await patiently(() => calls.acknowledge(consumer, moved, { signal: until }));
     position = cursor;
     isExpired = false;
     toldAt = Date.now();
@@ -122,11 +129,12 @@ export async function* follow<T, B extends string>(
       let isTaken = false;
       const take = async () => {
         if (isTaken) return;
-        if (await unlessExpired(() => moveTo(cursor))) isRestart = false;
+        // Also where the signal has gone meanwhile: the batch is done.
+        const taken = () => withLastWord(signal, (until) => moveTo(cursor, until));
+        if (await unlessExpired(taken)) isRestart = false;
         isTaken = true;
       };
       yield { records, cursor, isRestart, isCaughtUp, acknowledge: take };
-      // Also where the signal has gone meanwhile: the batch is done.
       await take();
       if (isRestart) continue;
     }
@@ -136,7 +144,7 @@ export async function* follow<T, B extends string>(
     }
     if (untilCaughtUp) return;
     await pause(pollMs, signal);
-    if (Date.now() - toldAt >= signOfLifeMs) await unlessExpired(() => moveTo(position));
+    if (Date.now() - toldAt >= signOfLifeMs) await unlessExpired(() => moveTo(position, signal));
   }
 }
 
@@ -149,6 +157,8 @@ function unlessEmptied<T, B extends string>(page: FollowCalls<T, B>['page']): Fo
   let plain: { since: unknown; until: number } | undefined;
   return async (query, call) => {
     if (query.cursor === undefined) plain = undefined;
+    // Whoever began without a position has one since the first page.
+    if (plain !== undefined) plain.since ??= query.cursor;
     if (plain !== undefined && Date.now() < plain.until) return page(query, call);
     const since = plain?.since ?? query.cursor;
     try {
@@ -183,11 +193,29 @@ async function begin<T, B extends string>(
       return { cursor: (await calls.consumer(consumer, { signal })).cursor, isNew: false };
     } catch (error) {
       if (!isTrellisError(error, 'not_found')) throw error;
-      const cursor = from === 'start' ? null : from === 'now' ? await calls.lastCursor() : from;
+      const cursor = from === 'start' ? null : from === 'now' ? await calls.lastCursor({ signal }) : from;
       return { cursor, isNew: true };
     }
   };
   const stand = await withPatience(stood, options);
-  await withPatience(() => calls.acknowledge(consumer, { cursor: stand.cursor }), options);
+  await withPatience(() => calls.acknowledge(consumer, { cursor: stand.cursor }, { signal }), options);
   return stand;
+}
+
+/** Calls with a signal that goes `lastWordMs` behind the given one, with its reason. */
+async function withLastWord(
+  signal: AbortSignal | undefined,
+  call: (until: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const late = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const stopWaiting = whenAborted(signal, () => {
+    timer = setTimeout(() => late.abort(signal?.reason), lastWordMs);
+  });
+  try {
+    await call(late.signal);
+  } finally {
+    stopWaiting();
+    clearTimeout(timer);
+  }
 }

@@ -58,7 +58,7 @@ export type {
 } from './resources.ts';
 export type { Answer, Arguments, Body, CallOptions, Given, Query, Route } from './route-call.ts';
 export type { Routes } from './routes.ts';
-export type { SyncName, Syncs, TriggerOptions } from './syncs.ts';
+export type { SyncName, SyncNames, Syncs, TriggerOptions } from './syncs.ts';
 export type { Fetch } from './transport.ts';
 export { Trellis, type TrellisOptions } from './trellis.ts';
 export { type EventHeaders, type VerifyOptions, verifyEvent, verifyHmac } from './verify-event.ts';

@@ -1,5 +1,8 @@
-/** A secret key, a ticket or the token of a connect session; a function is asked before each attempt. */
-export type Key = string | (() => string | Promise<string>);
+/**
+ * A secret key, a ticket or the token of a connect session; a function is asked before each attempt. Undefined, as a variable
+ * of the environment may be, is told as missing where the client is made.
+ */
+export type Key = string | undefined | (() => string | Promise<string>);
 
 /** Throws a `TypeError`, which never holds it, for what no key looks like. */
 export function requireKeyText(key: unknown): asserts key is string {

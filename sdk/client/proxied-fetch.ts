@@ -5,11 +5,12 @@
  * quotas and time limits: the service has them, by headers such as `Retries` and `Quota-Wait`.
  */
 import { isTrellisError } from './errors.ts';
-import type { Answer } from './route-call.ts';
+import { type ProviderAddresses, withoutSlash } from './provider-addresses.ts';
 import type { Fetch, Transport } from './transport.ts';
 
 export type ProxiedConnection = {
   transport: Transport;
+  addresses: ProviderAddresses;
   brand: string;
   integration: string;
   connectionId: string;
@@ -28,15 +29,15 @@ const dropped = /^(authorization|cookie|connection-id|host|origin|provider-confi
 /**
  * Has the form of `fetch` and can be given to whatever takes one. It takes a path of the provider's or a whole address, and
  * answers what the provider did: an error of Trellis is an answer too, which `errorOf` tells apart, such as that for an
- * address that the integration does not allow. It rejects as `fetch` does, and with a `TypeError` for a path with dot
- * segments, and for a whole address where neither the key may ask nor `baseUrl` says which are the provider's.
+ * address that the integration does not allow. It rejects as `fetch` does, and with a `TypeError` for an address with dot
+ * segments (a `URL` and a `Request` have resolved theirs), and for a whole address where neither the key may ask nor
+ * `baseUrl` says which are the provider's.
  *
  * Bodies stream both ways. That of a `Request` is read whole first, since not every platform lets it go on.
  */
 export function proxiedFetch(connection: ProxiedConnection): Fetch {
   const { transport, integration, connectionId } = connection;
   const proxy = `${transport.url}/proxy`;
-  const baseOf = knownBase(connection);
   return async (input, init = {}) => {
     // By its form: whoever brings a `fetch` of his own may bring a Request, too.
     const request = typeof input === 'object' && 'url' in input ? input : undefined;
@@ -44,18 +45,25 @@ export function proxiedFetch(connection: ProxiedConnection): Fetch {
     const headers = headersFor(connection, new Headers(given));
     headers.set('connection-id', connectionId);
     headers.set('provider-config-key', integration);
-    const { path, override } = await addressed(request?.url ?? String(input), { proxy, baseOf });
+    const signal = (init.signal === undefined ? request?.signal : init.signal) ?? undefined;
+    const base = () => baseOf(connection, signal);
+    const { path, override } = await addressed(request?.url ?? String(input), { proxy, base });
     if (override !== undefined) headers.set('base-url-override', override);
     const url = within(proxy, path);
     const body = init.body ?? (await bodyOf(request));
     return transport.fetchWithKey(url, {
       ...(request && { method: request.method, signal: request.signal, redirect: request.redirect }),
-      ...init,
+      ...withoutUndefined(init),
       headers,
       // Where a body streams, platforms want it said that the answer comes behind its end.
       ...(body !== null && { body, duplex: 'half' }),
     });
   };
+}
+
+/** To a platform what is undefined says nothing; here it would hide what a `Request` says. */
+function withoutUndefined(init: RequestInit): RequestInit {
+  return Object.fromEntries(Object.entries(init).filter(([, value]) => value !== undefined));
 }
 
 async function bodyOf(request: Request | undefined): Promise<ArrayBuffer | null> {
@@ -79,7 +87,7 @@ type Addressed = { path: string; override?: string };
 /** The path behind `/proxy` for a path of the provider's, or for a whole address. */
 async function addressed(
   asked: string,
-  { proxy, baseOf }: { proxy: string; baseOf: () => Promise<string> },
+  { proxy, base: ask }: { proxy: string; base: () => Promise<string | undefined> },
 ): Promise<Addressed> {
   // A parser takes them out wherever they stand.
   const address = asked.replace(/[\t\n\r]/g, '').trim();
@@ -87,10 +95,12 @@ async function addressed(
     return { path: address.startsWith('/') ? address : `/${address}` };
   }
   if (address.startsWith(`${proxy}/`)) return { path: address.slice(proxy.length) };
-  const base = await baseOf();
+  // As it was given: parsed it has none left, and is another address than it says.
+  refuseDots(address.replace(/^[^:]*:\/\/[^/\\?#]*/, ''));
   const { href, origin, pathname, search } = new URL(address);
-  // Filled in for each connection by the service, which takes a whole address behind `/proxy/` that begins so.
-  if (base.includes('${')) return { path: `/${href}` };
+  const base = await ask();
+  // The service takes a whole address behind `/proxy/`: it knows the provider's, also one that each connection has its own of.
+  if (base === undefined || base.includes('${')) return { path: `/${href}` };
   const behind = href.startsWith(base) ? href.slice(base.length) : undefined;
   if (behind !== undefined && /^([/?]|$)/.test(behind)) {
     return { path: behind.startsWith('/') ? behind : `/${behind}` };
@@ -100,46 +110,36 @@ async function addressed(
 
 /** The whole address. Throws where a parser would lead out of the provider, and with our key to another route of ours. */
 function within(proxy: string, path: string): string {
-  const [before = ''] = path.split(/[?#]/, 1);
-  const hasDots = /(^|[/\\])(\.|%2e){1,2}([/\\;]|$)/i.test(before);
+  refuseDots(path);
   const url = proxy + path;
-  if (hasDots || !new URL(url).href.startsWith(`${new URL(proxy).href}/`))
-    throw new TypeError(`"${path}" has dot segments, and would lead to another address than it says.`);
+  if (!new URL(url).href.startsWith(`${new URL(proxy).href}/`)) throw dotted(path);
   return url;
 }
 
-/** The provider's address without a slash at the end, asked for once. */
-function knownBase({ transport, integration, baseUrl }: ProxiedConnection): () => Promise<string> {
-  const trimmed = (address: string) => address.replace(/\/+$/, '');
-  let asked: Promise<string> | undefined =
-    baseUrl === undefined ? undefined : Promise.resolve(trimmed(baseUrl));
-  const ask = async () => {
-    try {
-      const { data } = await transport.json<Answer<'GET /integrations/{key}'>>({
-        ...{ route: 'GET /integrations/{key}', path: { key: integration } },
-      });
-      const found = await transport.json<Answer<'GET /providers/{provider}'>>({
-        ...{ route: 'GET /providers/{provider}', path: { provider: data.provider } },
-      });
-      const { base_url = '' } = (found.data.proxy ?? {}) as { base_url?: string };
-      // A setting of the integration, such as a host.
-      const filled = base_url.replace(
-        /\$\{integrationConfig\.(\w+)\}/g,
-        (whole, name: string) => data.integration_config[name] ?? whole,
-      );
-      return trimmed(filled);
-    } catch (error) {
-      if (!isTrellisError(error, 'forbidden', 'invalid_ticket')) throw error;
-      const message =
-        'This key may not ask for the address of the provider: name it as `baseUrl`, or call paths.';
-      throw new TypeError(message, { cause: error });
-    }
-  };
-  return () => {
-    asked ??= ask().catch((error: unknown) => {
-      asked = undefined;
-      throw error;
-    });
-    return asked;
-  };
+function refuseDots(path: string): void {
+  const [before = ''] = path.split(/[?#]/, 1);
+  if (/(^|[/\\])(\.|%2e){1,2}([/\\;]|$)/i.test(before)) throw dotted(path);
 }
+
+const dotted = (path: string) =>
+  new TypeError(`"${path}" has dot segments, and would lead to another address than it says.`);
+
+/**
+ * The provider's address without a slash at the end; undefined where the service refuses to tell, and so will the proxy. Throws
+ * a `TypeError` where the service is away, or the key may not ask.
+ */
+function baseOf(
+  { addresses, integration, baseUrl }: ProxiedConnection,
+  signal: AbortSignal | undefined,
+): Promise<string | undefined> {
+  if (baseUrl !== undefined) return Promise.resolve(withoutSlash(baseUrl));
+  return addresses.of(integration, signal).catch((error: unknown) => {
+    if (!isTrellisError(error)) throw error;
+    if (isTrellisError(error, 'forbidden', 'invalid_ticket'))
+      throw new TypeError(mayNotAsk, { cause: error });
+    if (error.status === 0) throw new TypeError(error.message, { cause: error });
+    return undefined;
+  });
+}
+const mayNotAsk =
+  'This key may not ask for the address of the provider: name it as `baseUrl`, or call paths.';

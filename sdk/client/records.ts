@@ -34,7 +34,7 @@ export type ListOptions = Pick<CallOptions, 'signal'> & {
   unlessEmptied?: boolean | undefined;
   /** Only records whose last change is one of these. */
   filter?: readonly ('added' | 'updated' | 'deleted')[] | undefined;
-  /** Only these, at most 100. */
+  /** Only these, at most 100; of none there is an empty page, and nothing is asked. */
   ids?: readonly string[] | undefined;
   /** Only what changed at or after this time. */
   modifiedAfter?: Date | string | undefined;
@@ -107,6 +107,8 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     const page = (cursor: string | undefined) => this.#page({ ...query, cursor }, { signal });
     return new Paged(
       async function* () {
+        // On the way an empty list is none, which narrows nothing.
+        if (ids?.length === 0) return yield { records: [], next_cursor: null };
         for (let cursor = from; ; ) {
           const got = await page(cursor);
           yield got;
@@ -149,13 +151,14 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
         metadataKey: `_${brand}_metadata`,
         page: (query, call) => this.#page(query, call),
         consumer: (name, call) => this.consumer(name, call),
-        acknowledge: (name, body) =>
+        acknowledge: (name, body, call) =>
           transport.json({
             ...this.#sent('PUT /records/consumers/{name}'),
             path: { name },
             body: { ...this.#dataset(), ...body },
+            ...call,
           }),
-        lastCursor: async () => (await this.#facts())?.last_cursor ?? null,
+        lastCursor: async (call) => (await this.#facts(call))?.last_cursor ?? null,
       },
       options,
     );
@@ -251,10 +254,9 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     return this.#place.transport.json({ ...this.#sent('GET /records'), query: whole, ...call });
   }
 
-  async #facts() {
-    const { datasets } = await this.#place.transport.json<Answer<'GET /records/datasets'>>(
-      this.#sent('GET /records/datasets'),
-    );
+  async #facts(call: CallOptions) {
+    const sent = { ...this.#sent('GET /records/datasets'), ...call };
+    const { datasets } = await this.#place.transport.json<Answer<'GET /records/datasets'>>(sent);
     return datasets.find(({ model, variant }) => model === this.model && variant === this.variant);
   }
 

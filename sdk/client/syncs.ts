@@ -3,6 +3,8 @@ import type { Transport } from './transport.ts';
 
 /** A sync by its name, or one of its variants. */
 export type SyncName = Body<'POST /sync/trigger'>['syncs'][number];
+/** One or several, at least one; `'*'` is all that the connection has. */
+export type SyncNames = SyncName | readonly SyncName[] | '*';
 export type TriggerOptions = CallOptions & Pick<Body<'POST /sync/trigger'>, 'opts' | 'sync_mode'>;
 
 /** Syncs of one connection. */
@@ -16,24 +18,24 @@ export class Syncs {
     this.#of = of;
   }
 
-  /** Has them run now. `opts` can reset what a sync remembers, and empty its cache. */
-  trigger(
-    syncs: SyncName | readonly SyncName[],
+  /** Has them run now. `opts` can reset what a sync remembers, and empty its cache. Throws a `TypeError` for an empty list. */
+  async trigger(
+    syncs: SyncNames,
     { opts, sync_mode, ...call }: TriggerOptions = {},
   ): Promise<Answer<'POST /sync/trigger'>> {
-    const body = { ...this.#of, syncs: [syncs].flat(), opts, sync_mode };
+    const body = { ...this.#of, syncs: namesOf(syncs), opts, sync_mode };
     return this.#transport.json({ route: 'POST /sync/trigger', body, ...call });
   }
 
-  /** Has them run by their schedule again. */
-  start(syncs: SyncName | readonly SyncName[], call: CallOptions = {}): Promise<Answer<'POST /sync/start'>> {
-    const body = { ...this.#of, syncs: [syncs].flat() };
+  /** Has them run by their schedule again. Throws a `TypeError` for an empty list. */
+  async start(syncs: SyncNames, call: CallOptions = {}): Promise<Answer<'POST /sync/start'>> {
+    const body = { ...this.#of, syncs: namesOf(syncs) };
     return this.#transport.json({ route: 'POST /sync/start', body, ...call });
   }
 
-  /** Ends what runs, and starts none until `start`. */
-  pause(syncs: SyncName | readonly SyncName[], call: CallOptions = {}): Promise<Answer<'POST /sync/pause'>> {
-    const body = { ...this.#of, syncs: [syncs].flat() };
+  /** Ends what runs, and starts none until `start`. Throws a `TypeError` for an empty list. */
+  async pause(syncs: SyncNames, call: CallOptions = {}): Promise<Answer<'POST /sync/pause'>> {
+    const body = { ...this.#of, syncs: namesOf(syncs) };
     return this.#transport.json({ route: 'POST /sync/pause', body, ...call });
   }
 
@@ -56,4 +58,12 @@ export class Syncs {
     const body = { ...this.#of, sync_name: sync, sync_variant: variant, frequency };
     return this.#transport.json({ route: 'PUT /sync/update-connection-frequency', body, ...call });
   }
+}
+
+/** As the service takes them: none for all. So a list that came out empty would have it reset or pause everything. */
+function namesOf(syncs: SyncNames): SyncName[] {
+  if (syncs === '*') return [];
+  const names = [syncs].flat();
+  if (names.length === 0) throw new TypeError("syncs: the list is empty. All of a connection are '*'.");
+  return names;
 }

@@ -15,7 +15,7 @@ export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promi
 
 export type TransportOptions = {
   url: string;
-  key: Key;
+  key: NonNullable<Key>;
   fetch: Fetch;
   timeoutMs: number;
   retries: number;
@@ -50,7 +50,7 @@ export class Transport {
   readonly url: string;
   /** How long a call may take that says nothing of it. */
   readonly timeoutMs: number;
-  readonly #key: Key;
+  readonly #key: NonNullable<Key>;
   readonly #fetch: Fetch;
   readonly #retries: number;
 
@@ -117,7 +117,8 @@ export class Transport {
   async #attempts<T>(sent: Sent, read: (opened: Opened) => Promise<T>): Promise<T> {
     const { signal, timeoutMs = this.timeoutMs, retries = this.#retries } = sent;
     const isRepeatable = methodOf(sent) === 'GET' || repeatable.has(sent.route);
-    const request = { url: this.url + pathOf(sent), headers: headersOf(sent) };
+    // What cannot be sent is no outage: a `TypeError`, before anything is.
+    const request = { url: this.url + pathOf(sent), headers: headersOf(sent), body: bodyOf(sent) };
     const endsAt = Date.now() + timeoutMs;
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -134,13 +135,12 @@ export class Transport {
 
   async #open(
     sent: Sent,
-    { url, headers, leftMs }: { url: string; headers: Headers; leftMs: number },
+    { url, headers, body, leftMs }: { url: string; headers: Headers; body: Jsoned; leftMs: number },
   ): Promise<Opened> {
     const limit = limitOf(sent.signal, leftMs);
     await this.#authorize(headers, { sent, limit });
     try {
       const fetch = this.#fetch;
-      const body = sent.body === undefined ? {} : { body: JSON.stringify(sent.body) };
       // Our routes lead nowhere else: a redirect is a proxy's, and the key is not carried there.
       const init = { method: methodOf(sent), headers, signal: limit.signal, redirect: 'manual' } as const;
       const response = await fetch(url, { ...init, ...body });
@@ -190,10 +190,20 @@ function pathOf({ route, path = {}, query = {} }: Sent): string {
 
 function headersOf({ headers = {}, body }: Sent): Headers {
   const made = new Headers({ accept: 'application/json' });
-  for (const [name, value] of Object.entries(headers)) if (value !== undefined) made.set(name, String(value));
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === undefined) continue;
+    // A header takes Latin-1 alone, and platforms say so without a word of what it was about.
+    if (/[^\t\x20-\x7e\x80-\xff]/.test(String(value)))
+      throw new TypeError(`"${value}" cannot be the ${name} of a call: a header takes no such characters.`);
+    made.set(name, String(value));
+  }
   if (body !== undefined) made.set('content-type', 'application/json');
   return made;
 }
+
+/** Written once for all attempts. Throws a `TypeError` for what JSON has no form of, such as a circle or a BigInt. */
+const bodyOf = ({ body }: Sent): Jsoned => (body === undefined ? {} : { body: JSON.stringify(body) });
+type Jsoned = { body?: string };
 
 /** Throws `TrellisError` for what is no JSON: it is not the service that answered. */
 function readJson(response: Response, text: string): unknown {

@@ -1,6 +1,7 @@
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { Events } from './events.ts';
 import { type Key, requireKeyText } from './key.ts';
+import { ProviderAddresses } from './provider-addresses.ts';
 import {
   Connections,
   ConnectSessions,
@@ -14,7 +15,7 @@ import type { Answer, Arguments, Route } from './route-call.ts';
 import { type Fetch, Transport } from './transport.ts';
 
 export type TrellisOptions<B extends string = 'trellis'> = {
-  /** The address of the service, such as `https://trellis.example.com`. */
+  /** The address of the service, such as `https://trellis.example.com`; without a password, which messages would tell. */
   url: string;
   /**
    * A secret key; or where the code runs in a browser, a ticket or the token of a connect session, never a key. A function
@@ -38,8 +39,9 @@ export type TrellisOptions<B extends string = 'trellis'> = {
  * const trellis = new Trellis({ url: 'https://trellis.example.com', key: process.env.TRELLIS_SECRET_KEY });
  * ```
  *
- * Every call throws `TrellisError`, whose `code` says what is wrong, but for an abort and for what a `key` function of yours
- * throws. Calls that may be sent again are: those that only read, and all that the service says it has not begun.
+ * Every call throws `TrellisError`, whose `code` says what is wrong, but for an abort, for what a `key` function of yours
+ * throws, and for a `TypeError` where the arguments cannot be sent: no JSON, an empty name, a header beyond Latin-1. Calls that
+ * may be sent again are: those that only read, and all that the service says it has not begun.
  */
 export class Trellis<B extends string = 'trellis'> {
   readonly integrations: Integrations;
@@ -51,10 +53,15 @@ export class Trellis<B extends string = 'trellis'> {
   readonly variables: Variables;
   readonly keys: Keys;
   readonly #transport: Transport;
+  readonly #addresses: ProviderAddresses;
   readonly #brand: string;
 
   /** Throws where the address or the key cannot be one, and in a browser for a secret key. */
   constructor({ url, key, brand, fetch, timeoutMs = 90_000, retries = 2 }: TrellisOptions<B>) {
+    if (/^https?:\/\/[^/?#\\]*@/i.test(url))
+      throw new TypeError(
+        'url: it holds a name or a password, which messages would tell. A key is given as `key`.',
+      );
     if (!/^https?:\/\//i.test(url) || !URL.canParse(url))
       throw new TypeError(`url: "${url}" is no address of a service.`);
     if (typeof key !== 'function') {
@@ -67,6 +74,7 @@ export class Trellis<B extends string = 'trellis'> {
       fetch: fetch ?? ((input, init) => globalThis.fetch(input, init)),
     });
     this.#transport = transport;
+    this.#addresses = new ProviderAddresses(transport);
     this.#brand = brand ?? 'trellis';
     this.integrations = new Integrations(transport);
     this.providers = new Providers(transport);
@@ -80,7 +88,7 @@ export class Trellis<B extends string = 'trellis'> {
 
   /** A handle of one connection: its provider's API, its records, its functions. Nothing is fetched. */
   connection(integration: string, id: string, options: ConnectionOptions = {}): Connection<B> {
-    const common = { transport: this.#transport, brand: this.#brand };
+    const common = { transport: this.#transport, addresses: this.#addresses, brand: this.#brand };
     return new Connection<B>(common, { integration, id, ...options });
   }
 

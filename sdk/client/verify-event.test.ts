@@ -28,7 +28,9 @@ test('what is signed is read, however body and headers come', async () => {
     new TextEncoder().encode(body),
     new TextEncoder().encode(body).buffer,
   ]) {
-    for (const given of [headers, new Headers(headers), mixed]) {
+    // Those of another window or library are no `Headers` of this one.
+    const foreign = { get: (name: string) => new Headers(headers).get(name) };
+    for (const given of [headers, new Headers(headers), mixed, foreign, new Map(Object.entries(headers))]) {
       const event: TrellisEvent = await verifyEvent(rawBody, given, secret);
       assert.equal(event.id, 'e1');
       if (event.type === 'connection.created') assert.equal(event.data.connection_id, 'zoë');
@@ -74,6 +76,9 @@ test('one that is old, or of the future, is refused', async () => {
     else await assert.rejects(verified, is('stale_signature'));
   }
   await verifyEvent(body, signed(new Date(now - 500_000)), secret, { now, toleranceS: 600 });
+  const old = signed(new Date(now - 500_000));
+  for (const wrong of [{ toleranceS: Number.NaN }, { now: Number.NaN }])
+    await assert.rejects(verifyEvent(body, old, secret, { now, ...wrong }), is('stale_signature'));
 });
 
 test('while one key replaces another either is good, on both sides', async () => {

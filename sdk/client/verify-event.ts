@@ -1,7 +1,11 @@
 import { TrellisError } from './errors.ts';
 import type { TrellisEvent } from './events.ts';
 
-export type EventHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
+type HeaderValue = string | readonly string[] | null | undefined;
+/** Whatever has a `get`, as `Headers` of any origin or a Map has; or an object of headers by their names. */
+export type EventHeaders =
+  | { get(name: string): HeaderValue }
+  | Readonly<Record<string, string | readonly string[] | undefined>>;
 export type VerifyOptions = {
   /** How old a signature may be, and how far ahead; 300 seconds unless said otherwise. */
   toleranceS?: number | undefined;
@@ -37,7 +41,8 @@ export async function verifyEvent<E = TrellisEvent>(
   });
   const keys = [secret].flat().map((one) => fromBase64(one.replace(/^whsec_/, '')));
   if (!(await isSigned(content, { keys, given }))) throw invalid('The signature is not that of the body.');
-  if (Math.abs(now / 1000 - Number(timestamp)) > toleranceS)
+  // No number is no tolerance.
+  if (!(Math.abs(now / 1000 - Number(timestamp)) <= toleranceS))
     throw new TrellisError({
       code: 'stale_signature',
       message: 'The signature is too old, or of the future.',
@@ -98,9 +103,15 @@ function joined(one: Bytes, other: Bytes): Bytes {
 }
 
 function headerOf(headers: EventHeaders, name: string): string | undefined {
-  if (headers instanceof Headers) return headers.get(name) ?? undefined;
-  const found = Object.entries(headers).find(([one]) => one.toLowerCase() === name)?.[1];
+  const found: HeaderValue = hasGet(headers)
+    ? headers.get(name)
+    : Object.entries(headers).find(([one]) => one.toLowerCase() === name)?.[1];
   return typeof found === 'string' ? found : found?.[0];
+}
+
+/** By its form: headers may be of another window or library. */
+function hasGet(headers: EventHeaders): headers is Extract<EventHeaders, { get(name: string): HeaderValue }> {
+  return typeof headers.get === 'function';
 }
 
 function fromBase64(text: string): Bytes | undefined {

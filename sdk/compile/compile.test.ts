@@ -3,6 +3,7 @@ import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as wait } from 'node:timers/promises';
 import { compile } from './compile.ts';
 import { shown } from './fault.ts';
 
@@ -76,6 +77,42 @@ test('a type error is told with file, line and column, and nothing comes of the 
     lines.every((line) => line.startsWith('shop/actions/wrong.ts:8:')),
     lines.join('\n'),
   );
+});
+
+test('what is bundled is what was checked, also where a file changes meanwhile', async (t) => {
+  const file = 'crm/actions/double.ts';
+  const folder = await folderWith(t, { [file]: action('({ n: input.n * 2 })') });
+  const save = (exec: string) => writeFile(join(folder, file), action(exec));
+  const broken = compile(folder);
+  await wait(100);
+  await save('input.missing');
+  assert.match((await broken).faults.map(shown).join(), /'missing' does not exist/);
+  const sound = compile(folder);
+  await wait(100);
+  await save('({ n: input.n * 3 })');
+  const { functions, faults } = await sound;
+  assert.deepEqual(faults, []);
+  for (const text of [functions[0]!.code, functions[0]!.source]) assert.match(text, /input\.n \* 3/);
+
+  /** As long as something is written again and again. */
+  const compiledWhile = async (write: (n: number) => Promise<void>) => {
+    let isOver = false;
+    const restless = (async () => {
+      for (let n = 0; !isOver; n++) {
+        await write(n);
+        await wait(20);
+      }
+    })();
+    const compilation = await compile(folder);
+    isOver = true;
+    await restless;
+    return compilation;
+  };
+  const logged = await compiledWhile((n) => writeFile(join(folder, 'crm/run.log'), `${n}`));
+  assert.deepEqual([logged.functions.length, logged.faults], [1, []]);
+  const never = await compiledWhile((n) => save(`({ n: input.n * ${n} })`));
+  assert.deepEqual(never.functions, []);
+  assert.match(never.faults.map(shown).join(), /change while they are compiled/);
 });
 
 test('what no bundler understands is told with file, line and column', async (t) => {

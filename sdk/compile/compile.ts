@@ -3,7 +3,7 @@
  *
  * Does not own what a bundle may require, nor what a definition may say: the service judges that at the deploy.
  */
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { bundle } from './bundle.ts';
 import { checkTypes } from './check-types.ts';
@@ -20,12 +20,49 @@ export type Compilation = {
   warnings: string[];
 };
 
-/** Of `files`, else of all there are. Throws ENOENT where there is no such folder, and where the compiler could not be run. */
-export async function compile(
-  path: string,
-  { signal, files: chosen }: { signal?: AbortSignal; files?: readonly FunctionFile[] } = {},
-): Promise<Compilation> {
+type Options = { signal?: AbortSignal; files?: readonly FunctionFile[] };
+
+/** A folder in which files go on changing is given up after so many tries. */
+const mostTries = 3;
+
+/**
+ * Of `files`, else of all there are, as they stand at one moment: types, bundles and sources are read one after the other, and
+ * what is bundled must be what was checked. Throws ENOENT where there is no such folder, and where the compiler could not
+ * be run.
+ */
+export async function compile(path: string, options: Options = {}): Promise<Compilation> {
   const folder = resolve(path);
+  for (let tries = 1; tries <= mostTries; tries++) {
+    const stamp = await stampOf(folder);
+    const compilation = await compileOnce(folder, options);
+    if (stamp === (await stampOf(folder))) return compilation;
+    options.signal?.throwIfAborted();
+  }
+  const message = 'files change while they are compiled; try again when they are at rest';
+  return { functions: [], faults: [{ file: folder, message }], warnings: [] };
+}
+
+const isCode = /\.[cm]?[jt]sx?$/;
+
+/** Other for each content that the code of the folder has had. */
+async function stampOf(folder: string): Promise<string> {
+  const stamps: string[] = [];
+  const look = async (directory: string): Promise<void> => {
+    for (const entry of await readdir(directory, { withFileTypes: true })) {
+      if (entry.name.startsWith('.') || entry.name === 'node_modules') continue;
+      const path = join(directory, entry.name);
+      if (entry.isDirectory()) await look(path).catch(() => {});
+      if (!isCode.test(entry.name)) continue;
+      // What went since leaves nothing.
+      const found = await stat(path, { bigint: true }).catch(() => undefined);
+      stamps.push([path, found?.ino, found?.size, found?.ctimeNs].join(' '));
+    }
+  };
+  await look(folder);
+  return stamps.sort().join('\n');
+}
+
+async function compileOnce(folder: string, { signal, files: chosen }: Options): Promise<Compilation> {
   const files = chosen ?? (await findFunctions(folder));
   if (files.length === 0) return { functions: [], faults: [], warnings: [] };
   const unnamed = files.filter(({ name }) => !/^[\w-]{1,255}$/.test(name));

@@ -1,6 +1,6 @@
 import { ConnectError } from './connect-error.ts';
 import { connectInFrame } from './frame.ts';
-import { openPopup, watchPopup } from './popup.ts';
+import { openPopup, unlessClosed, watchPopup } from './popup.ts';
 import type { Connected, Session } from './progress.ts';
 import { leaveFor, whoOf } from './redirect.ts';
 
@@ -65,8 +65,8 @@ export async function connect(options: ConnectOptions): Promise<Connected> {
   const popup = openPopup();
   if (popup === null) throw new ConnectError('popup_blocked');
   try {
-    const known = await session();
-    if (popup.closed) throw new ConnectError('window_closed');
+    const known = await unlessClosed(popup, session());
+    if (known === undefined || popup.closed) throw new ConnectError('window_closed');
     popup.location.replace(addressOf(options, { session_token: known.token }));
     return await watchPopup(popup, { session: known, signal, onFailure });
   } finally {

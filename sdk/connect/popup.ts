@@ -15,6 +15,7 @@ import {
 const askEveryMs = 1_000;
 const askLaterEveryMs = 3_000;
 const oftenForMs = 60_000;
+const lookEveryMs = 200;
 /**
  * A provider's page may cut the tie to its window (Cross-Origin-Opener-Policy), which then looks closed for good. Where
  * the person went there since it was last seen open, it is taken for closed only once they are back on this page for so long.
@@ -63,7 +64,9 @@ export async function watchPopup(
   try {
     for (;;) {
       const wasClosed = popup.closed;
-      const progress = wasClosed ? await askProgress(session, signal) : await fetchProgress(session, signal);
+      const progress = wasClosed
+        ? await askProgress(session, signal)
+        : await unlessClosed(popup, fetchProgress(session, signal));
       if (progress !== undefined) {
         const made = connectedBy(progress);
         if (made !== undefined && (isSettled(progress) || isToldDone)) return made;
@@ -85,6 +88,19 @@ export async function watchPopup(
   } finally {
     window.removeEventListener('message', listen);
     window.removeEventListener('focus', bell.ring);
+  }
+}
+
+/** As `given`; undefined as soon as the window is seen closed, which no window tells. */
+export async function unlessClosed<T>(popup: Window, given: Promise<T>): Promise<T | undefined> {
+  let looking: ReturnType<typeof setInterval> | undefined;
+  const closed = new Promise<undefined>((resolve) => {
+    looking = setInterval(() => popup.closed && resolve(undefined), lookEveryMs);
+  });
+  try {
+    return await Promise.race([given, closed]);
+  } finally {
+    clearInterval(looking);
   }
 }
 
@@ -123,7 +139,7 @@ function createBell(signal: AbortSignal): {
           reject(signal.reason);
         };
         const timer = setTimeout(done, isRung || signal.aborted ? 0 : ms);
-        const looking = setInterval(() => isSo() && done(), 200);
+        const looking = setInterval(() => isSo() && done(), lookEveryMs);
         rung = done;
         signal.addEventListener('abort', stop);
         if (signal.aborted) stop();

@@ -12,25 +12,38 @@ export type Connected = {
 };
 export type Session = { url: string; token: string };
 
+/** A service that hangs is taken for one that is away. */
+const answerWithinMs = 10_000;
+
 /** Undefined where the service cannot be reached at the moment. Throws `invalid_token`. */
-export async function fetchProgress(
-  { url, token }: Session,
-  signal: AbortSignal,
-): Promise<Progress | undefined> {
+export async function fetchProgress(session: Session, signal: AbortSignal): Promise<Progress | undefined> {
+  const own = new AbortController();
+  const stop = () => own.abort();
+  signal.addEventListener('abort', stop);
+  if (signal.aborted) stop();
+  const timer = setTimeout(() => own.abort(), answerWithinMs);
+  try {
+    return await readProgress(session, own.signal);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', stop);
+    signal.throwIfAborted();
+  }
+}
+
+async function readProgress({ url, token }: Session, signal: AbortSignal): Promise<Progress | undefined> {
   const response = await fetch(`${url}/connect/session/progress`, {
     headers: { authorization: `Bearer ${token}` },
     credentials: 'omit',
     cache: 'no-store',
     signal,
   }).catch(() => undefined);
-  signal.throwIfAborted();
   if (response?.status === 401) throw new ConnectError('invalid_token');
   // The connection that was to be renewed is gone.
   if (response?.status === 400 || response?.status === 404)
     throw new ConnectError('failed', { reason: await codeOf(response) });
   if (!response?.ok) return undefined;
   const answer = await (response.json() as Promise<{ data: Progress }>).catch(() => undefined);
-  signal.throwIfAborted();
   return answer?.data;
 }
 
@@ -64,12 +77,17 @@ export function failureOf({ failure }: Progress): ConnectError | undefined {
 /** The `reason` where nothing is known of the session, and may be later. */
 export const unreachable = 'unreachable';
 
+/** How long a service that hangs is asked again. */
+const askForMs = 15_000;
+
 /** As `fetchProgress`, asked again while the service is away. Throws `failed` where it stays away. */
 export async function askProgress(session: Session, signal: AbortSignal): Promise<Progress> {
+  const begunAt = Date.now();
   for (let left = 8; ; left -= 1) {
     const progress = await fetchProgress(session, signal);
     if (progress !== undefined) return progress;
-    if (left === 0) throw new ConnectError('failed', { reason: unreachable });
+    if (left === 0 || Date.now() - begunAt >= askForMs)
+      throw new ConnectError('failed', { reason: unreachable });
     await new Promise((resolve) => setTimeout(resolve, 500));
     signal.throwIfAborted();
   }

@@ -94,6 +94,43 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     assert.equal((await outcome()).code, 'window_closed');
   });
 
+  test('a window that is closed is told also while a token or the service does not come', async () => {
+    await page.goto(application.origin);
+    await (await open('', { delayMs: 600_000 })).close();
+    assert.equal((await outcome()).code, 'window_closed');
+
+    let isHeld = false;
+    const hangs = (isAgain: () => boolean) =>
+      context.route(/\/connect\/session\/progress/, (route) => {
+        if (!route.request().frame().url().startsWith(application.origin)) return route.continue();
+        if (isHeld && !isAgain()) return route.continue();
+        isHeld = true;
+        return undefined;
+      });
+    try {
+      await hangs(() => false);
+      const popup = await open(await tokenOf());
+      await goOn(popup);
+      assert.ok(isHeld);
+      await popup.close();
+      assert.equal((await outcome()).code, 'window_closed');
+      await context.unrouteAll({ behavior: 'ignoreErrors' });
+
+      await hangs(() => true);
+      const other = await open(await tokenOf());
+      await goOn(other);
+      await page.evaluate('const late = setTimeout; window.setTimeout = (run, ms) => late(run, ms / 50)');
+      await other.close();
+      assert.deepEqual((({ code, reason }) => ({ code, reason }))(await outcome()), {
+        code: 'failed',
+        reason: 'unreachable',
+      });
+    } finally {
+      await context.unrouteAll({ behavior: 'ignoreErrors' });
+      await page.goto(application.origin);
+    }
+  });
+
   test('a window that a provider cuts off is no closed one', async () => {
     // The way to the provider leads over a page that may not be tied to one of another origin.
     await context.route(/\/oauth\/connect\//, async (route) => {

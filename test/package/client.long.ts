@@ -102,6 +102,21 @@ test('it is JavaScript with declarations, depends on nothing, and holds no secre
   assert.deepEqual(scanDirectory(made), []);
 });
 
+test('older compilers, which do not read `exports`, find all that it names', async () => {
+  const text = await readFile(join(made, 'package.json'), 'utf8');
+  const { exports, main, types, typesVersions } = JSON.parse(text) as {
+    exports: Record<string, { types: string; default: string } | string>;
+    main: string;
+    types: string;
+    typesVersions: { '*': Record<string, string[]> };
+  };
+  const older = Object.entries(typesVersions['*']).map(([name, found]) => [`./${name}`, found[0]]);
+  assert.deepEqual(exports['.'], { types, default: main });
+  for (const [name, entry] of Object.entries(exports))
+    if (typeof entry !== 'string' && name !== '.')
+      assert.equal(Object.fromEntries(older)[name], entry.types, name);
+});
+
 test('a strict program reads its types, with and without those of Node', async () => {
   for (const file of ['client-types.ts', 'client-types-page.ts'])
     await cp(join(import.meta.dirname, file), join(project, file));

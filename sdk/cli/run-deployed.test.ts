@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { openApi } from './api.ts';
+import { runDeployed } from './run-deployed.ts';
+
+test('a sync that runs already runs once more, and that run is followed, also where something held the sync before', async (t) => {
+  const held = { code: 'connection_needs_reauth', message: 'm' };
+  const run = (id: string, state: string) => ({ id, state, variant: 'base', counts: {}, error: null });
+  let runs = [run('1', 'running')];
+  let looks = 0;
+  const asked: string[] = [];
+  const answers: [RegExp, () => unknown][] = [
+    [/^\/integrations\//, () => ({ data: { type: 'sync', enabled: true } })],
+    [/^\/sync\/trigger/, () => ({ success: true })],
+    [
+      /^\/sync\/status/,
+      () => ({ syncs: [{ variant: 'base', held: runs[0]!.state === 'running' ? held : null }] }),
+    ],
+    [/\/lines/, () => ({ lines: [], has_more: false })],
+    [/^\/functions\/runs\/2/, () => runs[0]],
+    [
+      /^\/functions\/runs\?/,
+      () => {
+        looks += 1;
+        if (looks === 3) runs = [run('1', 'succeeded')];
+        if (looks === 4) runs = [run('2', 'succeeded'), ...runs];
+        return { runs };
+      },
+    ],
+  ];
+  const service = createServer((request, response) => {
+    asked.push(request.url ?? '');
+    const [, answer] = answers.find(([path]) => path.test(request.url ?? '')) ?? [];
+    response.end(JSON.stringify(answer?.()));
+  });
+  service.listen(0, '127.0.0.1');
+  await once(service, 'listening');
+  t.after(() => service.close());
+  const { port } = service.address() as AddressInfo;
+  const api = openApi({ TRELLIS_URL: `http://127.0.0.1:${port}`, TRELLIS_SECRET_KEY: 'any' });
+  const printed: string[] = [];
+  const done = await runDeployed(api, {
+    target: { integrationKey: 'api', name: 'rows', kind: 'sync' },
+    ...{ connectionId: 'ada', variant: 'base', input: undefined },
+    print: (line) => void printed.push(line),
+  });
+  assert.equal(done.run.id, '2');
+  assert.equal(asked.filter((path) => path === '/sync/trigger').length, 1);
+  assert.match(printed[0]!, /^It runs already/);
+});
