@@ -1,5 +1,16 @@
 import { randomBytes } from 'node:crypto';
-import { type FileHandle, lstat, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
+import {
+  access,
+  constants,
+  type FileHandle,
+  lstat,
+  open,
+  readdir,
+  realpath,
+  rename,
+  rm,
+  stat,
+} from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 
 /** Files that hold keys: readable by their owner alone, whole or not there at all. */
@@ -34,6 +45,16 @@ export async function writeWhole<T>(
     await rm(draft, { force: true });
     throw error;
   }
+}
+
+/** Throws, naming it, where `writeWhole` could not write: the folder is missing or closed to us, or it is a folder itself. */
+export async function proveWritable(path: string): Promise<void> {
+  const target = await followLink(path);
+  const found = await stat(target).catch(() => undefined);
+  if (found?.isDirectory()) throw new Error(`${path} is a folder.`);
+  await access(dirname(target), constants.W_OK | constants.X_OK).catch((cause: unknown) => {
+    throw new Error(`${path} cannot be written: its folder is missing, or closed.`, { cause });
+  });
 }
 
 async function followLink(path: string): Promise<string> {

@@ -4,6 +4,7 @@ import { loadConfigWithoutKeys } from '../config/config.ts';
 import { alone } from '../moving/alone.ts';
 import { proveFile, runFile } from '../moving/file/run.ts';
 import { tryFile } from '../moving/file/try.ts';
+import { proveWritable } from '../whole-file.ts';
 import { readPassphrase } from './export.ts';
 import { tell, withStore } from './import.ts';
 import { createProgress } from './progress.ts';
@@ -26,6 +27,7 @@ export async function importFileCommand(args: string[], usage: string): Promise<
   const { environment: environmentName, overwrite: overwrites } = values;
   if (environmentName !== undefined && !/^[a-z0-9][a-z0-9_-]{0,63}$/.test(environmentName))
     throw new Error(`--environment "${environmentName}" is no name: a-z 0-9 _ - alone.`);
+  if (values.report !== undefined) await proveWritable(values.report);
   const config = loadConfigWithoutKeys();
   const file = await open(path);
   const progress = createProgress(process.stderr);

@@ -99,6 +99,9 @@ test('what is wrong with the words of a command is told before anything is done'
   await assert.rejects(keyed('--records', '--consumer', ' '), /--consumer " " is no name/);
   await assert.rejects(keyed('--provider', 'x'), /THEIRS=OURS/);
   await assert.rejects(keyed('--positions', 'p'), /go with --records/);
+  await assert.rejects(keyed('--report', join(folder, 'none', 'r')), /folder is missing/);
+  await assert.rejects(keyed('--report', folder), /is a folder/);
+  await assert.rejects(importCommand([file, '--report', join(folder, 'none', 'r')]), /folder is missing/);
   await assert.rejects(
     importCommand(['nango', '--from', 'ftp://x', '--environment', 'prod']),
     /is no address/,

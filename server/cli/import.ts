@@ -15,7 +15,7 @@ import { type PeerRun, runPeer, tryPeerRun } from '../moving/peer/run.ts';
 import { isWhole, linesOf, type Reported, reportText } from '../moving/report.ts';
 import { createOutbound } from '../outbound.ts';
 import { loadCatalog } from '../providers/catalog.ts';
-import { writeWhole } from '../whole-file.ts';
+import { proveWritable, writeWhole } from '../whole-file.ts';
 import { readVault } from './keys.ts';
 import { oneLine } from './one-line.ts';
 import { createProgress } from './progress.ts';
@@ -54,6 +54,7 @@ async function importPeerCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({ args, options: peerOptions });
   if (values.from === undefined || values.environment === undefined) throw new Error(usage);
   const url = readAddress(values.from);
+  if (values.report !== undefined) await proveWritable(values.report);
   const parallel = readCount(values.parallel ?? '8');
   const providerNames = readNames(values.provider);
   const only = values.integrations === undefined ? undefined : new Set(listOf(values.integrations));

@@ -18,7 +18,7 @@ import type { Tx } from '../db/pool.ts';
 import { webAddress } from '../http/text.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import { type Judged, note, type OpenImport, type Put } from './ledger.ts';
-import { readOrigin } from './origin.ts';
+import { isAsStored, readOrigin } from './origin.ts';
 
 /**
  * Connections from elsewhere, stored as our own: under their ID, sealed with a data key of their own.
@@ -58,6 +58,8 @@ export type Moved = z.output<typeof movedSettings> & {
   credentials: Credentials | undefined;
   grant: MovedGrant;
   createdAt: Date | undefined;
+  /** What the source does not give of it, so that it is to be asked again. */
+  lacks?: 'no_refresh_token';
   /** State that goes along; active where absent. */
   state?: { status: Connection['status']; fault: unknown; scopesLacking: string[] | undefined } | undefined;
 };
@@ -108,11 +110,18 @@ export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promis
     await note(tx, from, [{ ...judgedAs, ...judged, ...(stored && { stored }) }]);
     return { ...judgedAs, ...judged };
   };
-  const judgedBefore = current && judgeFound(current, moved, storing);
+  const isAsLacking =
+    current !== undefined &&
+    !isShell(current) &&
+    endsForGood(current.credentials) &&
+    (await isAsStored(tx, from, current));
+  const isLacking = isAsLacking && !storing.overwrites;
+  const judgedBefore = current && judgeFound(current, moved, { ...storing, isAsLacking });
   if (judgedBefore !== undefined) return settle(judgedBefore);
-  const settings = settingsOf(moved);
-  if (current !== undefined && (await isNewer(tx, { current, moved }))) {
-    await replaceSettings(tx, { vault, current, at, ...settings });
+  // What was lacking is given, and what stands beside it is not touched.
+  const settings = isLacking ? {} : settingsOf(moved);
+  if (current !== undefined && !isLacking && (await isNewer(tx, { current, moved }))) {
+    await replaceSettings(tx, { vault, current, at, ...settingsOf(moved) });
     await requireAsTried(tx, { tried: integration, reading });
     await audit('connection.updated');
     return settle({ outcome: 'overwritten', reason: 'credentials_kept' });
@@ -125,8 +134,9 @@ export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promis
   await putGrant(tx, { connection, moved, storing, current });
   await requireAsTried(tx, { tried: integration, reading });
   await audit(current === undefined ? 'connection.imported' : 'connection.overridden');
-  const isNew = current === undefined || isShell(current);
-  return settle(moved.credentials === undefined ? dead : { outcome: isNew ? 'made' : 'overwritten' }, {
+  const isNew = current === undefined || isShell(current) || isLacking;
+  const outcome = isNew ? 'made' : 'overwritten';
+  return settle(moved.credentials === undefined ? dead : { outcome, reason: moved.lacks }, {
     id: connection.id,
     credentialsVersion: connection.credentialsVersion,
     toldGrantedAt: moved.grant.grantedAt,
@@ -160,6 +170,8 @@ async function isNewer(tx: Tx, { current, moved }: { current: Connection; moved:
   if (isShell(current)) return false;
   if (moved.credentials !== undefined && (await isUsedUp(tx, current, moved.credentials))) return true;
   if (current.status === 'needs_reauth') return false;
+  // Those that can be renewed are worth more than some that end with their access token.
+  if (moved.lacks !== undefined && !endsForGood(current.credentials)) return true;
   if (current.status === 'active' && moved.state !== undefined && moved.state.status !== 'active')
     return true;
   const { environmentId } = current;
@@ -184,12 +196,25 @@ async function isUsedUp(tx: Tx, current: Connection, given: Credentials): Promis
 /** What becomes of a connection that is here and stays as it is; undefined where it gets what is moved. */
 function judgeFound(
   current: Connection,
-  { credentials }: Moved,
-  { overwrites }: Storing,
+  { credentials, lacks }: Moved,
+  { overwrites, isAsLacking }: Storing & { isAsLacking: boolean },
 ): Pick<Judged, 'outcome' | 'reason'> | undefined {
   if (isShell(current)) return credentials === undefined ? dead : undefined;
+  if (isAsLacking && credentials === undefined) return dead;
+  if (isAsLacking && !overwrites) return lacks === undefined ? undefined : { outcome: 'made', reason: lacks };
   // Somebody made it since it was looked for; and one that works is worth more than one that waits for its user.
   return !overwrites || credentials === undefined ? { outcome: 'existing' } : undefined;
+}
+
+/** Whether they hold a token that ends and that nobody can renew. */
+export function endsForGood(credentials: Credentials): boolean {
+  const { type, ...held } = credentials;
+  return (
+    type === 'OAUTH2' &&
+    'expires_at' in held &&
+    held.expires_at !== undefined &&
+    !('refresh_token' in held && held.refresh_token)
+  );
 }
 
 const dead = { outcome: 'dead', reason: 'no_credentials' } as const;

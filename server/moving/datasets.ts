@@ -4,6 +4,7 @@ import { ensureDataset, lockDataset } from '../records/dataset.ts';
 import type { Vault } from '../vault.ts';
 import { type DatasetProgress, findDatasetProgress, noteDatasetProgress } from './dataset-ledger.ts';
 import type { Dataset, OpenImport } from './ledger.ts';
+import { isOfImport } from './origin.ts';
 import {
   type MovedRecord,
   openTarget,
@@ -49,6 +50,28 @@ export class HasRecordsError extends Error {
   }
 }
 
+/** The connection here is another one than the source's, though it has the same ID. */
+export class ConnectionDiffersError extends Error {
+  constructor() {
+    super(
+      'The connection here was not brought by this import, so that its records may be of another account. Where it is the ' +
+        'same one, run this again with --overwrite; else give one of the two another ID.',
+    );
+    this.name = 'ConnectionDiffersError';
+  }
+}
+
+/** The connections of its integration are passed over for now, for this reason, so that nobody has looked whose they are. */
+export class IntegrationSkippedError extends Error {
+  constructor(reason: string) {
+    super(
+      `The integration was passed over (${reason}), and what belongs to its connections with it. See what is told of it, then ` +
+        'run this again.',
+    );
+    this.name = 'IntegrationSkippedError';
+  }
+}
+
 export type Filling = { db: Db; vault: Vault; from: OpenImport; metadataKey: string };
 
 const nothing: DatasetProgress = {
@@ -58,7 +81,8 @@ const nothing: DatasetProgress = {
 
 /**
  * The dataset, to be filled from where the run before has left it. Throws `unknown_connection` where the connection is not
- * here, HasRecordsError where there is something left to do and others have saved.
+ * here, ConnectionDiffersError where it is not of this import, HasRecordsError where there is something left to do and others
+ * have saved.
  */
 export async function openDataset(
   { db, vault, from, metadataKey }: Filling,
@@ -66,6 +90,7 @@ export async function openDataset(
 ): Promise<FilledDataset> {
   const target = await openTarget(db, { environmentId: from.environmentId, dataset, vault });
   const storedId = target.connection;
+  if (!(await isOfImport(db, from, { place: dataset, storedId }))) throw new ConnectionDiffersError();
   const known = await findDatasetProgress(db, from, { dataset, storedId });
   const stand = await readStand(db, target);
   // An empty one may have a position: of a restore, or of records that are gone.

@@ -11,12 +11,15 @@ type Listing = { only: Only; isListed: (place: Place) => boolean };
 /** Why one is named though the source has it no more. */
 export const reasonOfGone = ({ isHere }: Gone): string | undefined => (isHere ? 'still_here' : undefined);
 
+/** `here`: how many of the page an import has brought that are here, gone or not. */
+type GonePage = { gone: Gone[]; here: number };
+
 /** In pages, some of them empty. */
 export async function* pagesOfGone(
   db: Queryable,
   { id, environmentId }: Import,
   { only, isListed }: Listing,
-): AsyncGenerator<Gone[]> {
+): AsyncGenerator<GonePage> {
   for (let after: Place = { integration: '', connection: '' }; ; ) {
     const rows = await db.query<Gone>(
       `select noted.integration, noted.connection, connection.id is not null as "isHere"
@@ -36,39 +39,58 @@ export async function* pagesOfGone(
     const last = rows.at(-1);
     if (last === undefined) return;
     after = last;
-    yield rows.filter((row) => !isListed(row));
+    yield { gone: rows.filter((row) => !isListed(row)), here: rows.filter(({ isHere }) => isHere).length };
   }
 }
 
-/** Notes them. Answers those that are here still. Throws `unavailable` where another run has begun. */
-export async function noteGone(db: Queryable, from: OpenImport, listing: Listing): Promise<Place[]> {
-  const stillHere: Place[] = [];
-  for await (const page of pagesOfGone(db, from, listing)) {
+/** Those that are here still, and how many are here that an import has brought, these among them. */
+export type Remaining = { stillHere: Place[]; here: number };
+
+/** Notes them. Throws `unavailable` where another run has begun. */
+export async function noteGone(db: Queryable, from: OpenImport, listing: Listing): Promise<Remaining> {
+  const remaining: Remaining = { stillHere: [], here: 0 };
+  for await (const { gone, here } of pagesOfGone(db, from, listing)) {
     await note(
       db,
       from,
-      page.map((one) => ({
+      gone.map((one) => ({
         integration: one.integration,
         connection: one.connection,
         outcome: 'gone',
         reason: reasonOfGone(one),
       })),
     );
-    stillHere.push(...page.filter(({ isHere }) => isHere));
+    remaining.stillHere.push(...gone.filter(({ isHere }) => isHere));
+    remaining.here += here;
   }
-  return stillHere;
+  return remaining;
 }
 
-/** For a person; none where there are none. */
-export function stepForGone(stillHere: readonly Place[]): string[] {
-  if (stillHere.length === 0) return [];
+/**
+ * What is said of them to a person. Where they are all of what is here, or more than half of it and more than a few, the list is
+ * doubted rather than they: a key of another environment, or something that answers in the source's place, makes all of them
+ * vanish at once. They are here no more once somebody has deleted them, and so is the doubt.
+ */
+export function adviceOnGone({ stillHere, here }: Remaining): { steps: string[]; doubts: string[] } {
+  if (stillHere.length === 0) return { steps: [], doubts: [] };
+  if (stillHere.length === here || (stillHere.length > fewGone && stillHere.length > here / 2))
+    return {
+      steps: [],
+      doubts: [
+        `The source lists ${stillHere.length} of the ${here} connections no more that were imported and are here. Look there ` +
+          'whether that is true, with the same key and address, before anything is deleted here. Where it is, delete them ' +
+          'here, too: then this is not said again.',
+      ],
+    };
   const names = stillHere
     .slice(0, mostNamed)
     .map(({ integration, connection }) => `${integration}/${connection}`);
   const others = stillHere.length - names.length;
-  return [
+  const step =
     `Gone at the source, and still here: ${names.join(', ')}${others === 0 ? '' : ` and ${others} others`}. ` +
-      'Delete here what is to be gone here, too.',
-  ];
+    'Delete here what is to be gone here, too.';
+  return { steps: [step], doubts: [] };
 }
 const mostNamed = 20;
+/** So many may go from a small installation at once, and most of it with them. */
+const fewGone = 5;

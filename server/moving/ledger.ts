@@ -31,6 +31,8 @@ export type Outcome =
 /** Those after which the connection is here with credentials, and those that tell that it is or was here at all. */
 const settled: readonly Outcome[] = ['made', 'overwritten', 'existing'];
 const placed: readonly Outcome[] = [...settled, 'dead', 'removed'];
+/** Those that tell of an attempt that has changed nothing of what is here. */
+const passed: readonly Outcome[] = ['dead', 'gone', 'skipped', 'failed'];
 
 export type Place = { integration: string; connection: string };
 export type Dataset = Place & { model: string; variant: string };
@@ -116,12 +118,19 @@ export async function closeImport(db: Queryable, { id, run }: OpenImport): Promi
 /**
  * Writes what became of connections, in the transaction of it where there is one; `stored` where credentials were put there.
  * `made` and `overwritten` are for those that have just been so. Throws `unavailable` where another run has begun.
+ *
+ * One that lacks its refresh token stays known as such (`no_refresh_token`) as long as nobody has changed its credentials,
+ * whatever an attempt in between came to: that is then in its detail. Else nobody would ask for it again.
  */
 export async function note(
   tx: Queryable,
   { id, run }: OpenImport,
-  judged: readonly (Judged & { stored?: Put })[],
+  given: readonly (Judged & { stored?: Put })[],
 ): Promise<void> {
+  // Two of the source may be one by the ID that they are noted under.
+  const judged = [
+    ...new Map(given.map((one) => [JSON.stringify([one.integration, one.connection]), one])).values(),
+  ];
   if (judged.length === 0) return;
   const noted = await tx.query(
     `with ${held}
@@ -137,8 +146,23 @@ export async function note(
      set
        outcome = excluded.outcome,
        was_here = imported_connection.was_here or excluded.was_here,
-       reason = excluded.reason,
-       detail = excluded.detail,
+       (reason, detail) = (
+         select
+           case when stays then imported_connection.reason else excluded.reason end,
+           case when stays then concat_ws(': ', excluded.reason, excluded.detail) else excluded.detail end
+         from (
+           select excluded.outcome = any($12)
+             and excluded.stored_id is null
+             and imported_connection.reason = 'no_refresh_token'
+             and exists (
+               select
+               from connection
+               where id = imported_connection.stored_id
+                 and credentials_version = imported_connection.stored_version
+                 and deleted_at is null
+             )
+         ) as lacking (stays)
+       ),
        stored_id = coalesce(excluded.stored_id, imported_connection.stored_id),
        stored_version = coalesce(excluded.stored_version, imported_connection.stored_version),
        granted_at = case
@@ -156,15 +180,21 @@ export async function note(
       judged.map(({ integration }) => integration),
       judged.map(({ connection }) => connection),
       judged.map(({ outcome }) => outcome),
-      judged.map(({ reason }) => reason ?? null),
-      judged.map(({ detail }) => detail?.slice(0, 500) ?? null),
+      judged.map(({ reason }) => (reason === undefined ? null : cleaned(reason, 100))),
+      judged.map(({ detail }) => (detail === undefined ? null : cleaned(detail, 500))),
       judged.map(({ stored }) => stored?.id ?? null),
       judged.map(({ stored }) => stored?.credentialsVersion ?? null),
       judged.map(({ stored }) => stored?.toldGrantedAt ?? null),
       placed,
+      passed,
     ],
   );
   requireHeld(noted);
+}
+
+/** Text of elsewhere as PostgreSQL can hold it: no longer than this, with U+FFFD in place of NUL and lone surrogates. */
+export function cleaned(given: string, most: number): string {
+  return given.replaceAll('\0', '\ufffd').slice(0, most).toWellFormed();
 }
 
 /** What is known of a connection before it is read: whether it is here, and what became of it in this import. */
@@ -177,6 +207,8 @@ export type Known = Place & {
   /** By this import or before it, whatever became of later attempts. */
   wasHere: boolean;
   outcome: Outcome | undefined;
+  /** It was stored, and the source gave no refresh token for it. */
+  isLacking: boolean;
 };
 
 /** In the order of `places`. `from` is undefined where nothing was imported yet; `overwrites`: whether this run does. */
@@ -204,7 +236,8 @@ export async function look(
          false
        ) as "isSettled",
        coalesce(imported_connection.was_here, false) as "wasHere",
-       imported_connection.outcome
+       imported_connection.outcome,
+       coalesce(imported_connection.reason = 'no_refresh_token', false) as "isLacking"
      from unnest($2::text[], $3::text[]) with ordinality as asked (integration, connection, nth)
      left join integration on integration.environment_id = $1 and integration.key = asked.integration
      left join connection
@@ -234,13 +267,13 @@ export async function look(
  * its tokens may have been used here meanwhile.
  */
 export function judge(
-  { isHere, isShell, isSettled, wasHere, outcome }: Known,
+  { isHere, isShell, isSettled, wasHere, outcome, isLacking }: Known,
   { overwrites }: { overwrites: boolean },
 ): 'import' | Outcome {
   if (!isHere) return wasHere && (isSettled || !overwrites) ? 'removed' : 'import';
   // A source that had none either has nothing to give.
   const isWaiting = isShell && outcome !== 'made';
-  if (!isSettled && (isWaiting || overwrites)) return 'import';
+  if (!isSettled && (isWaiting || isLacking || overwrites)) return 'import';
   return outcome === 'made' || outcome === 'overwritten' ? outcome : 'existing';
 }
 
@@ -265,6 +298,27 @@ export async function countOutcomes(
   return rows.map(({ reason, ...row }) => ({ ...row, reason: reason ?? undefined }));
 }
 
+/** When the first and the last access token ends of those that lack their refresh token; undefined where there are none. */
+export async function findEndsOfLacking(
+  db: Queryable,
+  { id }: Import,
+  only: Only,
+): Promise<{ first: Date; last: Date } | undefined> {
+  const [row] = await db.query<{ first: Date | null; last: Date | null }>(
+    `select min(access_expires_at) as first, max(access_expires_at) as last
+     from imported_connection
+     join connection
+       on (connection.id, connection.credentials_version) = (stored_id, stored_version)
+       and connection.deleted_at is null
+     where import_id = $1
+       and reason = 'no_refresh_token'
+       and ($2::text[] is null or integration = any($2))`,
+    [id, only && [...only]],
+  );
+  const { first = null, last = null } = row ?? {};
+  return first && last ? { first, last } : undefined;
+}
+
 /** Those of these integrations that are not here, or not whole, in pages. */
 export async function* pagesOfUnsettled(db: Queryable, { id }: Import, only: Only): AsyncGenerator<Judged[]> {
   for (let after: Place = { integration: '', connection: '' }; ; ) {
@@ -272,7 +326,7 @@ export async function* pagesOfUnsettled(db: Queryable, { id }: Import, only: Onl
       `select integration, connection, outcome, reason, detail
        from imported_connection
        where import_id = $1
-         and outcome <> all($2)
+         and (outcome <> all($2) or reason = 'no_refresh_token')
          and ($5::text[] is null or integration = any($5))
          and (integration, connection) > ($3, $4)
        order by integration, connection

@@ -1,5 +1,5 @@
 import type { Queryable } from '../db/pool.ts';
-import type { Place, Stored } from './ledger.ts';
+import type { Import, Place, Stored } from './ledger.ts';
 
 /**
  * Who put the credentials there that a connection has: `import`, the last one that stored there, with the time of the grant
@@ -44,4 +44,41 @@ export async function readOrigin(
   );
   if (put === undefined) return { kind: 'elsewhere' };
   return put.isCurrent ? { kind: 'import', toldGrantedAt: put.grantedAt ?? undefined } : { kind: 'since' };
+}
+
+/**
+ * Whether this import has put the connection there that has this row, or was told to overwrite it and kept the newer
+ * credentials alone. Else it is somebody else's, who has given his own the same ID: nothing of the source belongs to it.
+ */
+export async function isOfImport(
+  db: Queryable,
+  { id }: Import,
+  { place, storedId }: { place: Place; storedId: number },
+): Promise<boolean> {
+  const [row] = await db.query<{ isOf: boolean }>(
+    `select
+       exists (select from imported_connection where import_id = $1 and stored_id = $2)
+       or exists (
+         select
+         from imported_connection
+         join connection on connection.id = $2
+         where import_id = $1
+           and integration = $3
+           and connection = $4
+           and outcome = 'overwritten'
+           and reason = 'credentials_kept'
+           and connection.created_at <= at
+       ) as "isOf"`,
+    [id, storedId, place.integration, place.connection],
+  );
+  return row!.isOf;
+}
+
+/** Whether the connection has the very credentials that this import has put there. */
+export async function isAsStored(tx: Queryable, { id }: Import, stored: Stored): Promise<boolean> {
+  const rows = await tx.query(
+    'select from imported_connection where import_id = $1 and (stored_id, stored_version) = ($2, $3)',
+    [id, stored.id, stored.credentialsVersion],
+  );
+  return rows.length > 0;
 }

@@ -1,6 +1,14 @@
 import type { Db } from '../db/pool.ts';
 import { countRecords } from './dataset-ledger.ts';
-import { countOutcomes, type Import, type Only, type Outcome, pagesOfUnsettled } from './ledger.ts';
+import {
+  countOutcomes,
+  type Dataset,
+  findEndsOfLacking,
+  type Import,
+  type Only,
+  type Outcome,
+  pagesOfUnsettled,
+} from './ledger.ts';
 
 /**
  * What an import came to, for a person and for a program. Never a secret.
@@ -31,6 +39,8 @@ export type Report = {
   connections: Count[];
   /** Of records, where they were asked for. */
   records: Record<string, unknown> | null;
+  /** Why it may not be whole though nothing is known to lack, in sentences. */
+  doubts: string[];
   /** What to do now, in sentences. */
   next_steps: string[];
 };
@@ -51,18 +61,52 @@ function wordsFor({ outcome, reason }: Count): string {
   if (reason === 'credentials_kept')
     return 'given what the source has beside credentials: those here are newer';
   if (reason === 'still_here') return 'are gone at the source, and still here';
+  if (reason === 'no_refresh_token')
+    return `${{ ...words, ...wordsOfLacking }[outcome]}, but without a refresh token: they end with their access token`;
   return words[outcome];
 }
 
-/** Whether everything that the source has is here, or would be. */
-export function isWhole({ broken_off, connections, integrations, records }: Report): boolean {
-  const isOpen = connections.some(({ outcome }) => ['dead', 'skipped', 'failed'].includes(outcome));
-  const isLacking = integrations.some(({ outcome }) => outcome === 'skipped');
-  return broken_off === null && !isOpen && !isLacking && failedOf({ records }).length === 0;
+const wordsOfLacking: Partial<typeof words> = {
+  dead: 'have no credentials that work at the source, and are still here',
+  gone: 'are gone at the source, and still here',
+  skipped: 'passed over, and still here',
+  failed: 'failed, and are still here',
+};
+
+/** For a person; none where no connection lacks its refresh token. */
+export async function stepForLacking(
+  db: Db,
+  from: Import,
+  { only, counts }: { only: Only; counts: readonly Count[] },
+): Promise<string[]> {
+  const lacking = counts.filter(({ reason }) => reason === 'no_refresh_token');
+  const count = lacking.reduce((sum, one) => sum + one.count, 0);
+  if (count === 0) return [];
+  const ends = await findEndsOfLacking(db, from, only);
+  const times = [...new Set([ends?.first, ends?.last].map((at) => at?.toISOString()))];
+  const when =
+    ends === undefined ? '' : times.length === 1 ? ` at ${times[0]}` : ` from ${times[0]} to ${times[1]}`;
+  return [
+    `The source gave no refresh token for ${count} connections, so they work until their access tokens end${when}. See that the key ` +
+      'may read credentials there, then run the same command again: it asks for these once more. Where there is none, their users connect again.',
+  ];
 }
 
-function failedOf({ records }: Pick<Report, 'records'>): { reason?: string }[] {
-  return (records as { failed?: { reason?: string }[] } | null)?.failed ?? [];
+/** Whether everything that the source has is here, or would be. */
+export function isWhole({ broken_off, connections, integrations, records, doubts }: Report): boolean {
+  const isOpen = connections.some(
+    ({ outcome, reason }) => ['dead', 'skipped', 'failed'].includes(outcome) || reason === 'no_refresh_token',
+  );
+  const isLacking = integrations.some(({ outcome }) => outcome === 'skipped');
+  return (
+    broken_off === null && doubts.length === 0 && !isOpen && !isLacking && failedOf({ records }).length === 0
+  );
+}
+
+type FailedDataset = Partial<Dataset> & { reason?: string; detail?: string };
+
+function failedOf({ records }: Pick<Report, 'records'>): FailedDataset[] {
+  return (records as { failed?: FailedDataset[] } | null)?.failed ?? [];
 }
 
 /** For a terminal. */
@@ -80,13 +124,19 @@ export function linesOf(report: Report): string[] {
   if (report.connections.length === 0) lines.push('no connections');
   if (report.records !== null) {
     const { datasets, records, deleted, pruned } = report.records as Record<string, number>;
-    for (const [reason, some] of Map.groupBy(failedOf(report), (one) => one.reason ?? 'unknown'))
+    for (const [reason, some] of Map.groupBy(failedOf(report), (one) => one.reason ?? 'unknown')) {
       lines.push(`${some.length} datasets passed over (${reason})`);
+      const [{ integration, connection, model, detail }] = some as [FailedDataset];
+      if (detail !== undefined)
+        lines.push(
+          `  ${[integration, connection, model].filter((part) => part !== undefined).join('/')}: ${detail}`,
+        );
+    }
     lines.push(
       `${records} records of ${datasets} datasets, ${deleted} deleted ones, and ${pruned} pruned ones that were passed over`,
     );
   }
-  lines.push(...report.next_steps);
+  lines.push(...report.doubts, ...report.next_steps);
   if (report.dry_run) lines.push('nothing was changed');
   if (report.broken_off !== null)
     lines.push(`broken off: ${report.broken_off}`, 'Run the same command again: it goes on where it was.');

@@ -19,7 +19,7 @@ export type TakenDataset = {
   place(name: string): Promise<void>;
   end(): Promise<void>;
 };
-export type Failed = Dataset & { reason: string };
+export type Failed = Dataset & { reason: string; detail: string };
 
 type Given = Filling & {
   dataset: Dataset;
@@ -35,9 +35,9 @@ export async function takeDataset(given: Given): Promise<TakenDataset | undefine
     try {
       return await work();
     } catch (error) {
-      const reason = reasonOf(error)?.reason;
-      if (reason === undefined) throw error;
-      onFailure({ ...dataset, reason });
+      const said = reasonOf(error);
+      if (said === undefined) throw error;
+      onFailure({ ...dataset, ...said });
       return undefined;
     }
   };

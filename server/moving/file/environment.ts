@@ -119,12 +119,15 @@ export async function takeEndpoint(
   });
 }
 
-/** A key whose hash is here already is that key, whatever became of it here. */
+/**
+ * A key whose hash is here already is that key, whatever became of it here: an installation has it once, in one environment.
+ */
 export async function takeApiKey(
-  { db, environment: { id } }: Taking,
+  { db, environment: { id, name } }: Taking,
   given: EntryOf<'api_key'>,
 ): Promise<Left> {
-  await db.transaction(async (tx) => {
+  return db.transaction(async (tx) => {
+    const hash = Buffer.from(given.hash, 'base64');
     const [row] = await tx.query<Parameters<typeof readKeyRow>[0]>(
       `insert into api_key (environment_id, name, hash, hint, scopes, proxy_rules, expires_at, rate_limit)
        values ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -133,7 +136,7 @@ export async function takeApiKey(
       [
         id,
         given.name,
-        Buffer.from(given.hash, 'base64'),
+        hash,
         given.hint,
         given.scopes,
         JSON.stringify(given.proxy_rules),
@@ -141,11 +144,22 @@ export async function takeApiKey(
         given.rate_limit,
       ],
     );
-    if (row === undefined) return;
+    if (row === undefined) {
+      const [known] = await tx.query<{ environment: string; isRevoked: boolean }>(
+        `select environment.name as environment, api_key.revoked_at is not null as "isRevoked"
+         from api_key
+         join environment on environment.id = api_key.environment_id
+         where api_key.hash = $1`,
+        [hash],
+      );
+      if (known === undefined || (known.environment === name && !known.isRevoked)) return undefined;
+      const standing = `is ${known.isRevoked ? 'revoked here' : 'here'}, in the environment ${known.environment}`;
+      return `The API key "${given.name}" ${standing}, so it does not open ${name}: make another one for that.`;
+    }
     const key: Key = readKeyRow(row);
     await noteKey(tx, { environmentId: id, actor: 'command line', action: 'key.created', key });
+    return undefined;
   });
-  return undefined;
 }
 
 export async function takeRetention(

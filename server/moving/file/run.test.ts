@@ -376,7 +376,10 @@ test('a dataset that has changed here since a run was cut off is left alone', as
   await saveMoved(db, { target, records, metadataKey: brand.metadataKey });
   const before = await rowsOf(here);
   const { records: told2 } = await take(bytes);
-  assert.deepEqual((told2 as { failed: object[] }).failed, [{ ...place, reason: 'dataset_has_records' }]);
+  const detail = 'The dataset has records that this import has not saved.';
+  assert.deepEqual((told2 as { failed: object[] }).failed, [
+    { ...place, reason: 'dataset_has_records', detail },
+  ]);
   assert.deepEqual(await rowsOf(here), before);
 });
 
@@ -441,6 +444,16 @@ test('a dry run tells what would come, and changes nothing', async () => {
   await take(bytes);
   const [again] = (await dry()) as [Reported];
   assert.deepEqual(outcomesOf(again.report), { made: 3 });
+});
+
+test('a key that is here in another environment, or revoked, is told', async () => {
+  const bytes = await exported();
+  const told = ({ next_steps: steps }: Report) => steps.filter((step) => step.startsWith('The API key'));
+  assert.deepEqual(told(await take(bytes)), []);
+  const [elsewhere] = told(await take(bytes, { environmentName: 'staging' }));
+  assert.match(elsewhere!, /"app" is here, in the environment prod, so it does not open staging/);
+  await here.db.query('update api_key set revoked_at = now()');
+  assert.match(told(await take(bytes))[0]!, /"app" is revoked here/);
 });
 
 test('an environment may come under another name, and is made where it is missing', async () => {

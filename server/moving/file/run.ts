@@ -7,6 +7,7 @@ import { type Environment, ensureEnvironment } from '../../environments/store.ts
 import { startNewSyncs } from '../../functions/runs/schedule.ts';
 import type { Integration, IntegrationReading } from '../../integrations/store.ts';
 import { type Moved, movedSettings, storeMoved } from '../connections.ts';
+import { IntegrationSkippedError } from '../datasets.ts';
 import { closeImport, judge, look, note, type OpenImport, openImport, type Place } from '../ledger.ts';
 import { reasonOf } from '../reason.ts';
 import { countsOf, type Report, type Reported, recordsOf } from '../report.ts';
@@ -87,6 +88,12 @@ export async function runFile(run: FileRun, file: ProvenFile): Promise<Reported[
   return done;
 }
 
+/** Why what stands beside the records of a dataset stays out. */
+const reasonsOfDatasets = {
+  connection_differs: 'a connection of their ID is here that this file has not brought',
+  integration_skipped: 'their integration was passed over',
+};
+
 class EnvironmentRun {
   readonly #run: FileRun;
   readonly #taking: Taking;
@@ -115,6 +122,7 @@ class EnvironmentRun {
       integrations: [],
       connections: [],
       records: null,
+      doubts: [],
       next_steps: [],
     };
   }
@@ -186,6 +194,11 @@ class EnvironmentRun {
     const report = this.#report;
     report.connections = await countsOf(db, this.#from, undefined);
     const failed = this.#failed;
+    for (const [reason, why] of Object.entries(reasonsOfDatasets)) {
+      const count = failed.filter((one) => one.reason === reason).length;
+      if (count > 0 && !this.#hasRecords)
+        report.next_steps.push(`The settings and consumers of ${count} datasets stay out: ${why}.`);
+    }
     if (this.#hasRecords) report.records = { ...(await recordsOf(db, this.#from, undefined)), failed };
     const clients = [...this.#integrations.values()].filter(
       ({ provider, isTest }) => provider.auth_mode === 'OAUTH2' && !isTest,
@@ -224,9 +237,7 @@ class EnvironmentRun {
     }
     const integration = this.#integrations.get(place.integration);
     if (integration === undefined) {
-      const skipped = this.#report.integrations.find(({ unique_key: key }) => key === place.integration);
-      const reason = skipped?.reason ?? 'unknown_integration';
-      await note(db, this.#from, [{ ...place, outcome: 'skipped', reason }]);
+      await note(db, this.#from, [{ ...place, outcome: 'skipped', reason: this.#whySkipped(place) }]);
       return known!.isHere;
     }
     try {
@@ -240,6 +251,11 @@ class EnvironmentRun {
     }
   }
 
+  #whySkipped({ integration }: Place): string {
+    const skipped = this.#report.integrations.find(({ unique_key: key }) => key === integration);
+    return skipped?.reason ?? 'unknown_integration';
+  }
+
   async #store(moved: Moved): Promise<void> {
     const { db, reading, overwrites, now } = this.#run;
     const storing = { reading, from: this.#from, sourceName, overwrites, at: now() };
@@ -251,9 +267,13 @@ class EnvironmentRun {
   async #openDataset(entry: EntryOf<'dataset'>): Promise<void> {
     if (this.#place === undefined) return;
     const { db, brand, reading } = this.#run;
+    const dataset = { ...this.#place, model: entry.model, variant: entry.variant };
+    if (!this.#integrations.has(dataset.integration)) {
+      this.#failed.push({ ...dataset, ...reasonOf(new IntegrationSkippedError(this.#whySkipped(dataset)))! });
+      return;
+    }
     this.#dataset = await takeDataset({
-      ...{ db, vault: reading.vault, from: this.#from, metadataKey: brand.metadataKey, entry },
-      dataset: { ...this.#place, model: entry.model, variant: entry.variant },
+      ...{ db, vault: reading.vault, from: this.#from, metadataKey: brand.metadataKey, entry, dataset },
       onFailure: (failed) => this.#failed.push(failed),
     });
   }

@@ -88,6 +88,7 @@ function reportOf({ now }: Pick<FileRun, 'now'>, { name, file }: { name: string;
     integrations: [],
     connections: [],
     records: null,
+    doubts: [],
     next_steps: [],
   };
 }

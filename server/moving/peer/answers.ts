@@ -1,16 +1,36 @@
 import { z } from 'zod';
-import { PeerLostError } from './client.ts';
+import { PeerError, PeerLostError } from './client.ts';
 
 /**
  * What the peer answers, as much of it as is imported. Versions differ in what they add, so nothing else is looked at.
  */
 
-/** What an answer says. Throws PeerLostError where it is not of the form that is known, naming the fields. */
+/**
+ * What an answer says on which all else depends. Throws PeerLostError where it is not of the form that is known, naming the
+ * fields.
+ */
 export function readAnswer<S extends z.ZodType>(schema: S, answer: unknown, path: string): z.output<S> {
   const read = schema.safeParse(answer);
   if (read.success) return read.data;
-  const faults = read.error.issues.slice(0, 3).map(({ path: at, message }) => `${at.join('.')}: ${message}`);
-  throw new PeerLostError(`The peer answers GET ${path} in a form that is not known (${faults.join('; ')}).`);
+  throw new PeerLostError(
+    `The peer answers GET ${path} in a form that is not known (${faultsOf(read.error)}).`,
+  );
+}
+
+/** The same of an answer without which others may go on: throws PeerError. */
+export function readPart<S extends z.ZodType>(schema: S, answer: unknown, path: string): z.output<S> {
+  const read = schema.safeParse(answer);
+  if (read.success) return read.data;
+  const message = `a form that is not known (${faultsOf(read.error)})`;
+  throw new PeerError(path, { status: 200, code: 'unknown_form', message, payload: undefined });
+}
+
+/** The first of the fields that do not fit, and why. */
+export function faultsOf({ issues }: z.ZodError): string {
+  return issues
+    .slice(0, 3)
+    .map(({ path, message }) => `${path.join('.')}: ${message}`)
+    .join('; ');
 }
 
 const text = z.string();
@@ -70,17 +90,19 @@ const common = {
   tags: json.nullish(),
 };
 
-export const peerConnections = z.object({
-  connections: z.array(
-    z.object({
-      ...common,
-      metadata: json.nullish(),
-      created: time,
-      errors: z.array(z.looseObject({ type: text.nullish() })).nullish(),
-    }),
-  ),
+/** Each entry is read by itself, so that one of another form does not take the others along. */
+export const peerConnections = z.object({ connections: z.array(z.unknown()) });
+
+/** What names an entry of the list, whatever else stands in it. */
+export const peerPlace = z.object({ connection_id: text, provider_config_key: text });
+
+export const peerSummary = z.object({
+  ...common,
+  metadata: json.nullish(),
+  created: time,
+  errors: z.array(z.looseObject({ type: text.nullish() })).nullish(),
 });
-export type PeerSummary = z.output<typeof peerConnections>['connections'][number];
+export type PeerSummary = z.output<typeof peerSummary>;
 
 export const peerConnection = z.object({
   ...common,
@@ -98,7 +120,8 @@ export const peerSyncs = z.object({
     z.object({
       name: text,
       variant: text.nullish(),
-      recordCount: z.record(text, z.number()).nullish(),
+      /** By model. A number that is none says nothing of how many there are, and still names the model. */
+      recordCount: z.record(text, z.number().optional().catch(undefined)).nullish(),
     }),
   ),
 });

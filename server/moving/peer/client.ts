@@ -11,7 +11,10 @@ import { AppError } from '../../errors.ts';
 export type Peer = {
   /** The address, without a slash at its end. */
   readonly url: string;
-  /** The parsed body of a 2xx. Throws PeerError for an answer that stays a refusal, PeerLostError where none comes. */
+  /**
+   * The parsed body of a 2xx. Throws PeerError for an answer that stays a refusal, or is not the peer's own (`not_json`) though
+   * others were; PeerLostError where none comes.
+   */
   get(path: string, query?: Query, headers?: Record<string, string>): Promise<unknown>;
   /** How many requests were sent, and how often the peer said that it were too many. */
   readonly counts: { requests: number; limited: number };
@@ -60,6 +63,11 @@ const longestPauseMs = 60_000;
 const mostBytes = 256 * 1024 * 1024;
 /** Requests in turn that failed in all their attempts: then the peer is lost. */
 const mostLost = 8;
+/**
+ * The same for answers that are not the peer's own. They take long, so that requests that go wrong gather among those
+ * under way while others pass by: more than may be under way at once.
+ */
+const mostMisread = 200;
 
 export function openPeer({
   url,
@@ -74,6 +82,9 @@ export function openPeer({
   let openAt = 0;
   let limitedSince: number | undefined;
   let lost = 0;
+  let misread = 0;
+  /** It has answered as the peer does, so what does not is of this request alone. */
+  let isProven = false;
   const headers = { authorization: `Bearer ${key}`, accept: 'application/json' };
 
   async function waitForTurn(): Promise<void> {
@@ -121,21 +132,31 @@ export function openPeer({
         continue;
       }
       limitedSince = undefined;
-      if (answer.status < 500) {
-        lost = 0;
-        return judge(path, answer);
+      if (answer.status < 500 && !(isProven && isMisread(answer))) {
+        [lost, misread] = [0, 0];
+        const body = judge(path, answer);
+        isProven = true;
+        return body;
       }
       failure = answer;
       tried += 1;
     }
     if (failure !== undefined && isAnswer(failure)) {
       lost = 0;
-      return judge(path, failure);
+      return failure.status < 500 ? refuseMisread(path, failure) : judge(path, failure);
     }
     lost += 1;
     const message = `The peer does not answer GET ${path}.`;
     if (lost >= mostLost) throw new PeerLostError(message, { cause: failure });
     throw new PeerError(path, { status: 0, code: 'unreachable', message, payload: undefined });
+  }
+
+  function refuseMisread(path: string, { status }: Answer): never {
+    misread += 1;
+    const message = 'what answers is not the interface of the peer';
+    const error = new PeerError(path, { status, code: 'not_json', message, payload: undefined });
+    if (misread < mostMisread) throw error;
+    throw new PeerLostError('The peer does not answer as such any more.', { cause: error });
   }
 
   return { url, counts, get: (path, query = {}, more = {}) => get(path, query, more) };
@@ -152,6 +173,12 @@ function isFinal(error: unknown): boolean {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
     if (cause instanceof AppError || cause instanceof PeerLostError) return true;
   return false;
+}
+
+/** Whether it comes from something else than the peer: a proxy before it, or a page of its dashboard. */
+function isMisread({ status, text }: Answer): boolean {
+  if (status >= 200 && status < 300) return parse(text) === undefined;
+  return (status >= 300 && status < 400) || (status === 404 && errorOf(parse(text)).code === undefined);
 }
 
 function judge(path: string, { status, text }: Answer): unknown {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import type { PeerStandIn } from '../../../test/support/peer.ts';
 import { peerConnection } from '../../../test/support/peer-bodies.ts';
+import { destroyConnection } from '../../connections/store.ts';
 import { type Installation, type Move, openMove, outcomesOf } from '../moving.fixture.ts';
 import { isWhole, linesOf, reportText } from '../report.ts';
 import { type PeerRun, runPeer, tryPeerRun } from './run.ts';
@@ -54,6 +55,31 @@ test('what the peer has deleted since is told, named where it is here still, and
   peer.connections.push(bob!);
   assert.deepEqual(outcomesOf((await run()).report), { existing: 1, gone: 1, overwritten: 1 });
 });
+
+for (const { of, gone, isDoubted } of [
+  { of: 3, gone: 2, isDoubted: false },
+  { of: 6, gone: 5, isDoubted: false },
+  { of: 7, gone: 6, isDoubted: true },
+  { of: 1, gone: 1, isDoubted: true },
+])
+  test(`${gone} of ${of} that are gone are ${isDoubted ? 'doubted until they are deleted here' : 'believed'}`, async () => {
+    for (let n = 0; n < of; n += 1)
+      peer.connections.push(peerConnection({ id: `c${n}`, integration: 'sheets' }));
+    await run();
+    const left = peer.connections.splice(gone);
+    const deleted = peer.connections;
+    peer.connections = left;
+    const { report } = await run();
+    assert.deepEqual([report.doubts.length > 0, isWhole(report)], [isDoubted, !isDoubted]);
+    assert.equal(/Delete here/.test(report.next_steps.join()), !isDoubted);
+
+    for (const { id } of deleted) {
+      const { id: row } = (await here.find('sheets', id))!;
+      await here.db.transaction((tx) => destroyConnection(tx, { id: row, at: new Date() }));
+    }
+    const { report: after } = await run();
+    assert.deepEqual([after.doubts, isWhole(after)], [[], true]);
+  });
 
 test('one that goes between the list and the look at it is named, too', async () => {
   const ada = peerConnection({ id: 'ada', integration: 'sheets' });

@@ -16,6 +16,7 @@ import {
   peerIntegrations,
   peerProvider,
   readAnswer,
+  readPart,
 } from './answers.ts';
 import { type Peer, PeerError } from './client.ts';
 
@@ -120,9 +121,15 @@ async function plan(
       `"${peerName}" is ${mode} there, and "${provider}" is ${definition.auth_mode} here: their credentials are not the same. ` +
         'Its users connect again.',
     );
-  if (!integrationKey.safeParse(key).success)
-    return skip('invalid_id', 'The ID holds a character that none here may have.');
-  const said = await readDetails(peer, key);
+  // IDs of dots alone mean another path (RFC 3986 §5.2.4), however they are escaped.
+  if (!integrationKey.safeParse(key).success || key === '.' || key === '..')
+    return skip('invalid_id', 'The ID holds a character that none here may have, or dots alone.');
+  const said = await readDetails(peer, key).catch((error: unknown) => {
+    if (error instanceof PeerError) return error;
+    throw error;
+  });
+  if (said instanceof PeerError)
+    return skip(said.code, `${said.message}. Run this again, or make it here by hand.`);
   const given = { ...base, ...said };
   const found = await findIntegration(db, { ...reading, environmentId, key });
   if (found === undefined) return judgeMissing(given, definition, said.isLent);
@@ -136,7 +143,7 @@ async function readDetails(peer: Peer, key: string) {
     if (error instanceof PeerError && error.status === 403) return peer.get(path);
     throw error;
   });
-  const { data } = readAnswer(peerIntegration, answer, path);
+  const { data } = readPart(peerIntegration, answer, path);
   const {
     client_id: id,
     client_secret: secret,

@@ -4,11 +4,11 @@ import type { Vault } from '../../vault.ts';
 import type { DatasetProgress } from '../dataset-ledger.ts';
 import { type FilledDataset, openDataset } from '../datasets.ts';
 import type { Dataset, OpenImport, Place } from '../ledger.ts';
-import { reasonOf } from '../reason.ts';
 import { firstPositionOf, type MovedRecord } from '../records.ts';
-import { peerRecordMetadata, peerRecords, peerSyncs, readAnswer } from './answers.ts';
-import { type Peer, PeerError } from './client.ts';
+import { peerRecordMetadata, peerRecords, peerSyncs, readPart } from './answers.ts';
+import type { Peer } from './client.ts';
 import { datasetOf, keyOfDataset, type Position } from './positions.ts';
+import { reasonOf } from './reason.ts';
 
 /**
  * The peer's records, and where the application stands in them.
@@ -38,6 +38,8 @@ export type MovedDataset = Dataset &
     expected: number | undefined;
     outcome: 'moved' | 'existing' | 'failed';
     reason?: string;
+    /** Which part of it, and why. */
+    detail?: string;
     placed: 'made' | 'existing' | undefined;
   };
 
@@ -58,9 +60,9 @@ export async function moveDatasets(moving: Moving, place: Place): Promise<MovedD
       const moved = await moveDataset(moving, listed);
       done.push(moved ?? { ...base, outcome: 'failed', reason: 'unknown_model' });
     } catch (error) {
-      const reason = error instanceof PeerError ? error.code : reasonOf(error)?.reason;
-      if (reason === undefined) throw error;
-      done.push({ ...base, outcome: reason === 'dataset_has_records' ? 'existing' : 'failed', reason });
+      const said = reasonOf(error);
+      if (said === undefined) throw error;
+      done.push({ ...base, outcome: said.reason === 'dataset_has_records' ? 'existing' : 'failed', ...said });
     }
   }
   return done;
@@ -77,7 +79,7 @@ async function listDatasets({ peer, models, positions }: Moving, place: Place): 
   for (const model of models ?? []) add({ ...place, model, variant: 'base' }, undefined);
   if (models === undefined) {
     const query = { syncs: '*', provider_config_key: place.integration, connection_id: place.connection };
-    const { syncs } = readAnswer(peerSyncs, await peer.get('/sync/status', query), '/sync/status');
+    const { syncs } = readPart(peerSyncs, await peer.get('/sync/status', query), '/sync/status');
     const hasVariants = syncs.some(({ variant }) => variant && variant !== 'base');
     for (const { variant, recordCount } of syncs) {
       // Its count is of all variants together.
@@ -152,7 +154,7 @@ async function* pages(
       },
       headers,
     );
-    const { records, next_cursor: next } = readAnswer(peerRecords, answer, '/records');
+    const { records, next_cursor: next } = readPart(peerRecords, answer, '/records');
     const read = records.map(readRecord);
     if (read.length > 0) {
       yield {

@@ -4,8 +4,9 @@ import type { Environment } from '../../environments/store.ts';
 import { startNewSyncs } from '../../functions/runs/schedule.ts';
 import type { Integration, IntegrationReading } from '../../integrations/store.ts';
 import { type Moved, storeMoved } from '../connections.ts';
+import { IntegrationSkippedError } from '../datasets.ts';
 import { eachAtOnce } from '../each-at-once.ts';
-import { noteGone, pagesOfGone, reasonOfGone, stepForGone } from '../gone.ts';
+import { adviceOnGone, noteGone, pagesOfGone, type Remaining, reasonOfGone } from '../gone.ts';
 import {
   closeImport,
   findImport,
@@ -21,13 +22,14 @@ import {
   type Place,
   pagesOfHere,
 } from '../ledger.ts';
-import { reasonOf } from '../reason.ts';
-import { type Count, countsOf, type Report, type Reported, recordsOf } from '../report.ts';
+import { type Count, countsOf, type Report, type Reported, recordsOf, stepForLacking } from '../report.ts';
 import type { PeerSummary } from './answers.ts';
-import { type Peer, PeerError, PeerLostError } from './client.ts';
+import { type Peer, PeerLostError } from './client.ts';
 import { fetchConnection, keyOf, movedFrom, pagesOfConnections, shellFrom } from './connections.ts';
 import { makeIntegrations, type PlannedIntegration, planIntegrations } from './integrations.ts';
+import { askedOf, doubtsOf, isIn, keyOfPlace, type Listed } from './listed.ts';
 import { datasetOf, type Position } from './positions.ts';
+import { reasonOf } from './reason.ts';
 import { type MovedDataset, moveDatasets } from './records.ts';
 
 /**
@@ -76,27 +78,28 @@ export async function tryPeerRun(run: PeerRun): Promise<Reported> {
     const key = `${outcome} ${reason ?? ''}`;
     counts.set(key, { outcome, reason, count: (counts.get(key)?.count ?? 0) + 1 });
   };
-  const listed = new Set<string>();
+  const listed: Listed = { keys: new Set(), nameless: 0 };
   for await (const page of pagesOfConnections(run.peer, run.pageSize)) {
-    const asked = page.filter((one) => isAsked(run, one));
-    for (const one of asked) listed.add(keyOf(one));
-    run.onProgress(`${listed.size} connections compared`);
-    for (const { summary, verdict, plan } of await compare(run, { page: asked, from, planned })) {
-      if (verdict !== 'import') add({ outcome: verdict, reason: undefined });
-      else if (plan === undefined) add({ outcome: 'skipped', reason: 'unknown_integration' });
-      else if (plan.plan === 'skip') add({ outcome: 'skipped', reason: plan.reason });
-      else add({ outcome: 'to_import', reason: hasErrors(summary) ? 'may_be_dead' : undefined });
+    const { asked, unfit } = askedOf(only, { page, listed });
+    run.onProgress(`${listed.keys.size} connections compared`);
+    for (const { outcome, reason } of unfit) add({ outcome, reason });
+    for (const one of await compare(run, { page: asked, from, planned })) {
+      const [settled] = settledWithout(one);
+      if (settled !== undefined) add({ outcome: settled.outcome, reason: settled.reason });
+      else add({ outcome: 'to_import', reason: hasErrors(one.summary) ? 'may_be_dead' : undefined });
     }
   }
   const report = reportOf(run, { planned, startedAt, isDryRun: true });
-  if (from !== undefined) {
-    const stillHere: Place[] = [];
-    for await (const page of pagesOfGone(db, from, { only, isListed: isIn(listed) })) {
-      for (const one of page) add({ outcome: 'gone', reason: reasonOfGone(one) });
-      stillHere.push(...page.filter(({ isHere }) => isHere));
+  if (from !== undefined && listed.nameless === 0) {
+    const remaining: Remaining = { stillHere: [], here: 0 };
+    for await (const { gone, here } of pagesOfGone(db, from, { only, isListed: isIn(listed.keys) })) {
+      for (const one of gone) add({ outcome: 'gone', reason: reasonOfGone(one) });
+      remaining.stillHere.push(...gone.filter(({ isHere }) => isHere));
+      remaining.here += here;
     }
-    report.next_steps.push(...stepForGone(stillHere));
+    adviseOnGone(report, remaining);
   }
+  report.doubts.push(...doubtsOf(listed));
   return { report: { ...report, connections: [...counts.values()] }, from: undefined, only };
 }
 
@@ -112,9 +115,11 @@ export async function runPeer(run: PeerRun): Promise<Reported> {
   let records: Report['records'] = null;
   try {
     const listed = await importConnections(run, { from, ...made });
-    const stillHere = await noteGone(db, from, { only, isListed: isIn(listed) });
-    report.next_steps.push(...stepForGone(stillHere));
-    if (run.records !== undefined) records = await importRecords(run, { from });
+    report.doubts.push(...doubtsOf(listed));
+    // One that has no name may be any of those that are not listed.
+    if (listed.nameless === 0)
+      adviseOnGone(report, await noteGone(db, from, { only, isListed: isIn(listed.keys) }));
+    if (run.records !== undefined) records = await importRecords(run, { from, ...made });
     // Spread over their frequencies, not all at once.
     await db.transaction(async (tx) => {
       await startNewSyncs(tx, { environmentId: environment.id, at: now() });
@@ -125,25 +130,20 @@ export async function runPeer(run: PeerRun): Promise<Reported> {
     report.broken_off = error.message;
   }
   report.connections = await countsOf(db, from, only);
+  report.next_steps.push(...(await stepForLacking(db, from, { only, counts: report.connections })));
   report.records = records;
   report.ended_at = now().toISOString();
   return { report, from, only };
-}
-
-function isIn(listed: ReadonlySet<string>): (place: Place) => boolean {
-  return (place) => listed.has(keyOfPlace(place));
-}
-
-function keyOfPlace({ integration, connection }: Place): string {
-  return keyOf({ provider_config_key: integration, connection_id: connection });
 }
 
 function planSettings({ environment, reading, providerNames, only }: PeerRun) {
   return { environmentId: environment.id, reading, providerNames, only };
 }
 
-function isAsked({ only }: PeerRun, { provider_config_key: key }: PeerSummary): boolean {
-  return only === undefined || only.has(key);
+function adviseOnGone(report: Report, remaining: Remaining): void {
+  const { steps, doubts } = adviceOnGone(remaining);
+  report.next_steps.push(...steps);
+  report.doubts.push(...doubts);
 }
 
 function hasErrors({ errors }: PeerSummary): boolean {
@@ -179,27 +179,27 @@ async function compare(
 
 type Made = { planned: PlannedIntegration[]; integrations: Map<string, Integration> };
 
-/** Answers all that the peer has, by `keyOf`. */
+/** Answers what the peer has. */
 async function importConnections(
   run: PeerRun,
   { from, ...made }: Made & { from: OpenImport },
-): Promise<ReadonlySet<string>> {
+): Promise<Listed> {
   const { db, onProgress } = run;
   const dead: { summary: PeerSummary; at: number }[] = [];
-  const listed = new Set<string>();
+  const listed: Listed = { keys: new Set(), nameless: 0 };
   let seen = 0;
   let read = 0;
   const tell = () => onProgress(`${read} of ${seen} connections read`);
   const importNext = async (summary: PeerSummary, isLast: boolean) => {
     const became = await importOne(run, { from, made, summary, isLast });
-    if (became === 'gone') listed.delete(keyOf(summary));
+    if (became === 'gone') listed.keys.delete(keyOf(summary));
     if (became === 'dead') dead.push({ summary, at: Date.now() });
   };
   for await (const page of pagesOfConnections(run.peer, run.pageSize)) {
-    const asked = page.filter((one) => isAsked(run, one));
+    const { asked, unfit } = askedOf(run.only, { page, listed });
+    await note(db, from, unfit);
     const compared = await compare(run, { page: asked, from, planned: made.planned });
     seen += asked.length;
-    for (const one of asked) listed.add(keyOf(one));
     const news = compared.filter(({ verdict, outcome }) => verdict !== outcome);
     await note(db, from, news.flatMap(settledWithout));
     const open = compared.filter((one) => settledWithout(one).length === 0);
@@ -226,6 +226,10 @@ function settledWithout({ summary, verdict, plan }: Compared): Judged[] {
   if (plan === undefined) return [{ ...place, outcome: 'skipped', reason: 'unknown_integration' }];
   if (plan.plan === 'skip') return [{ ...place, outcome: 'skipped', reason: plan.reason }];
   return [];
+}
+
+function whySkipped(planned: readonly PlannedIntegration[], { integration }: Place): string {
+  return planned.find(({ key }) => key === integration)?.reason ?? 'unknown_integration';
 }
 
 /**
@@ -259,7 +263,7 @@ async function importOne(
       ]);
     return 'done';
   } catch (error) {
-    const said = error instanceof PeerError ? { reason: error.code, detail: error.message } : reasonOf(error);
+    const said = reasonOf(error);
     if (said === undefined) throw error;
     await note(db, from, [{ ...place, outcome: 'failed', ...said }]);
     return 'done';
@@ -274,7 +278,10 @@ async function store(run: PeerRun, { from, moved }: { from: OpenImport; moved: M
   );
 }
 
-async function importRecords(run: PeerRun, { from }: { from: OpenImport }): Promise<Record<string, unknown>> {
+async function importRecords(
+  run: PeerRun,
+  { from, planned, integrations }: Made & { from: OpenImport },
+): Promise<Record<string, unknown>> {
   const { db, peer, reading } = run;
   const moving = { db, peer, vault: reading.vault, from, ...run.records! };
   const failed: Partial<MovedDataset>[] = [];
@@ -282,13 +289,19 @@ async function importRecords(run: PeerRun, { from }: { from: OpenImport }): Prom
   const positions = { made: 0, existing: 0 };
   const known = new Set<string>();
   let datasets = 0;
+  /** Of an integration that is passed over, what is here was not brought as the integration is today. */
+  const moveAll = async (place: Place) => {
+    if (!integrations.has(place.integration)) throw new IntegrationSkippedError(whySkipped(planned, place));
+    return moveDatasets(moving, place);
+  };
   for await (const page of pagesOfHere(db, from)) {
     const asked = page.filter(({ integration }) => run.only === undefined || run.only.has(integration));
     for (const one of asked) known.add(keyOfPlace(one));
     await eachAtOnce(asked, run.parallel, async (place) => {
-      const moved = await moveDatasets(moving, place).catch((error: unknown) => {
-        if (!(error instanceof PeerError)) throw error;
-        failed.push({ ...place, outcome: 'failed', reason: error.code });
+      const moved = await moveAll(place).catch((error: unknown) => {
+        const said = reasonOf(error);
+        if (said === undefined) throw error;
+        failed.push({ ...place, outcome: 'failed', ...said });
         return [];
       });
       for (const one of moved) {
@@ -326,6 +339,7 @@ function reportOf(
     })),
     connections: [],
     records: null,
+    doubts: [],
     next_steps: nextSteps(run, planned),
   };
 }
