@@ -1,35 +1,44 @@
 /** Tells the open pages of a person what has changed, by server-sent events. */
-import type { ServerResponse } from 'node:http';
+import { PassThrough, type Readable } from 'node:stream';
 
 export type Live = ReturnType<typeof createLive>;
 
 export function createLive() {
-  const open = new Map<string, Set<ServerResponse>>();
+  const open = new Map<string, Set<PassThrough>>();
 
   return {
-    /** Takes an answer over, which tells `first` and then what comes until the page is closed. */
-    add(person: string, answer: ServerResponse, first: object): void {
+    /** What a page is told: `first`, and then what comes until it is closed. */
+    open(person: string, first: object): Readable {
+      const page = new PassThrough();
       const pages = open.get(person) ?? new Set();
-      open.set(person, pages.add(answer));
-      answer.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
-      send(answer, first);
+      open.set(person, pages.add(page));
+      tell(page, first);
       // Proxies end a connection on which nothing is said for a minute.
-      const beat = setInterval(() => answer.write(':\n\n'), 20_000);
-      answer.on('close', () => {
+      const beat = setInterval(() => write(page, ':\n\n'), 20_000);
+      page.on('close', () => {
         clearInterval(beat);
-        pages.delete(answer);
+        pages.delete(page);
         if (pages.size === 0) open.delete(person);
       });
+      return page;
     },
     tell(person: string, news: object): void {
-      for (const answer of open.get(person) ?? []) send(answer, news);
+      for (const page of open.get(person) ?? []) tell(page, news);
+    },
+    /** Ends what the pages of a person are told. Those that may still be told come back by themselves. */
+    end(person: string): void {
+      for (const page of open.get(person) ?? []) page.end();
     },
     close(): void {
-      for (const pages of open.values()) for (const answer of pages) answer.end();
+      for (const pages of open.values()) for (const page of pages) page.end();
     },
   };
 }
 
-function send(answer: ServerResponse, news: object): void {
-  answer.write(`data: ${JSON.stringify(news)}\n\n`);
+function tell(page: PassThrough, news: object): void {
+  write(page, `data: ${JSON.stringify(news)}\n\n`);
+}
+
+function write(page: PassThrough, text: string): void {
+  if (page.writable) page.write(text);
 }

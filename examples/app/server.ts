@@ -42,8 +42,9 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
     );
   });
   app.setErrorHandler((error: Error & { statusCode?: number }, request, reply) => {
+    const isUnreached = isTrellisError(error, 'network_error', 'timeout');
     const isAsked = error instanceof Refusal || isTrellisError(error);
-    const status = isAsked ? 409 : (error.statusCode ?? 500);
+    const status = isUnreached ? 503 : isAsked ? 409 : (error.statusCode ?? 500);
     if (status >= 500) request.log.error(error);
     return reply.code(status).send({ message: status < 500 && !isAsked ? error.message : words(error) });
   });
@@ -53,6 +54,7 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
   // An example's sign-in: whoever says a name is believed. A real one asks for a proof.
   const name = { type: 'string', pattern: '^\\S(.{0,38}\\S)?$' };
   app.post<{ Body: { name: string } }>('/sign-in', takes({ name }), async (request, reply) => {
+    live.end(personOf(request) ?? '');
     reply.setCookie('person', request.body.name, {
       signed: true,
       httpOnly: true,
@@ -61,22 +63,27 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
     });
     return {};
   });
-  app.post('/sign-out', async (_, reply) => {
-    reply.clearCookie('person', { path: '/' });
-    return {};
-  });
 
   await app.register(async (signedIn) => {
+    const me = (request: FastifyRequest) => personOf(request) as string;
     signedIn.addHook('preHandler', async (request, reply) => {
       if (personOf(request) === undefined) return reply.code(401).send({ message: 'Sign in first.' });
+      // A page names whom it was drawn for. By now its browser may be signed in as another, for whom it must do nothing.
+      const { person } = request.query as { person?: string };
+      const message = 'You are signed in as somebody else by now. Load this page again.';
+      if (person !== me(request)) return reply.code(409).send({ message });
     });
-    const me = (request: FastifyRequest) => personOf(request) as string;
 
+    signedIn.post('/sign-out', async (request, reply) => {
+      live.end(me(request));
+      reply.clearCookie('person', { path: '/' });
+      return {};
+    });
     signedIn.get('/live', (request, reply) => {
-      reply.hijack();
       const account = store.accountOf(me(request)) ?? null;
       const rows = account === null ? [] : store.rows(account.connectionId);
-      live.add(me(request), reply.raw, { account, rows });
+      reply.type('text/event-stream').header('cache-control', 'no-store');
+      return reply.send(live.open(me(request), { account, rows }));
     });
     signedIn.post('/session', async (request) => ({ token: await sheets.session(me(request)) }));
     signedIn.post('/read', async (request) => {

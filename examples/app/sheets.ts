@@ -4,11 +4,18 @@
  * An event only says that something has happened to a connection, perhaps a while ago, perhaps twice. So what is done about
  * it is to look how the connection is now; that is right whatever came before.
  */
-import { type Connection, isTrellisError, type Trellis, type TrellisEvent } from 'trellis-client';
+import { isTrellisError, type Trellis, type TrellisEvent } from 'trellis-client';
 import type { Live } from './live.ts';
 import type { Row, Store } from './store.ts';
 
 const integration = 'google-sheet';
+/** What of all that ships for it is used. */
+const functions = {
+  rows: 'sync',
+  'append-rows': 'action',
+  'update-cells': 'action',
+  'preview-rows': 'action',
+} as const;
 /** Others may have connections of the same integration: these are left alone. */
 const tags = { app: 'sheetside' };
 /** Under this name Trellis keeps how far each sheet's rows are taken over. */
@@ -31,22 +38,25 @@ export type Sheets = ReturnType<typeof createSheets>;
 
 export function createSheets({ trellis, store, live }: { trellis: Trellis; store: Store; live: Live }) {
   const followed = new Map<string, AbortController>();
+  let turn: Promise<unknown> = Promise.resolve();
 
   /** Made once; calling it again changes nothing. */
   async function prepare(eventsUrl: string): Promise<void> {
     // With the client of the sandbox. For Google itself: `integrations.create` with an OAuth client of yours.
     await trellis.integrations.createTest({ provider: 'google-sheet', unique_key: integration });
-    for (const [name, type] of [['rows', 'sync'] as const, ['update-cells', 'action'] as const]) {
+    for (const [name, type] of Object.entries(functions)) {
       const path = { key: integration, name };
       await trellis.request('PUT /integrations/{key}/functions/{name}/shipped', { path, body: { type } });
     }
     // Where a policy prunes, a sync leaves alone what was pruned; it also takes what was never followed.
     const policy = { provider_config_key: integration, prune_after_days: 7 };
     await trellis.request('PUT /records/retention', { body: policy });
-    const endpoints = await trellis.events.endpoints.list().toArray();
+    const { endpoints } = trellis.events;
+    const endpoint = (await endpoints.list().toArray()).find(({ url }) => url === eventsUrl);
     const types = ['connection.*', 'sync.changed', 'sync.failed'];
-    if (!endpoints.some(({ url }) => url === eventsUrl))
-      await trellis.events.endpoints.create({ url: eventsUrl, types });
+    if (endpoint === undefined) await endpoints.create({ url: eventsUrl, types });
+    // Trellis disables one that was off for five days.
+    else if (!endpoint.enabled) await endpoints.update(endpoint.id, { enabled: true });
     // What happened while the application was off.
     const connections = await trellis.connections.list({ integrationId: integration, tags }).toArray();
     const ids = [...connections, ...store.accounts().map((one) => ({ connection_id: one.connectionId }))];
@@ -57,17 +67,32 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   async function hear({ type, data }: TrellisEvent): Promise<void> {
     if (!('connection_id' in data) || !data.connection_id || data.provider_config_key !== integration) return;
     await look(data.connection_id);
-    if (type === 'connection.reconnected' || type === 'connection.recovered') await read(data.connection_id);
     const account = store.account(data.connection_id);
-    if (type === 'sync.failed' && account?.problem === null)
+    if (account === undefined) return;
+    if (type === 'connection.reconnected' || type === 'connection.recovered') await read(data.connection_id);
+    if (type === 'sync.failed' && account.problem === null)
       live.tell(account.person, { notice: data.error.message });
   }
 
-  /** Makes the account here what the connection is. */
-  async function look(connectionId: string): Promise<void> {
+  /** Makes the account here what the connection is; one after another, so that what was seen last stays. */
+  function look(connectionId: string): Promise<void> {
+    const done = turn.then(() => lookNow(connectionId));
+    turn = done.catch(() => {});
+    return done;
+  }
+
+  async function lookNow(connectionId: string): Promise<void> {
     const found = await find(connectionId);
     const person = found?.end_user?.id;
     if (found === undefined || typeof person !== 'string') return forget(connectionId);
+    const other = store.accountOf(person)?.connectionId;
+    if (other !== undefined && other !== connectionId) {
+      // Connected in two tabs: what was connected last stays.
+      const [newest, ...older] = await connectionsOf(person);
+      for (const { connection_id } of older) await remove(connection_id);
+      if (newest?.connection_id !== connectionId) return;
+      forget(other);
+    }
     const { health, account } = found;
     const isNew = store.account(connectionId) === undefined;
     const { title, tab } = chosenIn(found.metadata) ?? {};
@@ -76,8 +101,6 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       sheet: tab === undefined ? null : `${title}, ${tab}`,
       problem: problems[health.status],
     });
-    // Somebody who has two gets the first.
-    if (store.account(connectionId) === undefined) return;
     live.tell(person, { account: store.account(connectionId) });
     follow(connectionId);
     // The first sync, with everything anew: the records may be older than this application's store.
@@ -87,6 +110,18 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   async function find(connectionId: string) {
     const list = trellis.connections.list({ integrationId: integration, connectionId, tags });
     return (await list.toArray({ atMost: 1 }))[0];
+  }
+
+  /** The newest first. */
+  function connectionsOf(person: string) {
+    return trellis.connections.list({ integrationId: integration, endUserId: person, tags }).toArray();
+  }
+
+  /** Deletes a connection, and ends the access at the provider where no other connection has it. */
+  async function remove(connectionId: string): Promise<void> {
+    await trellis.connections.delete(integration, connectionId).catch((error) => {
+      if (!isTrellisError(error, 'unknown_connection')) throw error;
+    });
   }
 
   function forget(connectionId: string): void {
@@ -131,11 +166,33 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       }
       const { isRestart, isCaughtUp } = batch;
       const gone = store.change(connectionId, { changed, deleted, kept, isRestart, isCaughtUp });
-      const { person = '' } = store.account(connectionId) ?? {};
+      const { person = '', columns = [] } = store.account(connectionId) ?? {};
       live.tell(person, { changed, deleted: gone });
       await batch.acknowledge();
       await rows.pruneConsumed(consumer, { signal });
+      const isKnown = (name: string) => columns.includes(name);
+      if (changed.every(({ fields }) => Object.keys(fields).every(isKnown))) continue;
+      // Rows come without it; the next change asks again.
+      await arrange(connectionId, signal).catch((error) => {
+        if (!isTrellisError(error)) throw error;
+      });
     }
+  }
+
+  /** Asks in which order the columns stand: as keys of an object, whole numbers come first in JavaScript. */
+  async function arrange(connectionId: string, signal: AbortSignal): Promise<void> {
+    const choice = chosenIn((await find(connectionId))?.metadata);
+    if (choice === undefined) return;
+    const { spreadsheetId: spreadsheet, sheetId, headerRow = 1 } = choice;
+    const input = { spreadsheet, sheetId, headerRow, limit: 1 };
+    const { actions } = trellis.connection(integration, connectionId);
+    type Preview = { columns: { field: string }[] };
+    const { columns } = await actions.run<Preview>('preview-rows', input, { signal });
+    signal.throwIfAborted();
+    const names = columns.map(({ field }) => field);
+    store.arrange(connectionId, names);
+    const account = store.account(connectionId);
+    if (account !== undefined) live.tell(account.person, { account });
   }
 
   /** The token of a session in which a person connects an account, chooses a sheet, or connects anew. */
@@ -151,44 +208,17 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     return (await trellis.connectSessions.reconnect(asked)).token;
   }
 
-  /** Appends a row as a person types it, by Google's own API. */
-  async function append(person: string, typed: Record<string, string>): Promise<void> {
-    const { connection, choice } = await chosenBy(person);
-    const { spreadsheetId, sheetId, headerRow = 1 } = choice;
-    type Tabs = { sheets: { properties: { sheetId?: number; title: string } }[] };
-    const { sheets } = await google<Tabs>(
-      connection,
-      `/${spreadsheetId}?fields=sheets.properties(sheetId,title)`,
-    );
-    const tab = sheets.find(({ properties }) => (properties.sheetId ?? 0) === sheetId);
-    if (tab === undefined) throw new Refusal('The tab is not there any more.');
-    const of = (cells: string) =>
-      encodeURIComponent(`'${tab.properties.title.replaceAll("'", "''")}'!${cells}`);
-    const values = `/${spreadsheetId}/values`;
-    const header = await google<{ values?: string[][] }>(
-      connection,
-      `${values}/${of(`${headerRow}:${headerRow}`)}`,
-    );
-    const row = (header.values?.[0] ?? []).map((name) => typed[name] ?? null);
-    const path = `${values}/${of(`A${headerRow}`)}:append?valueInputOption=USER_ENTERED`;
-    await google(connection, path, { values: [row] });
-    await read(connection.id);
-  }
-
-  /** Changes cells of a row. A record does not say in which row it stands by now: this action finds it. */
-  async function change(person: string, { id, values }: { id: string; values: Record<string, string> }) {
-    const { connection } = await chosenBy(person);
-    const cursor = store.rows(connection.id).find((row) => row.id === id)?.cursor;
-    const input = { updates: [{ id, values, cursor }], input: 'USER_ENTERED' };
-    // Also where it is refused: then the page shows what is there by now.
-    await connection.actions.run('update-cells', input).finally(() => read(connection.id));
-  }
-
-  async function chosenBy(person: string): Promise<{ connection: Connection; choice: Choice }> {
+  /** Writes what a person has typed by an action, which finds the columns by the fields of a record. */
+  async function write(
+    person: string,
+    action: 'append-rows' | 'update-cells',
+    values: object,
+  ): Promise<void> {
     const { connectionId } = accountOf(person);
-    const choice = chosenIn((await find(connectionId))?.metadata);
-    if (choice === undefined) throw new Refusal('No sheet is chosen yet.');
-    return { connection: trellis.connection(integration, connectionId), choice };
+    const input = { ...values, input: 'USER_ENTERED' };
+    const { actions } = trellis.connection(integration, connectionId);
+    // Also where it is refused: then the page shows what is there by now.
+    await actions.run(action, input).finally(() => read(connectionId));
   }
 
   function accountOf(person: string) {
@@ -198,13 +228,25 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   }
 
   return {
-    ...{ prepare, hear, session, append, change },
-    read: (person: string) => read(accountOf(person).connectionId),
-    /** Deletes the connection, ends the access at the provider, and forgets the rows. */
-    async disconnect(person: string): Promise<void> {
+    ...{ prepare, hear, session },
+    append: (person: string, values: Record<string, string>) =>
+      write(person, 'append-rows', { rows: [values] }),
+    /** A record does not say in which row it stands by now: the action finds it. */
+    async change(person: string, { id, values }: { id: string; values: Record<string, string> }) {
+      const cursor = store.rows(accountOf(person).connectionId).find((row) => row.id === id)?.cursor;
+      await write(person, 'update-cells', { updates: [{ id, values, cursor }] });
+    },
+    /** No event tells that a sheet without rows was chosen. */
+    async read(person: string): Promise<void> {
       const { connectionId } = accountOf(person);
-      await trellis.connections.delete(integration, connectionId);
-      forget(connectionId);
+      await look(connectionId);
+      await read(connectionId);
+    },
+    /** Deletes what the person has connected, and forgets the rows. */
+    async disconnect(person: string): Promise<void> {
+      for (const { connection_id } of await connectionsOf(person)) await remove(connection_id);
+      const account = store.accountOf(person);
+      if (account !== undefined) forget(account.connectionId);
     },
     close(): void {
       for (const stop of followed.values()) stop.abort();
@@ -216,21 +258,12 @@ function chosenIn(metadata: unknown): Choice | undefined {
   return (metadata as { sheets?: { base?: Choice } } | null | undefined)?.sheets?.base;
 }
 
-/** Calls the Sheets API. Throws what Trellis or Google has said. */
-async function google<T>(connection: Connection, path: string, body?: unknown): Promise<T> {
-  const headers = { 'content-type': 'application/json' };
-  const init = body === undefined ? undefined : { method: 'POST', headers, body: JSON.stringify(body) };
-  const answer = await connection.fetch(`/v4/spreadsheets${path}`, init);
-  if (answer.ok) return (await answer.json()) as T;
-  const error = await connection.errorOf(answer);
-  if (error !== undefined) throw error;
-  const { error: told } = (await answer.json()) as { error?: { message?: string } };
-  throw new Refusal(told?.message ?? `Google answered ${answer.status}.`);
-}
-
 /** What to show to the person whose wish failed. */
 export function words(error: unknown): string {
   if (!isTrellisError(error)) return error instanceof Refusal ? error.message : 'Something went wrong here.';
+  // Their own words name an address that is nobody's business.
+  if (isTrellisError(error, 'network_error', 'timeout'))
+    return 'Your sheet cannot be reached at the moment. See whether it was done before you try again.';
   // An action says in its payload what is the matter.
   const { type, message } = (error.payload ?? {}) as { type?: unknown; message?: unknown };
   if (type === 'row_changed') return 'Somebody else has changed this row meanwhile. Nothing was written.';

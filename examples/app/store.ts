@@ -11,6 +11,8 @@ export type Account = {
   sheet: string | null;
   /** What the person has to do for it to work again; null while it works. */
   problem: string | null;
+  /** In the order of the sheet, as far as it was asked for. */
+  columns: string[];
 };
 export type Row = { id: string; fields: Record<string, unknown>; cursor: string };
 /** What a batch of records brings. */
@@ -34,6 +36,8 @@ export function openStore(file: string) {
     pragma foreign_keys = on;
     create table if not exists account (
       connectionId text primary key, person text not null unique, email text, sheet text, problem text);
+    create table if not exists layout (
+      connectionId text primary key references account on delete cascade, columns text not null);
     create table if not exists row (
       connectionId text not null references account on delete cascade,
       id text not null, fields text not null, cursor text not null, primary key (connectionId, id));
@@ -41,10 +45,13 @@ export function openStore(file: string) {
     create table if not exists missing (
       connectionId text not null, id text not null, primary key (connectionId, id),
       foreign key (connectionId, id) references row on delete cascade);`);
-  const find = db.prepare('select * from account where connectionId = ? or person = ?');
+  const accounts = `select account.*, coalesce(columns, '[]') as columns
+    from account left join layout using (connectionId)`;
+  const find = db.prepare(`${accounts} where connectionId = ? or person = ?`);
   const save = db.prepare(`insert into account values (:connectionId, :person, :email, :sheet, :problem)
-    on conflict (connectionId) do update set email = :email, sheet = :sheet, problem = :problem
-    on conflict (person) do nothing`);
+    on conflict (connectionId) do update set email = :email, sheet = :sheet, problem = :problem`);
+  const arrange = db.prepare(`insert into layout values (?, ?)
+    on conflict (connectionId) do update set columns = excluded.columns`);
   const remove = db.prepare('delete from account where connectionId = ?');
   const list = db.prepare('select id, fields, cursor from row where connectionId = ? order by rowid');
   const put = db.prepare(`insert into row values (?, ?, ?, ?)
@@ -56,10 +63,13 @@ export function openStore(file: string) {
   const listMissing = db.prepare('select id from missing where connectionId = ?');
 
   return {
-    accounts: () => db.prepare('select * from account').all() as Account[],
-    accountOf: (person: string) => find.get('', person) as Account | undefined,
-    account: (connectionId: string) => find.get(connectionId, '') as Account | undefined,
-    save: (account: Account) => void save.run(account),
+    accounts: () => db.prepare(accounts).all().map(accountIn) as Account[],
+    accountOf: (person: string) => accountIn(find.get('', person)),
+    account: (connectionId: string) => accountIn(find.get(connectionId, '')),
+    /** The person has no other. */
+    save: (account: Omit<Account, 'columns'>) => void save.run(account),
+    arrange: (connectionId: string, columns: string[]) =>
+      void arrange.run(connectionId, JSON.stringify(columns)),
     remove: (connectionId: string) => void remove.run(connectionId),
     rows: (connectionId: string): Row[] =>
       list.all(connectionId).map(({ id, fields, cursor }) => ({
@@ -86,4 +96,8 @@ export function openStore(file: string) {
     },
     close: () => db.close(),
   };
+}
+
+function accountIn(row: Record<string, unknown> | undefined): Account | undefined {
+  return row && ({ ...row, columns: JSON.parse(String(row.columns)) } as Account);
 }

@@ -10,22 +10,16 @@ await trellis.integrations.createTest({ provider: 'google-sheet', unique_key: in
 const path = { key: integration, name: 'rows' };
 await trellis.request('PUT /integrations/{key}/functions/{name}/shipped', { path, body: { type: 'sync' } });
 
-const user = `user-${Date.now()}`;
-const asked = { end_user: { id: user }, allowed_integrations: [integration] };
+const asked = { end_user: { id: `user-${Date.now()}` }, allowed_integrations: [integration] };
 const { connect_link: link } = await trellis.connectSessions.create(asked);
 console.log('open', link);
-const connection = trellis.connection(integration, await connectedBy(user));
+const connection = trellis.connection(integration, await connectedBy(asked.end_user.id));
 
 // Google's API as Google has it, with the user's credentials.
-const sheets = [{ properties: { sheetId: 0, title: 'Cities' } }];
-const { spreadsheetId } = await google('', { properties: { title: 'My cities' }, sheets });
-const values = [
-  ['City', 'Country'],
-  ['Oslo', 'Norway'],
-  ['Rome', 'Italy'],
-];
-await google(`/${spreadsheetId}/values/Cities:append?valueInputOption=RAW`, { values });
-console.log('read', (await google(`/${spreadsheetId}/values/Cities`)).values);
+const { spreadsheetId } = await google('', { properties: { title: 'My cities' } });
+const values = ['City,Country', 'Oslo,Norway', 'Rome,Italy'].map((line) => line.split(','));
+await google(`/${spreadsheetId}/values/A1:append?valueInputOption=RAW`, { values });
+console.log('read', (await google(`/${spreadsheetId}/values/A:B`)).values);
 
 // Its rows as records, told apart by the column City.
 const base = { spreadsheetId, sheetId: 0, identity: 'key', keyColumn: 'City' };

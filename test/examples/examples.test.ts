@@ -7,11 +7,12 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { BrowserContext, Page } from 'playwright-core';
 import { root } from '../docs/blocks.ts';
-import { openBrowser, prepare, skipBrowser, type TestBrowser } from '../support/browser.ts';
+import { skipBrowser } from '../support/browser.ts';
 import { consent, popupBy } from '../support/connect-pages.ts';
 import { picture } from '../support/dashboard.ts';
+import { type Application, openApplication } from './application.ts';
 import { type Newcomer, openNewcomer } from './newcomer.ts';
-import { readmeOf, type Terminal } from './terminal.ts';
+import { readmeOf } from './terminal.ts';
 
 let newcomer: Newcomer;
 before(async () => {
@@ -59,63 +60,30 @@ describe('the script', () => {
 
   test('is as short as it says', async () => {
     const text = await readFile(join(root, 'examples/script/follow.mjs'), 'utf8');
-    assert.ok(text.split('\n').filter((line) => line.trim() !== '').length <= 50);
+    assert.ok(text.split('\n').filter((line) => line.trim() !== '').length <= 40);
   });
 });
 
 describe('the application', { skip: skipBrowser }, () => {
-  let browser: TestBrowser;
+  let app: Application;
   let context: BrowserContext;
   let page: Page;
-  let app: Terminal;
-  let url: string;
   let spreadsheetId: string;
-  const complaints: string[] = [];
-  /** What a test brings about on purpose. */
-  const expected = /409 \(Conflict\)|401 \(Unauthorized\)|ERR_CONNECTION_REFUSED/;
-  const [, sheet = '', start = ''] = readmeOf('app').commands;
+  const [, sheet = ''] = readmeOf('app').commands;
 
-  const open = async () => {
-    const opened = await browser.newContext({ reducedMotion: 'reduce' });
-    await prepare(opened);
-    opened.on('page', (one) => {
-      one.on('pageerror', ({ message }) => complaints.push(`${one.url()}: ${message}`));
-      one.on('console', (line) => {
-        if (line.type() === 'error' || line.type() === 'warning') complaints.push(line.text());
-      });
-    });
-    return opened;
-  };
-  const startApp = async (port: string, env: Record<string, string> = {}) => {
-    app = newcomer.type(start, { ...env, PORT: port, COOKIE_SECRET: 'of the test alone, and long enough' });
-    [, url = ''] = await app.printed(/^ready (\S+)$/m);
-  };
   before(async () => {
-    browser = await openBrowser();
-    context = await open();
+    app = await openApplication(newcomer);
+    context = await app.open();
     page = await context.newPage();
-    await startApp('0');
+    await app.start();
   });
-  after(async () => {
-    await browser?.close();
-    assert.deepEqual(
-      complaints.filter((text) => !expected.test(text)),
-      [],
-    );
-  });
+  after(() => app?.close());
 
   const button = (name: string) => page.getByRole('button', { name, exact: true });
   const cell = (name: string) => page.getByRole('cell', { name, exact: true });
   const field = (name: string) => page.getByRole('textbox', { name, exact: true });
-  type Listed = { connection_id: string; tags: Record<string, string> };
-  const connections = async () => {
-    const { connections: all } = (await newcomer.service.call('GET', '/connections')) as {
-      connections: Listed[];
-    };
-    return all.filter(({ tags }) => tags.app === 'sheetside');
-  };
   const place = async () => {
-    const [made] = await connections();
+    const [made] = await app.connections();
     return { 'connection-id': made!.connection_id, 'provider-config-key': 'google-sheet' };
   };
   /** As somebody else does it, who has the sheet open at Google. */
@@ -133,18 +101,11 @@ describe('the application', { skip: skipBrowser }, () => {
     };
     await newcomer.service.call('POST', '/sync/trigger', { body });
   };
-  const signIn = async (who: Page, name: string) => {
-    await who.goto(url);
-    await who.getByLabel('Name').fill(name);
-    await who.getByRole('button', { name: 'Sign in' }).click();
-    await who.getByRole('button', { name: 'Sign out' }).waitFor();
-  };
-
   test('somebody signs in', async () => {
-    await page.goto(url);
+    await page.goto(app.url());
     await page.getByLabel('Name').waitFor();
     await picture(page, 'example-sign-in');
-    await signIn(page, 'Ada');
+    await app.signIn(page, 'Ada');
     await button('Connect a sheet').waitFor();
     await picture(page, 'example-start');
   });
@@ -154,15 +115,7 @@ describe('the application', { skip: skipBrowser }, () => {
     assert.equal(await made.ended, 0, made.output());
     [, spreadsheetId = ''] = /"spreadsheetId": ?"([^"]+)"/.exec(made.output()) ?? [];
     assert.notEqual(spreadsheetId, '', made.output());
-    const popup = await popupBy(context, () => button('Connect a sheet').click());
-    await popup.getByRole('button', { name: /^Continue to/ }).click();
-    await consent(popup);
-    const link = `https://docs.google.com/spreadsheets/d/${spreadsheetId}/edit`;
-    await popup.getByLabel('Link of the spreadsheet').fill(link);
-    await popup.getByRole('button', { name: 'Open the spreadsheet' }).click();
-    const closed = popup.waitForEvent('close');
-    await popup.getByRole('button', { name: 'Use this sheet' }).click();
-    await closed;
+    await app.chooseSheet(await app.openWindow(page), spreadsheetId);
     await page.getByRole('heading', { name: 'Orders, 2026' }).waitFor();
     await cell('Edsger').waitFor();
     await page.getByText(/^3 rows/).waitFor();
@@ -259,24 +212,24 @@ describe('the application', { skip: skipBrowser }, () => {
   });
 
   test('another person sees nothing of it', async () => {
-    const other = await open();
+    const other = await app.open();
     const theirs = await other.newPage();
-    await signIn(theirs, 'Grace');
+    await app.signIn(theirs, 'Grace');
     await theirs.getByRole('button', { name: 'Connect a sheet' }).waitFor();
-    const refused = await other.request.patch(`${url}/rows`, {
+    const refused = await other.request.patch(`${app.url()}/rows?person=Grace`, {
       data: { id: 'x', values: { Customer: 'Mallory' } },
     });
     assert.equal(refused.status(), 409);
     await other.close();
     // Neither does who has made the cookie up, or has none.
     for (const headers of [{}, { cookie: 'person=Ada' }, { cookie: 'person=Ada.c2lnbmVk' }] as const) {
-      const answer = await fetch(`${url}/live`, { headers });
+      const answer = await fetch(`${app.url()}/live`, { headers });
       assert.equal(answer.status, 401);
     }
   });
 
   test('events that are not signed by Trellis are refused', async () => {
-    const [made] = await connections();
+    const [made] = await app.connections();
     const data = { connection_id: made!.connection_id, provider_config_key: 'google-sheet' };
     const body = JSON.stringify({ id: '1', type: 'connection.deleted', data });
     const headers = {
@@ -285,7 +238,7 @@ describe('the application', { skip: skipBrowser }, () => {
       'webhook-timestamp': String(Math.floor(Date.now() / 1000)),
       'webhook-signature': `v1,${Buffer.alloc(32).toString('base64')}`,
     };
-    const answer = await fetch(`${url}/trellis/events`, { method: 'POST', headers, body });
+    const answer = await fetch(`${app.url()}/trellis/events`, { method: 'POST', headers, body });
     assert.equal(answer.status, 401);
     await cell('Donald').waitFor();
   });
@@ -302,14 +255,14 @@ describe('the application', { skip: skipBrowser }, () => {
     await consent(popup);
     await closed;
     await page.getByText('This sheet needs you.').waitFor({ state: 'hidden' });
-    assert.equal((await connections()).length, 1);
+    assert.equal((await app.connections()).length, 1);
     await atGoogle('PUT', '2026!B4', [['Edsger W.']]);
     await sync();
     await cell('Edsger W.').waitFor();
   });
 
   test('started again, with a key of the scopes that it needs, it goes on where it stood', async () => {
-    assert.equal(await app.interrupt(), 0, app.output());
+    assert.equal(await app.terminal().interrupt(), 0, app.terminal().output());
     await atGoogle('PUT', '2026!B5', [['Barbara L.']]);
     await sync();
     const { data: signing } = (await newcomer.service.call('GET', '/environment/webhook-signing-key')) as {
@@ -321,14 +274,7 @@ describe('the application', { skip: skipBrowser }, () => {
     const { data: key } = (await newcomer.service.call('POST', '/environment/api-keys', {
       body: { name: 'sheetside', scopes },
     })) as { data: { secret: string } };
-    const last = start.split('\n').at(-2)!;
-    const again = `cd examples/app\n${last.replace(/\$\(.*\)/, `'${key.secret}'`)}`;
-    app = newcomer.type(again, {
-      PORT: new URL(url).port,
-      COOKIE_SECRET: 'of the test alone, and long enough',
-      TRELLIS_SIGNING_KEY: signing.webhook_signing_key,
-    });
-    await app.printed(/^ready (\S+)$/m);
+    await app.start({ TRELLIS_SIGNING_KEY: signing.webhook_signing_key }, app.again(key.secret));
     // The page comes back by itself.
     await cell('Barbara L.').waitFor();
     await until('all payloads are pruned', async () => (await payloads()) === 0);
@@ -340,9 +286,9 @@ describe('the application', { skip: skipBrowser }, () => {
   test('disconnected, nothing of it is left', async () => {
     await button('Disconnect').click();
     await button('Connect a sheet').waitFor();
-    assert.deepEqual(await connections(), []);
+    assert.deepEqual(await app.connections(), []);
     await page.reload();
     await button('Connect a sheet').waitFor();
-    assert.equal(await app.interrupt(), 0, app.output());
+    assert.equal(await app.terminal().interrupt(), 0, app.terminal().output());
   });
 });

@@ -19,6 +19,8 @@ export type Newcomer = {
   service: RunningService;
   /** That of the service. */
   db: Db;
+  /** Where the clone is. */
+  clone: string;
   /** Types the commands of a README's block into a terminal of its own, in the clone. */
   type(commands: string, env?: Record<string, string>): Terminal;
   /** Goes where a connect link leads, and allows what is asked. */
@@ -53,8 +55,7 @@ export async function openNewcomer(): Promise<Newcomer> {
   const terminals: ChildProcess[] = [];
 
   return {
-    service,
-    db,
+    ...{ service, db, clone },
     type(commands, env = {}) {
       const text = commands
         .replaceAll('http://localhost:3003', service.baseUrl)

@@ -2,7 +2,7 @@
 import { connect, isConnectError } from '/trellis-client/index.js';
 
 /** @typedef {{ id: string, fields: Record<string, unknown>, cursor: string }} Row */
-/** @typedef {{ email: string | null, sheet: string | null, problem: string | null }} Account */
+/** @typedef {{ email: string | null, sheet: string | null, problem: string | null, columns: string[] }} Account */
 
 /** No table is longer: whoever wants to see more opens the sheet. */
 const mostShown = 500;
@@ -12,6 +12,8 @@ const rows = new Map();
 let account = null;
 /** @type {Date | undefined} */
 let changedAt;
+/** Said with every call, so that nothing is done for who is signed in in another tab by then. */
+let forPerson = '';
 /** Of the rows that came last. @type {Set<string>} */
 const fresh = new Set();
 
@@ -29,7 +31,7 @@ const show = (isShown, ...ids) => {
 async function ask(call, body) {
   const [method = '', path = ''] = call.split(' ');
   const json = body && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
-  const answer = await fetch(path, { method, ...json });
+  const answer = await fetch(path + forPerson, { method, ...json });
   const told = await answer.json();
   if (!answer.ok) throw new Error(told.message);
   return told;
@@ -69,12 +71,13 @@ at('sign-in-form').addEventListener('submit', (event) => {
   });
 });
 if (person !== null) {
+  forPerson = `?person=${encodeURIComponent(person)}`;
   at('person').textContent = person;
   show(true, 'who');
   // The browser connects again by itself, and is told everything anew.
-  const live = new EventSource('/live');
+  const live = new EventSource(`/live${forPerson}`);
   live.addEventListener('message', ({ data }) => take(JSON.parse(data)));
-  // But not where the server knows nobody any more.
+  // But not where nobody, or somebody else, is signed in by then.
   live.addEventListener('error', () => live.readyState === EventSource.CLOSED && location.reload());
 }
 
@@ -101,6 +104,7 @@ function take(news) {
 
 function summary() {
   if (account?.sheet === null && rows.size === 0) return 'No sheet is chosen yet.';
+  if (rows.size === 0 && account?.problem) return 'No rows have come yet.';
   if (rows.size === 0) return 'No rows. Write a header and a first row in Google Sheets.';
   const words = [`${rows.size} ${rows.size === 1 ? 'row' : 'rows'}`];
   if (rows.size > mostShown) words.push(`the first ${mostShown} are shown`);
@@ -117,7 +121,8 @@ function draw() {
   at('next-step').textContent = account.problem ?? '';
   show(account.problem !== null, 'problem');
   show(account.sheet === null && account.problem === null, 'choose');
-  const names = [...new Set([...rows.values()].flatMap(({ fields }) => Object.keys(fields)))];
+  const found = new Set([...rows.values()].flatMap(({ fields }) => Object.keys(fields)));
+  const names = [...new Set([...account.columns.filter((name) => found.has(name)), ...found])];
   at('status').textContent = summary();
   show(names.length > 0, 'scroller', 'add');
   drawTable(names);
@@ -198,10 +203,13 @@ for (const [id, call] of Object.entries({ read: 'POST /read', disconnect: 'DELET
   const button = /** @type {HTMLButtonElement} */ (at(id));
   button.addEventListener('click', () => press(button, () => ask(call)));
 }
-at('sign-out').addEventListener('click', async () => {
-  await ask('POST /sign-out');
-  location.reload();
-});
+const signOut = /** @type {HTMLButtonElement} */ (at('sign-out'));
+signOut.addEventListener('click', () =>
+  press(signOut, async () => {
+    await ask('POST /sign-out');
+    location.reload();
+  }),
+);
 
 /** @param {HTMLFormElement} form @returns {Record<string, string>} */
 function typedIn(form) {
