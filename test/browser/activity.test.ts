@@ -147,6 +147,22 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await picture(page, 'activity-failed-operation');
   });
 
+  test('a failure has its code, and leaves room for when it was', async () => {
+    const { headers: of } = await connect(trellis, { account: 'grace@example.com' });
+    await trellis.control('POST', 'revoke', { account: 'grace@example.com' });
+    const path = `${'1x'.repeat(22)}/values/${encodeURIComponent("'Orders of the year'!A1:Z1000")}`;
+    await trellis.call('GET', `/proxy/v4/spreadsheets/${path}`, { headers: of });
+    await open('?type=proxy');
+    await page
+      .getByText(/connection_needs_reauth/)
+      .first()
+      .waitFor();
+    const table = await page.getByRole('table').boundingBox();
+    const frame = await page.locator('.framed').boundingBox();
+    assert.ok(table!.width <= frame!.width, `a table of ${table!.width} in ${frame!.width}`);
+    await picture(page, 'activity-failures');
+  });
+
   test('a page leads to older ones, and back', async () => {
     // No proxied calls: the provider's quota would make them wait.
     for (let n = 0; n < 55; n += 1) {

@@ -40,6 +40,7 @@ function Whole({ environment, operation }: { environment: string; operation: Who
       <Group gap="xs">
         <Title order={3}>{operation.type}</Title>
         <Outcome operation={operation} />
+        {operation.error_code !== null && <Text size="sm">{operation.error_code}</Text>}
         <Text size="sm" c="dimmed">
           <RelativeTime at={operation.created_at} />
           {operation.duration_ms !== null && `, took ${duration(operation.duration_ms)}`}

@@ -33,8 +33,18 @@ export function OperationsTable({
             <Table.Tr key={operation.id} className="fill-row">
               <Table.Td>
                 <Outcome operation={operation} />
+                <Text
+                  size="xs"
+                  c="dimmed"
+                  truncate
+                  maw={{ base: 96, lg: 168 }}
+                  title={operation.error_code ?? undefined}
+                >
+                  {operation.error_code}
+                </Text>
               </Table.Td>
-              <Table.Td maw={{ base: 150, xs: 260, lg: 420 }}>
+              {/* It has what the others leave. */}
+              <Table.Td w="100%" maw={0} miw={{ base: 110, xs: 200 }}>
                 <Link
                   className="fill-link"
                   to="/$environment/activity"
@@ -52,7 +62,7 @@ export function OperationsTable({
                   {operation.connection_id}
                 </Text>
               </Table.Td>
-              <Table.Td>
+              <Table.Td className="unbroken">
                 <Box pos="relative" w="fit-content">
                   <RelativeTime at={operation.created_at} size="sm" />
                 </Box>
@@ -87,12 +97,11 @@ function What({ operation }: { operation: Operation }) {
 }
 
 export function Outcome({ operation }: { operation: Operation }) {
-  const { status, http_status: httpStatus, error_code: code } = operation;
+  const { status, http_status: httpStatus } = operation;
   const isGood = status === 'success';
   return (
     <Badge color={isGood ? 'green' : 'red'} miw="max-content">
       {httpStatus ?? (isGood ? 'success' : 'failed')}
-      {code !== null && ` ${code}`}
     </Badge>
   );
 }

@@ -17,6 +17,7 @@ import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { DeleteConnection } from './DeleteConnection.tsx';
+import { endUserText } from './EndUser.tsx';
 import { HealthBadge } from './HealthBadge.tsx';
 import { HealthCard } from './HealthCard.tsx';
 import { MetadataCard } from './MetadataCard.tsx';
@@ -152,7 +153,9 @@ function About({ connection, environment }: { connection: WholeConnection; envir
             {connection.provider_config_key}
           </Anchor>
         </Fact>
-        <Fact name="End user">{endUserText(connection)}</Fact>
+        <Fact name="End user">
+          {connection.end_user === null ? 'none' : endUserText(connection.end_user)}
+        </Fact>
         <Fact name="Connected">
           <RelativeTime at={connection.created_at} />
         </Fact>
@@ -162,12 +165,6 @@ function About({ connection, environment }: { connection: WholeConnection; envir
       </Facts>
     </Card>
   );
-}
-
-function endUserText({ end_user: endUser }: WholeConnection): string {
-  if (endUser === null) return 'none';
-  const { id, display_name: name, email } = endUser as Record<string, string | null | undefined>;
-  return [id, name, email].filter(Boolean).join(' · ');
 }
 
 function RecentActivity({ environment, at }: { environment: string; at: At }) {

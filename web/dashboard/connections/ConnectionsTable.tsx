@@ -1,6 +1,7 @@
 import { Badge, Group, Table, Text } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { EndUser } from './EndUser.tsx';
 import { HealthBadge } from './HealthBadge.tsx';
 import type { Connection } from './queries.ts';
 
@@ -53,6 +54,7 @@ function Row({ connection, environment }: { connection: Connection; environment:
             {id}
           </Text>
         )}
+        <EndUser of={connection.end_user} />
         <Group hiddenFrom="xs" gap={6} mt={4}>
           <HealthBadge health={connection.health} />
           <Text size="xs" c="dimmed">

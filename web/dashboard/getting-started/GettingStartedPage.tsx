@@ -157,8 +157,11 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
       </Group>
       {doneCount === steps.length && (
         <Alert color="green" icon={<IconCheck size={18} />} title="All of it works">
-          From here your application takes over: the <Anchor href="/docs/">interface</Anchor> names every
-          call.
+          From here your application takes over: the{' '}
+          <Anchor inherit underline="always" href="/docs/">
+            interface
+          </Anchor>{' '}
+          names every call.
           {mayWrite && ofConnection && (
             <>
               {' '}

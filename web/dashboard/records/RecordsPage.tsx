@@ -7,6 +7,7 @@ import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { EndUser } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 
@@ -105,6 +106,7 @@ function Choices({ connections, environment }: { connections: Connection[]; envi
                 <Text size="xs" c="dimmed" ff="monospace" className="wrap">
                   {connection.connection_id}
                 </Text>
+                <EndUser of={connection.end_user} />
               </Table.Td>
               <Table.Td>
                 <Group gap={6}>
