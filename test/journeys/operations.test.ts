@@ -106,8 +106,9 @@ test('each attempt to renew credentials is logged, with what the provider said',
     details: { kind: 'transient', error: 'server_error', http_status: 503 },
   });
   assert.equal(failed!.messages.at(-1)!.level, 'error');
-  // Whoever waits for another's refresh makes none.
+  // Whoever waits for another's refresh makes none: all ten come while the provider is at the first.
   await trellis.advance(60);
+  await trellis.control('POST', 'faults', { case: 'token_slow_after', delay_ms: 2_000, times: 1 });
   await Promise.all(Array.from({ length: 10 }, refresh));
   assert.equal((await logged('refresh', 3)).length, 3);
 });
