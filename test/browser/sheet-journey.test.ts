@@ -22,6 +22,14 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
 
   before(async () => {
     dashboard = await openDashboard();
+    // A run that comes by its schedule meanwhile would be the last one in place of what is looked for.
+    await dashboard.trellis.db.query(
+      `create function tomorrow() returns trigger language plpgsql as
+       $$ begin new.next_at := new.next_at + interval '1 day'; return new; end $$`,
+    );
+    await dashboard.trellis.db.query(
+      'create trigger tomorrow before insert or update of next_at on sync for each row execute function tomorrow()',
+    );
     // What is refused on purpose: links that lead nowhere, sheets that are not shared.
     dashboard.expectComplaint(/40[0-9]|42[0-9]|500/);
     ({ page, context } = await dashboard.openAs('owner'));
@@ -102,6 +110,8 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await picture(page, 'sheet-rows');
       await click(page.getByRole('button', { name: 'Save and read the sheet' }));
       await page.getByText('The last run: 4 added.').waitFor();
+      const { body } = await dashboard.trellis.call('GET', '/functions/runs?function=rows');
+      assert.equal((body.runs as unknown[]).length, 1);
       await region('Records').getByRole('cell', { name: 'Oslo' }).first().waitFor();
       await picture(page, 'sheet');
       assert.deepEqual(

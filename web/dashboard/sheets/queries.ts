@@ -224,6 +224,7 @@ export async function saveSheet(
 ): Promise<void> {
   const { at, variant } = of;
   const sync = syncOf(of);
+  const isThere = (await findSync(environment, of)) !== undefined;
   await changeSettings(environment, { ...of, settings });
   await putShipped(environment, { integration: at.integration, name: rowsSync, type: 'sync' });
   if (variant !== 'base') await addVariant(environment, of);
@@ -231,7 +232,7 @@ export async function saveSheet(
   // `base` of a sheet that was removed is paused.
   if (isNew) await startSync(environment, sync);
   if (emptied) await resetSync(environment, { ...sync, records: 'removed' });
-  else await triggerIdle(environment, of);
+  else if (isThere || !(await hasBegun(environment, of))) await triggerSync(environment, sync);
 }
 
 async function addVariant(environment: string, { at, variant }: SheetAt): Promise<void> {
@@ -245,17 +246,10 @@ async function addVariant(environment: string, { at, variant }: SheetAt): Promis
   });
 }
 
-const mostWaits = 20;
-const waitMs = 250;
-
-/** A run that goes on has read the settings before: it is waited for, a few seconds at most. */
-async function triggerIdle(environment: string, of: SheetAt): Promise<void> {
-  for (let left = mostWaits; left > 0; left -= 1) {
-    const sync = await findSync(environment, of);
-    if (sync?.current_run?.state !== 'running') break;
-    await new Promise((next) => setTimeout(next, waitMs));
-  }
-  await triggerSync(environment, syncOf(of));
+/** Of a sync that was made after the settings: its first run, which may be due by now, has read them. */
+async function hasBegun(environment: string, of: SheetAt): Promise<boolean> {
+  const sync = await findSync(environment, of);
+  return sync !== undefined && (sync.current_run !== null || sync.last_run !== null);
 }
 
 async function findSync(environment: string, { at, variant }: SheetAt) {
