@@ -352,14 +352,16 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await status.getByText('connecting').waitFor();
     // Nobody is there when the answer comes: it waits for whoever comes back.
     await page.evaluate('unmountHook()');
-    const answered = page.waitForResponse(/\/connect\/session\/progress/);
     answer();
-    await (await answered).finished();
+    // Noted by the browser once the answer is whole.
+    await page.waitForFunction(
+      "performance.getEntriesByType('resource').some(({ name }) => name.includes('/connect/session/progress'))",
+    );
     await page.evaluate('new Promise((resolve) => setTimeout(resolve, 50))');
     await page.evaluate("renderHook({ mode: 'redirect', url: '' }, '')");
     await status.getByText('connected ').waitFor();
     assert.equal(await page.evaluate('sessionStorage.length'), 0, 'once');
-    await context.unrouteAll({ behavior: 'wait' });
+    await context.unrouteAll();
     const told = await status.textContent();
     await page.evaluate("showHook('hidden')");
     await status.waitFor({ state: 'hidden' });
