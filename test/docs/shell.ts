@@ -8,7 +8,8 @@ export type Shell = {
   close(): Promise<void>;
 };
 
-const limitMs = 20_000;
+/** A block that hangs; of one that is slow nobody waits in vain. */
+const limitMs = 90_000;
 
 export function openShell({ cwd, env }: { cwd: string; env: NodeJS.ProcessEnv }): Shell {
   const bash = spawn('bash', ['--noprofile', '--norc'], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'] });
