@@ -39,11 +39,13 @@ type Row = {
 /** To the microsecond, which a Date does not hold. */
 const grantOf = 'extract(epoch from granted_at)::text';
 const sentOf = 'extract(epoch from connection.refresh_sent_at)::text';
+const asSeen = (column: string, value: string) =>
+  `date_trunc('milliseconds', ${column}) is not distinct from ${value}::timestamptz`;
 
 /**
  * Takes the lease and notes that a refresh is being sent; does not wait for those who write the connection's records
- * (`holdConnection`). Undefined where another node holds it, or status or credentials are no longer those of
- * `connection`.
+ * (`holdConnection`). Undefined where another node holds it, or status, credentials or pauses are no longer those of
+ * `connection`: who read it before another node's attempt failed makes none.
  */
 export async function takeLease(
   db: Queryable,
@@ -62,6 +64,8 @@ export async function takeLease(
            and status = $6
            and deleted_at is null
            and (refresh_until is null or refresh_until <= clock_timestamp())
+           and ${asSeen('refresh_not_before', '$7')}
+           and ${asSeen('withheld_until', '$8')}
          for no key update
        )
        update connection
@@ -79,7 +83,7 @@ export async function takeLease(
          ${grantOf} as grant`,
       [
         ...[connection.id, connection.environmentId, connection.credentialsVersion, owner, forMs / 1000],
-        connection.status,
+        ...[connection.status, connection.refreshNotBefore ?? null, connection.withheldUntil ?? null],
       ],
     ),
   );

@@ -7,6 +7,7 @@ import type { IntegrationFault } from '../integrations/fault.ts';
 import { updateIntegration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
 import { healthToWire } from './health.ts';
+import { takeLease } from './lease.ts';
 import { probeJob } from './probe.ts';
 import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
 import { replaceCredentials } from './save.ts';
@@ -219,6 +220,9 @@ describe('a connection whose token the client may not use', () => {
     await codeOf(fresh(name));
     assert.equal(await codeOf(two.credentials.fresh(seen)), 'integration_misconfigured');
     assert.equal(askedOf(name), 1);
+    // Also where the verdict fell between its look and its turn.
+    assert.equal(await takeLease(two.db, { connection: seen, forMs: 1_000 }), undefined);
+    assert.ok(await takeLease(two.db, { connection: await two.reader.reread(seen), forMs: 1_000 }));
   });
 });
 
