@@ -115,7 +115,7 @@ export function holdIn(
     return undefined;
   };
   raw.once('close', letGo);
-  done(null, counted(payload, admit));
+  done(null, counted(payload, { admit, isAnswered: () => raw.writableEnded }));
 }
 
 /** What it says to be, or as long as its route takes where it does not say. */
@@ -124,10 +124,17 @@ function lengthOf({ headers, routeOptions }: FastifyRequest): number {
   return headers['transfer-encoding'] === undefined ? 0 : routeOptions.bodyLimit;
 }
 
-/** As `payload`, which is read when this is. A part that is not admitted ends it with that error, and the rest stays unread. */
-function counted(payload: RequestPayload, admit: (bytes: number) => AppError | undefined): Readable {
+/**
+ * As `payload`, which is read when this is. A part that is not admitted ends it with that error, and the rest stays unread.
+ * Behind the answer nobody reads this, and what comes goes by (`lingerBehind`).
+ */
+function counted(
+  payload: RequestPayload,
+  { admit, isAnswered }: { admit: (bytes: number) => AppError | undefined; isAnswered: () => boolean },
+): Readable {
   let isBegun = false;
   const take = (chunk: Buffer) => {
+    if (isAnswered()) return;
     const refused = admit(chunk.length);
     if (refused !== undefined) body.destroy(refused);
     else if (!body.push(chunk)) payload.pause();

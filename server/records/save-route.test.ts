@@ -153,7 +153,10 @@ test('a body beyond 32 MB is refused, and one below it is taken', async () => {
   assert.deepEqual([refused.status, refused.code], [413, 'body_too_large']);
 });
 
-test('a body that does not tell its length is taken alike, and refused beyond 32 MB', async () => {
+// Whoever still sends behind the answer is read to the end: a connection that is not would stand for 30 s.
+test('a body that does not tell its length is taken alike, and refused beyond 32 MB', {
+  timeout: 25_000,
+}, async () => {
   const chunked = async (chunks: Iterable<Buffer>) => {
     const asked = request(`${trellis.baseUrl}/records`, {
       method: 'POST',
@@ -180,7 +183,7 @@ test('a body that does not tell its length is taken alike, and refused beyond 32
     undefined,
     1,
   ]);
-  const endless = Array.from({ length: 40 }, () => Buffer.alloc(1024 * 1024, ' '));
+  const endless = Array.from({ length: 64 }, () => Buffer.alloc(1024 * 1024, ' '));
   assert.deepEqual(await chunked([body, ...endless]), [413, 'body_too_large', undefined]);
 });
 
