@@ -307,8 +307,14 @@ describe('the client for browsers, each method', { skip: skipBrowser }, () => {
 
   test('whatever keeps auth() from a connection ends it', async () => {
     const token = await tokenFor('google-sheet');
-    const closing = await inWindow(token, "auth('google-sheet', { detectClosedAuthWindow: true })", (popup) =>
-      popup.close(),
+    const closing = await inWindow(
+      token,
+      "auth('google-sheet', { detectClosedAuthWindow: true })",
+      async (popup) => {
+        // One that is gone before the client has looked at it counts as blocked.
+        await popup.getByText('ada@example.com').first().waitFor();
+        await popup.close();
+      },
     );
     assert.equal(typeOf(closing), 'window_closed');
     const shown = (popup: Page) => popup.getByRole('heading').first().waitFor();
