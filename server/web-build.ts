@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, globSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { childEnvironment } from '../sdk/child-environment.ts';
 import type { Building, Web } from './http/static.ts';
 import type { Logger } from './log.ts';
 
@@ -109,6 +110,7 @@ function build(
   const fresh = `${webDirectory}.${process.pid}`;
   const child = spawn(process.execPath, [vite, 'build', source, '--outDir', fresh, '--logLevel', 'error'], {
     cwd: root,
+    env: childEnvironment(),
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let said = '';

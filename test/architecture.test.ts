@@ -40,6 +40,7 @@ test('imports go down the floors', () => {
       const imported = relative(root, join(root, dirname(file), target!));
       const [from, to] = [roomOf(file), roomOf(imported)];
       if (!imported.startsWith('server/')) {
+        if (imported === 'sdk/child-environment.ts') continue;
         if (floorOf(from) < floors.length - 1 || !/^(sandbox|sdk)\//.test(imported))
           wrong.push(`${file} → ${imported}`);
       } else if (from !== to && floorOf(to) >= floorOf(from) && floorOf(from) < floors.length - 1) {
@@ -111,6 +112,31 @@ test('only config.ts reads the environment', () => {
     (file) => /process\.env\b/.test(read(file)) && file !== 'server/config/config.ts',
   );
   assert.deepEqual(readers, []);
+});
+
+test('every child process gets its environment from childEnvironment', () => {
+  const starters =
+    /(?<![.\w])(?:spawn|spawnSync|execFile|execFileSync|exec|execSync|fork)\(|promisify\(execFile\)\(/g;
+  const wrong: string[] = [];
+  for (const file of globSync('{server,sdk,sandbox}/**/*.ts', { cwd: root })) {
+    if (/\.(test|fixture)\.ts$/.test(file)) continue;
+    const text = read(file);
+    // esbuild starts a process of its own, with the environment of the service.
+    if (/import (?!type )[^;]*from 'esbuild'|import\('esbuild'\)/.test(text)) wrong.push(`${file}: esbuild`);
+    if (!text.includes('child_process')) continue;
+    // No other name for what starts one.
+    if (
+      /child_process'\)|\* as \w+ from 'node:child_process'|import \{[^}]* as [^}]*\} from 'node:child_process'/.test(
+        text,
+      )
+    )
+      wrong.push(`${file}: child_process`);
+    for (const { index } of text.matchAll(starters)) {
+      const call = text.slice(index, text.indexOf(';\n', index));
+      if (!/\benv: childEnvironment\(/.test(call)) wrong.push(`${file}: ${call.split('\n')[0]}`);
+    }
+  }
+  assert.deepEqual(wrong, ['sdk/child-environment.ts: esbuild']);
 });
 
 test('only outbound.ts opens sockets to the world, by its own pool', () => {

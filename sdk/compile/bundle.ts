@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import { type BuildFailure, build } from 'esbuild';
+import type { BuildFailure } from 'esbuild';
+import { build } from '../child-environment.ts';
 import type { Fault } from './fault.ts';
 import { sdkModule, sdkNames } from './sdk-files.ts';
 

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, isAbsolute, join, relative, sep } from 'node:path';
+import { childEnvironment } from '../child-environment.ts';
 import type { Fault } from './fault.ts';
 import { sdkNames, sdkTypes, zodFolder } from './sdk-files.ts';
 
@@ -81,7 +82,7 @@ function compile(
     execFile(
       process.execPath,
       args,
-      { cwd, maxBuffer: 64 * 1024 * 1024, ...(signal && { signal }) },
+      { cwd, env: childEnvironment(), maxBuffer: 64 * 1024 * 1024, ...(signal && { signal }) },
       (error, stdout, stderr) => {
         // It ends with 1 or 2 where it found something.
         if (error === null || (typeof error.code === 'number' && error.code <= 2)) resolve(stdout || stderr);

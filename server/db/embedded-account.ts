@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, readFileSync, statSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import path from 'node:path';
+import { childEnvironment } from '../../sdk/child-environment.ts';
 
 export interface Account {
   uid: number;
@@ -115,7 +116,7 @@ export function canEnter(dir: string, account: Account): boolean {
   const probe = spawnSync('/bin/sh', ['-c', 'cd -- "$1"', 'sh', dir], {
     ...account.identity,
     cwd: '/',
-    env: {},
+    env: childEnvironment(),
     stdio: 'ignore',
   });
   return probe.status === 0;

@@ -16,6 +16,7 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { childEnvironment } from '../../sdk/child-environment.ts';
 import { type Account, canEnter } from './embedded-account.ts';
 
 export interface Binaries {
@@ -89,8 +90,10 @@ export function prepareOtherBinaries({
 
 /** `postgres (PostgreSQL) 17.10`. */
 function askMajor({ postgres, libraryPath }: Binaries): string {
-  const env = { PATH: '/usr/bin:/bin', LC_ALL: 'C', LD_LIBRARY_PATH: libraryPath };
-  const said = execFileSync(postgres, ['--version'], { env, encoding: 'utf8' });
+  const said = execFileSync(postgres, ['--version'], {
+    env: childEnvironment({ PATH: '/usr/bin:/bin', LC_ALL: 'C', LD_LIBRARY_PATH: libraryPath }),
+    encoding: 'utf8',
+  });
   const [, major] = /\) (\d+)/.exec(said) ?? [];
   if (major === undefined) throw new Error(`${postgres} does not tell its version: ${said.trim()}`);
   return major;

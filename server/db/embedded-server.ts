@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { readFileSync, readlinkSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { childEnvironment } from '../../sdk/child-environment.ts';
 import type { Account } from './embedded-account.ts';
 
 export type Order = 'INT' | 'QUIT' | 'KILL';
@@ -57,7 +58,7 @@ export function spawnGuarded(start: {
   const child = spawn('/bin/sh', ['-c', guardScript, 'postgres-guard', start.libraryPath, ...start.command], {
     ...start.account.identity,
     cwd: '/',
-    env: { PATH: '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' },
+    env: childEnvironment({ PATH: '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }),
     detached: true,
     stdio: ['pipe', 'pipe', 'pipe'],
   });
@@ -135,6 +136,7 @@ export function findServer(clusterDir: string): number | undefined {
       return readlinkSync(`/proc/${pid}/cwd`) === clusterDir ? pid : undefined;
     }
     const command = execFileSync('/bin/ps', ['-o', 'args=', '-p', String(pid)], {
+      env: childEnvironment(),
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'ignore'],
     });

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rename, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readFile, rename, rm, stat } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { surroundings } from '../support/command.ts';
 import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
-import { functionProcessesOf } from '../support/processes.ts';
+import { functionProcessesOf, processesBeneath } from '../support/processes.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 
 const run = promisify(execFile);
@@ -24,7 +24,7 @@ let dataDir: string;
 let service: RunningService;
 before(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'trellis-start-'));
-  service = await startRunningService({ dataDir });
+  service = await startRunningService({ dataDir, env: { SANDBOX_KEY: 'not-for-children' } });
 });
 after(async () => {
   await service.stop();
@@ -69,6 +69,32 @@ test('there is no process of customer code before one is needed', {
   await service.call('POST', '/sync/deploy', { body: deployBody([code]) });
   // Whoever deploys is told what the code says of itself, which takes a process.
   assert.notDeepEqual(await functionProcessesOf(service.pid), []);
+});
+
+test('no process that the service starts has a secret of its environment, or reads the compile cache', {
+  skip: process.platform !== 'linux' && 'Linux alone shows the environment of a process',
+}, async () => {
+  const own = await readFile(`/proc/${service.pid}/environ`, 'utf8');
+  assert.ok(own.includes('SANDBOX_KEY=not-for-children'));
+  const programs = new Set<string>();
+  for (const pid of await processesBeneath(service.pid)) {
+    const [program = ''] = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
+    const environment = (await readFile(`/proc/${pid}/environ`, 'utf8').catch(() => '')).split('\0');
+    // A backend of PostgreSQL writes its title over what it had from its parent, which is looked at.
+    if (environment.length <= 1 || program.startsWith('postgres: ')) continue;
+    programs.add(basename(program));
+    const names = environment.map((variable) => variable.split('=')[0]!).filter((name) => name !== '');
+    const allowed = /^(PATH|PWD|OLDPWD|SHLVL|_|LC_\w+|TZ|LD_LIBRARY_PATH|PG\w+|NODE_DISABLE_COMPILE_CACHE)$/;
+    assert.deepEqual(
+      names.filter((name) => !allowed.test(name)),
+      [],
+      program,
+    );
+    assert.ok(environment.includes('NODE_DISABLE_COMPILE_CACHE=1'), program);
+  }
+  // The test before this one has deployed a function.
+  for (const program of ['esbuild', 'postgres', 'node'])
+    assert.ok(programs.has(program), [...programs].join());
 });
 
 test('the three curl lines work as they stand, again and again', async () => {
@@ -164,7 +190,7 @@ test('kill -9 of the service loses nothing, leaves no process, and the next star
   const { secretKey, pid } = service;
   process.kill(pid, 'SIGKILL');
   for (let isLeft = true; isLeft; ) isLeft = (await run('ps', ['-eo', 'args'])).stdout.includes(dataDir);
-  service = await startRunningService({ dataDir });
+  service = await startRunningService({ dataDir, env: { SANDBOX_KEY: 'not-for-children' } });
   assert.equal(service.secretKey, secretKey);
   assert.ok(!service.greeting.join('\n').includes(secretKey), 'a key is shown at its creation alone');
   const { data } = (await service.call('GET', '/integrations/kept')) as { data: { test: boolean } };
@@ -178,7 +204,7 @@ test('a missing master.key stops the start and no other key is made', async () =
   await assert.rejects(cli(['start'], { DATA_DIR: dataDir, PORT: '0' }), /master\.key is missing/);
   await assert.rejects(stat(path));
   await rename(`${path}.away`, path);
-  service = await startRunningService({ dataDir });
+  service = await startRunningService({ dataDir, env: { SANDBOX_KEY: 'not-for-children' } });
 });
 
 test('TRELLIS_SECRET_KEY is the key of dev, and its former value never counts again by itself', async () => {
@@ -218,7 +244,7 @@ test('SIGTERM lets a request in flight end, exits with 0 and leaves no process b
   assert.ok(!isAlive(service.pid));
   const { stdout } = await run('ps', ['-eo', 'args']);
   assert.ok(!stdout.includes(dataDir), stdout);
-  service = await startRunningService({ dataDir });
+  service = await startRunningService({ dataDir, env: { SANDBOX_KEY: 'not-for-children' } });
 });
 
 test('the command line explains itself', async () => {

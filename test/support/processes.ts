@@ -28,11 +28,8 @@ export async function takenBy(pid: number): Promise<Taken | undefined> {
   }
 }
 
-/**
- * The processes of customer code that a service has at the moment: those beneath it that run its Node with no rights,
- * without what confines them.
- */
-export async function functionProcessesOf(servicePid: number): Promise<number[]> {
+/** The processes that this one and its children have started, and that run. */
+export async function processesBeneath(top: number): Promise<number[]> {
   const parents = new Map<number, number>();
   for (const name of await readdir('/proc').catch(() => [])) {
     if (!/^\d+$/.test(name)) continue;
@@ -40,10 +37,17 @@ export async function functionProcessesOf(servicePid: number): Promise<number[]>
     if (stat !== undefined) parents.set(Number(name), Number(fieldsOf(stat)[1]));
   }
   const isBeneath = (pid: number | undefined): boolean =>
-    pid !== undefined && (pid === servicePid || isBeneath(parents.get(pid)));
+    pid !== undefined && (pid === top || isBeneath(parents.get(pid)));
+  return [...parents.keys()].filter((pid) => pid !== top && isBeneath(pid));
+}
+
+/**
+ * The processes of customer code that a service has at the moment: those beneath it that run its Node with no rights,
+ * without what confines them.
+ */
+export async function functionProcessesOf(servicePid: number): Promise<number[]> {
   const found: number[] = [];
-  for (const pid of parents.keys()) {
-    if (pid === servicePid || !isBeneath(pid)) continue;
+  for (const pid of await processesBeneath(servicePid)) {
     const [program = '', ...rest] = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split(
       '\0',
     );

@@ -6,6 +6,7 @@ import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { childEnvironment } from '../../../sdk/child-environment.ts';
 
 export type Confinement = {
   /** `user`: user, namespaces. `bwrap`: namespaces and an empty file system. `none`: what Node alone keeps out. */
@@ -98,7 +99,7 @@ function pathOf(name: string): string | undefined {
 async function faultOf([command, ...rest]: string[]): Promise<string | undefined> {
   try {
     await promisify(execFile)(command!, [...rest, process.execPath, '--version'], {
-      env: {},
+      env: childEnvironment(),
       cwd: '/',
       timeout: 10_000,
     });

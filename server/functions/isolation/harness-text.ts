@@ -4,7 +4,7 @@
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { build } from '../../../sdk/child-environment.ts';
 import type { RuntimeParts } from './runtime.ts';
 
 /** The names of the authoring SDK: ours, and the one that existing functions import. */

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
+import { childEnvironment } from '../../../sdk/child-environment.ts';
 import type { Confinement } from './confinement.ts';
 
 /**
@@ -42,7 +43,7 @@ export type Launch = {
   script: string;
 };
 
-/** A Node with an empty environment and a pipe as file descriptor 3, `channel`. What it prints is on `stderr`. */
+/** A Node with nothing of the service's environment and a pipe as file descriptor 3, `channel`. What it prints is on `stderr`. */
 export function launch(order: Launch): { child: ChildProcess; channel: Socket } {
   const { environmentId, memoryMb, confinement, flags = permissionFlags, script } = order;
   const dataKb = String((nodeOwnMb + 2 * memoryMb) * 1024);
@@ -51,7 +52,11 @@ export function launch(order: Launch): { child: ChildProcess; channel: Socket } 
     ...['/bin/sh', '-c', limited, 'trellis-function', dataKb],
     ...[process.execPath, ...flags, `--max-old-space-size=${memoryMb}`, '--no-warnings', '-'],
   ];
-  const child = spawn(command!, rest, { env: {}, cwd: '/', stdio: ['pipe', 'ignore', 'pipe', 'pipe'] });
+  const child = spawn(command!, rest, {
+    env: childEnvironment(),
+    cwd: '/',
+    stdio: ['pipe', 'ignore', 'pipe', 'pipe'],
+  });
   // Whoever does not start does not read its program either; its exit tells.
   child.stdin!.on('error', () => {});
   child.stdin!.end(script);

@@ -4,7 +4,7 @@
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { build } from '../../../sdk/child-environment.ts';
 
 export type ChildProgram = {
   /** Run by Node as it stands. */

@@ -1,4 +1,5 @@
-import { build, type Message } from 'esbuild';
+import type { Message } from 'esbuild';
+import { build } from '../../../sdk/child-environment.ts';
 
 /** What a bundle may require. `node:` may stand before the names of Node's modules. */
 export const allowedModules: readonly string[] = [
