@@ -4,16 +4,14 @@ import { holdsScope, type KeyCaller, lacking, type UserCaller } from '../http/ca
 import { findKeysForUpdate, type Key } from './keys.ts';
 
 /** Who makes keys, or changes them, and what that one may do. */
-export type Maker = Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'> & {
-  /** Undefined: a person. */
-  key: Key | undefined;
-};
+export type Maker = Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'>;
 
 /**
  * Who is calling, as of this moment, and those of the keys `ids` that there are: nobody changes one of them until the
  * transaction ends. What a node remembers of a key is up to a second old, and what the key has lost since it cannot
  * give. Throws `unknown_account` where the caller's key was revoked or has expired, and `forbidden` where it may
- * not manage keys any more; what `requireRole` throws of a person.
+ * not manage keys any more or has a rate limit: with further keys it could call more often than that limit. Throws what
+ * `requireRole` throws of a person.
  */
 export async function findMaker(
   tx: Tx,
@@ -21,11 +19,14 @@ export async function findMaker(
     caller,
     ids = [],
     now,
+    perKey,
     requireRole,
   }: {
     caller: KeyCaller | UserCaller;
     ids?: readonly number[];
     now: Date;
+    /** Calls a minute of a key that has no limit of its own; undefined: no limit. */
+    perKey: number | undefined;
     requireRole: (tx: Tx, user: UserCaller) => Promise<void>;
   },
 ): Promise<{ maker: Maker; keys: ReadonlyMap<number, Key> }> {
@@ -33,7 +34,7 @@ export async function findMaker(
   if (caller.kind === 'user') {
     await requireRole(tx, caller);
     const keys = ids.length > 0 ? await findKeysForUpdate(tx, { ids, environmentId }) : new Map();
-    return { maker: { ...caller, key: undefined }, keys };
+    return { maker: caller, keys };
   }
   const keys = await findKeysForUpdate(tx, { ids: [...ids, caller.keyId], environmentId });
   const key = keys.get(caller.keyId);
@@ -41,5 +42,10 @@ export async function findMaker(
     throw new AppError('unknown_account');
   const scopes = new Set(key.scopes);
   if (!holdsScope(scopes, 'keys')) throw lacking('keys');
-  return { maker: { scopes, proxyRules: key.proxyRules, expiresAt: key.expiresAt, key }, keys };
+  if ((key.rateLimit ?? perKey) !== undefined)
+    throw new AppError(
+      'forbidden',
+      'A key with a rate limit cannot create or change keys. Use a key without one, the dashboard, or `trellis key create`.',
+    );
+  return { maker: { scopes, proxyRules: key.proxyRules, expiresAt: key.expiresAt }, keys };
 }

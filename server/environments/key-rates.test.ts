@@ -5,7 +5,7 @@ import { openTestDatabase, type TestDatabase } from '../../test/support/database
 import { AppError } from '../errors.ts';
 import type { TakeOfKey } from '../http/rate-limit.ts';
 import { openVault } from '../vault.ts';
-import { beginEmpty, createKeyRates } from './key-rates.ts';
+import { createKeyRates } from './key-rates.ts';
 import { createKeyReader } from './key-reader.ts';
 import { createKey } from './keys.ts';
 import { type Environment, ensureEnvironment } from './store.ts';
@@ -96,30 +96,6 @@ test('a limit that is changed gives nothing back of what was taken', async () =>
   nowMs += 60_000;
   assert.equal(passing(node, { keyId, rateLimit: 60 }, 100), 60);
   await node.stop();
-});
-
-test('a key that begins empty gets its calls within a minute, whichever node serves it', async () => {
-  const { key, secret } = await makeKey();
-  await beginEmpty(database.db, key.id);
-  const { db } = database;
-  for (const startMs of [1_000, 5_000_000]) {
-    let nowMs = startMs;
-    const reader = createKeyReader({ db, vault, clock: () => nowMs });
-    const { keyId, fullAtMs = 0 } = await reader.key(secret);
-    await reader.settled();
-    const leftMs = fullAtMs - nowMs;
-    assert.ok(leftMs > 30_000 && leftMs <= 60_000, String(leftMs));
-    // When the key was made.
-    nowMs = fullAtMs - 60_000;
-    const node = openNode(undefined, () => nowMs);
-    const caller = { keyId, rateLimit: 60, fullAtMs };
-    assert.equal(passing(node, caller, 100), 0);
-    nowMs += 6_000;
-    assert.equal(passing(node, caller, 100), 6);
-    // What was read of it long ago counts for nothing beside what the node knows.
-    nowMs += 600_000;
-    assert.equal(passing(node, caller, 100), 60);
-  }
 });
 
 test('a node that has not served a key before knows what the others took of it', async () => {

@@ -111,14 +111,6 @@ export function createKeyRates({
 }
 
 /**
- * A key that was just made begins with no calls, on whichever node, and gets as many within a minute as its limit says:
- * what has a limit shares out calls, and no bucket of them beside its own.
- */
-export async function beginEmpty(tx: Queryable, keyId: number): Promise<void> {
-  await tx.query(`insert into key_rate (key_id, full_at) values ($1, now() + interval '1 minute')`, [keyId]);
-}
-
-/**
  * A bucket fills while what was taken waits to be added, so that counts from when it was taken. One statement for all, in
  * one order on every node, so that none waits for another in a circle.
  */

@@ -6,9 +6,7 @@ import type { Caller, KeyCaller, UserCaller } from '../http/caller.ts';
 import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import { expiry, keyName, newKey, rateLimit, readExpiry, scopeList } from './key-input.ts';
-import { giveLimit, requireNotRaised } from './key-limits.ts';
 import { findMaker } from './key-maker.ts';
-import { beginEmpty } from './key-rates.ts';
 import { requireWithin } from './key-reach.ts';
 import { createKey, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
 
@@ -37,7 +35,7 @@ const keyWire = z.object({
 const params = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
 
 /** Keys of the caller's environment; what changes is in the audit log. */
-export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, afterChange }: Deps): void {
+export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange }: Deps): void {
   const config = { access: { by: 'key', scope: 'keys' } } as const;
 
   app.get(
@@ -63,33 +61,28 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
         summary: 'Create a key',
         description:
           'The secret is told this once. The new key may do no more than the one that makes it: rules and expiry are ' +
-          'taken over from it where none are given. A key that has a limit of calls gives of its own: `rate_limit` ' +
-          'is required then, and taken off the limit of the key that calls; the new key begins with no calls.',
+          'taken over from it where none are given. A key with a rate limit, its own or that of TRELLIS_RATE_LIMIT, ' +
+          'cannot create keys.',
         body: newKey,
         response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
       },
     },
     async ({ body, caller }, reply) => {
       const { environmentId, environment: name } = caller;
-      const { rate_limit: rateLimit } = body;
-      const { key, secret, giver } = await db.transaction(async (tx) => {
-        const { maker } = await findMaker(tx, { caller: keyOf(caller), now: now(), requireRole });
+      const { key, secret } = await db.transaction(async (tx) => {
+        const { maker } = await findMaker(tx, { caller: keyOf(caller), now: now(), perKey, requireRole });
         const wanted = {
           scopes: body.scopes,
           proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
           expiresAt: body.expires_at === undefined ? maker.expiresAt : expiryOf(body.expires_at, now()),
-          rateLimit,
+          rateLimit: body.rate_limit,
         };
         requireWithin(wanted, maker);
-        const of = { environmentId, actor: actorOf(caller), rateLimit, otherwise };
-        const giver = maker.key && (await giveLimit(tx, { ...of, maker: maker.key }));
         const environment = { id: environmentId, name };
         const created = await createKey(tx, { environment, name: body.name, ...wanted });
-        if (giver !== undefined) await beginEmpty(tx, created.key.id);
         await note(tx, caller, 'key.created', created.key);
-        return { ...created, giver };
+        return created;
       });
-      if (giver !== undefined) afterChange(giver.id);
       reply.code(201);
       return { data: { ...toWire(key), secret } };
     },
@@ -104,7 +97,8 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
         summary: 'Change a key',
         description:
           'What is left out stays. Nodes follow within a second. The key of TRELLIS_SECRET_KEY is as the setting has it: ' +
-          'it cannot be changed, only revoked until the next start.',
+          'it cannot be changed, only revoked until the next start. A key with a rate limit, its own or that of ' +
+          'TRELLIS_RATE_LIMIT, cannot change keys.',
         errors: ['not_found'],
         params,
         example: { body: { name: 'reporting', scopes: ['records:read'] } },
@@ -122,7 +116,7 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
       const { environmentId } = caller;
       const changed = await db.transaction(async (tx) => {
         const { maker, keys } = await findMaker(tx, {
-          ...{ caller: keyOf(caller), ids: [id], now: now(), requireRole },
+          ...{ caller: keyOf(caller), ids: [id], now: now(), perKey, requireRole },
         });
         const before = keys.get(id);
         if (before === undefined) throw unknown(id);
@@ -138,7 +132,6 @@ export function keyRoutes(app: App, { db, now, perKey: otherwise, requireRole, a
           ...(body.rate_limit !== undefined && { rateLimit: body.rate_limit ?? undefined }),
         };
         requireWithin(key, maker);
-        if (maker.key !== undefined) requireNotRaised({ maker: maker.key, before, key, otherwise });
         await updateKey(tx, { key, environmentId });
         await note(tx, caller, 'key.changed', key);
         return key;
