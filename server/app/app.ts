@@ -12,7 +12,7 @@ import { listJobs } from './jobs.ts';
 import { createParts, deliverWhile, endParts, type Parts, type PartsDeps } from './parts.ts';
 import { addRoutes, createCallers, createServer } from './routes.ts';
 
-export { providersDirectory } from './routes.ts';
+export { providersDirectory } from '../providers/catalog.ts';
 
 export type AppDeps = PartsDeps & {
   /** Sets off the removal of a deleted connection's records. Never awaited. */

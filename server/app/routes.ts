@@ -4,7 +4,6 @@
  * What a lower floor sets off above it is passed in here: what follows a deletion for `connections/`, whose a cookie is for
  * `http/`.
  */
-import { join } from 'node:path';
 import { auditRoutes } from '../activity/audit-routes.ts';
 import { activityRoutes } from '../activity/routes.ts';
 import { tailRoute } from '../activity/tail-route.ts';
@@ -39,6 +38,7 @@ import { createRateLimits } from '../http/rate-limit.ts';
 import { type App, createHttp } from '../http/server.ts';
 import { staticRoutes, type Web } from '../http/static.ts';
 import { integrationRoutes } from '../integrations/routes.ts';
+import { providersDirectory } from '../providers/catalog.ts';
 import { providerRoutes } from '../providers/routes.ts';
 import { createProxy } from '../proxy/proxy.ts';
 import { quotaUse } from '../proxy/quota/use.ts';
@@ -58,9 +58,6 @@ import { signInRoutes } from '../users/sign-in-routes.ts';
 import { webhookRoutes } from '../webhooks/routes.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
-
-/** Where the provider definitions and their logos lie. */
-export const providersDirectory = join(import.meta.dirname, '../../providers');
 
 export type Callers = Awaited<ReturnType<typeof createCallers>>;
 

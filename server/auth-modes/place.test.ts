@@ -90,6 +90,39 @@ describe('credentials', () => {
     });
   }
 
+  for (const header_name of [
+    'X-Request-Id',
+    'x_correlation_id',
+    'Kong-Request-ID',
+    'Origin',
+    'Cookie',
+    'B3',
+    'If-Match',
+  ]) {
+    test(`do not go into ${header_name}, which servers return or interpret, where a setting names it`, () => {
+      assert.throws(
+        () => place(keyed, key, { ...base, header_name }),
+        /^TemplateError: integrationConfig\.header_name: names a header that may not carry credentials: it /,
+      );
+      const placement: ProviderDefinition['placement'] = [
+        { in: 'header', name: header_name, value: '$'.concat('{credentials.apiKey}') },
+      ];
+      assert.deepEqual(place({ ...keyed, placement }, key).headers, { [header_name]: 's3cr3t' });
+    });
+  }
+
+  for (const header_name of [
+    'X-Api-Key',
+    'apikey',
+    'X-Auth-Token',
+    'CF-Access-Client-Secret',
+    'X-Session-Id',
+    'Authorization',
+  ])
+    test(`go into ${header_name}, where a setting names it`, () => {
+      assert.deepEqual(place(keyed, key, { ...base, header_name }).headers, { [header_name]: 's3cr3t' });
+    });
+
   test('that would end the header are refused without being shown', () => {
     assert.throws(
       () => place(keyed, { type: 'API_KEY', apiKey: 's3cr3t\r\nX-Evil: 1' }),

@@ -2,10 +2,11 @@
  * Puts a connection's credentials on a request: for the proxy, for the connect pages and for verification alike.
  * Pure. The definition's `placement` says where, else the mode's own.
  */
+import { credentialHeaderFault, isUnsendable } from '../providers/credential-header.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { templateFields } from '../providers/definition.ts';
 import { fillAddress, fillHeader, fillPath, isFillable } from '../providers/template.ts';
-import { TemplateError, type TemplateValues } from '../providers/template-grammar.ts';
+import { nameOf, placeholdersOf, TemplateError, type TemplateValues } from '../providers/template-grammar.ts';
 import { type Credentials, modeOf } from './mode.ts';
 
 export type Placed = {
@@ -27,16 +28,9 @@ type Connection = {
   readonly values: Omit<TemplateValues, 'credentials'>;
 };
 
-// They shape the message (RFC 9110 §7.6.1, §7.2) or the session of a browser; a setting must not choose them.
-// biome-ignore format: a list reads better in lines
-const NEVER_PLACED = new Set([
-  'connection', 'content-encoding', 'content-length', 'content-type', 'expect', 'forwarded', 'host', 'keep-alive',
-  'proxy-authenticate', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade',
-]);
-
 /**
- * The definition's fixed headers and the credentials. Throws TemplateError naming the field that is missing or does
- * not fit into a header; the message holds no value.
+ * The definition's fixed headers and the credentials. Throws TemplateError naming the field that is missing, does not
+ * fit into a header, or names a header that may not carry credentials; the message holds no value.
  */
 export function placeCredentials(connection: Connection): Placed {
   const { definition, credentials } = connection;
@@ -61,11 +55,19 @@ export function placeCredentials(connection: Connection): Placed {
     };
   }
   if (choice.in === 'body') return { headers: Object.fromEntries(headers), query: '', body: { name, value } };
-  if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name) || NEVER_PLACED.has(name.toLowerCase())) {
-    throw new TemplateError('the header for the credentials has a name that cannot be sent');
-  }
+  requireSendable(name, choice.name);
   const others = headers.filter(([fixed]) => fixed.toLowerCase() !== name.toLowerCase());
   return { headers: Object.fromEntries([...others, [name, value]]), query: '' };
+}
+
+/** A name that a setting chose is refused for more than one that the definition fixes. */
+function requireSendable(name: string, template: string): void {
+  if (isUnsendable(name))
+    throw new TemplateError('the header for the credentials has a name that cannot be sent');
+  const [setting] = placeholdersOf(template);
+  const fault = setting && credentialHeaderFault(name);
+  if (fault !== undefined)
+    throw new TemplateError(`names a header that may not carry credentials: it ${fault}`, nameOf(setting!));
 }
 
 /** Where the connection's API starts, without a trailing slash. Throws TemplateError. */

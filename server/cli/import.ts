@@ -1,5 +1,4 @@
 import { BlockList } from 'node:net';
-import { join } from 'node:path';
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { type Config, loadConfigWithoutKeys, readCommandSecrets } from '../config/config.ts';
 import { proveKeyRing, proveStarted } from '../data-keys/master-keys.ts';
@@ -14,7 +13,7 @@ import { readPositions } from '../moving/peer/positions.ts';
 import { type PeerRun, runPeer, tryPeerRun } from '../moving/peer/run.ts';
 import { isWhole, linesOf, type Reported, reportText } from '../moving/report.ts';
 import { createOutbound } from '../outbound.ts';
-import { loadCatalog } from '../providers/catalog.ts';
+import { loadCatalog, providersDirectory } from '../providers/catalog.ts';
 import { proveWritable, writeWhole } from '../whole-file.ts';
 import { readVault } from './keys.ts';
 import { oneLine } from './one-line.ts';
@@ -29,7 +28,6 @@ const usage = `The command is one of:
                [--dry-run] [--report FILE]
   import FILE [--environment NAME] [--passphrase-file FILE] [--overwrite] [--dry-run] [--report FILE]`;
 
-const providersDirectory = join(import.meta.dirname, '../../providers');
 const flag = { type: 'boolean', default: false } as const;
 const text = { type: 'string' } as const;
 

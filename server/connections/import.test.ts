@@ -8,13 +8,27 @@ import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
 /** What becomes of a connection whose tokens are imported, with a provider that takes each refresh token once. */
 const t = refreshTests();
 
-async function importTokens(node: RefreshNode, credentials: OAuth2Credentials) {
-  const { integration, environmentId, connectionId } = await node.live(name);
+const site = { title: 'Site', description: 'The host.', required: true, secret: false, max_length: 63 };
+
+async function importTokens(
+  node: RefreshNode,
+  credentials: OAuth2Credentials,
+  connectionConfig: Record<string, unknown> = {},
+) {
+  const { integration: found, environmentId, connectionId } = await node.live(name);
+  const integration = { ...found, provider: { ...found.provider, connection_config: { site } } };
   return t().bench.db.transaction((tx) =>
     importConnection(tx, {
       caller: { kind: 'key', environmentId, environment: 'dev', keyId: 1, scopes: new Set(['*']) },
       ...{ integration, id: connectionId, reading: node.reading },
-      given: { credentials, grant: {}, metadata: { told: 'twice' }, tags: {}, at: t().now() },
+      given: {
+        credentials,
+        connectionConfig,
+        grant: {},
+        metadata: { told: 'twice' },
+        tags: {},
+        at: t().now(),
+      },
     }),
   );
 }
@@ -35,6 +49,17 @@ describe('a refresh token that is imported once more', () => {
     t().time += 2 * hour;
     assert.equal(await codeOf(t().fresh(node)), 'success');
     assert.deepEqual(await t().bench.stateOf(name), { status: 'active', cause: null });
+  });
+
+  test('does not move its successor to another host', async () => {
+    await t().open('single_use');
+    const node = t().node();
+    const first = await stored(node);
+    await importTokens(node, first, { site: 'ada', note: 1 });
+    const second = await t().fresh(node);
+    const imported = await importTokens(node, first, { site: 'mallory', other: 2 });
+    assert.deepEqual(imported.credentials, second);
+    assert.deepEqual(imported.connectionConfig, { site: 'ada', other: 2 });
   });
 
   test('leaves the successor too where the connection was dead, which is then tried once more', async () => {

@@ -54,6 +54,7 @@ export async function importConnection(
   const expiry = isRenewable(credentials) ? credentials.expires_at : undefined;
   const content = {
     ...given,
+    ...(kept && { connectionConfig: configFor(kept, { integration, given }) }),
     // Whoever stays its end user keeps his tags.
     tags: tagsOf({ endUser: given.endUser ?? current?.endUser, tags: given.tags }),
     credentials,
@@ -78,6 +79,19 @@ export async function importConnection(
     action: current ? 'connection.overridden' : 'connection.imported',
   });
   return connection;
+}
+
+/** Stored tokens go where they went before: the fields that the provider's definition fills in stay with them. */
+function configFor(
+  { connectionConfig: stored }: Connection,
+  { integration, given }: { integration: Integration; given: Pick<NewConnection, 'connectionConfig'> },
+): Record<string, unknown> {
+  const isFilledIn = ([name]: [string, unknown]) =>
+    Object.hasOwn(integration.provider.connection_config, name);
+  return Object.fromEntries([
+    ...Object.entries(given.connectionConfig ?? {}).filter((entry) => !isFilledIn(entry)),
+    ...Object.entries(stored).filter(isFilledIn),
+  ]);
 }
 
 /** Whether the stored tokens are those that the provider gave in place of `given`. */

@@ -9,6 +9,7 @@ import { openTestDatabase, type TestDatabase } from '../../test/support/database
 import { masterKey } from '../data-keys/data-keys.fixture.ts';
 import { registerMasterKey } from '../data-keys/store.ts';
 import { type Db, openDb } from '../db/pool.ts';
+import { loadCatalog, providersDirectory } from '../providers/catalog.ts';
 import { judgeBaseUrl, judgePort, judgeReachable } from './address.ts';
 import { type Check, runCheck } from './check.ts';
 import {
@@ -20,6 +21,7 @@ import {
   judgeVersion,
 } from './database.ts';
 import { judgeDataDir, judgeFree, judgeKeyFiles } from './disk.ts';
+import { judgeCredentialHeaders } from './integrations.ts';
 import { judgeKeyRing } from './keys.ts';
 import { judgeMemory, judgeNode, judgeOpenFiles } from './machine.ts';
 
@@ -94,6 +96,31 @@ test('what waits for too long is named', async () => {
   );
   const found = await run('backlog');
   assert.deepEqual([found.state, found.says], ['warn', 'There are audit entries without a position.']);
+});
+
+test('an integration that sends credentials in a header that servers return is named, and no other', async () => {
+  const catalog = loadCatalog(providersDirectory);
+  const judge = () => judgeCredentialHeaders(db, catalog);
+  await db.query(
+    `with made as (insert into environment (name, data_key) values ('dev', $1) returning id)
+    insert into integration (environment_id, key, provider, display_name, integration_config)
+    select made.id, key, 'private-api-key', 'Own', config::jsonb
+    from made
+    cross join (values ('good', '{"header_name": "X-Api-Key"}'), ('bearer', '{}')) as given (key, config)`,
+    [crypto.randomUUID()],
+  );
+  assert.equal((await judge()).state, 'ok');
+  await db.query(
+    `update integration set integration_config = '{"header_name": "x-request-id"}' where key = 'bearer'`,
+  );
+  const found = await judge();
+  assert.equal(found.state, 'fail');
+  assert.match(
+    found.says,
+    /"bearer" in dev: integration_config\.header_name names a header that is returned by servers/,
+  );
+  assert.doesNotMatch(found.says, /good/);
+  await db.query('delete from integration');
 });
 
 test('master keys that are missing, wrong, retired or out of use are told apart', async () => {

@@ -1,15 +1,18 @@
 /**
- * All checks of an installation, in the order in which one would look: settings, machine, disk, addresses, database, keys.
+ * All checks of an installation, in the order in which one would look: settings, machine, disk, addresses, database, integrations,
+ * keys.
  *
  * Does not own: what is looked at in each area (the files beside), how it is shown (`cli/doctor.ts`).
  */
 import { type Config, ConfigError, type MasterKey } from '../config/config.ts';
 import { readMasterKeyFile } from '../data-dir.ts';
 import type { Db } from '../db/pool.ts';
+import { loadCatalog, providersDirectory } from '../providers/catalog.ts';
 import { addressChecks } from './address.ts';
 import { type Check, type Finding, fail, messageOf, ok, runCheck, skipped } from './check.ts';
 import { databaseChecks } from './database.ts';
 import { diskChecks } from './disk.ts';
+import { integrationChecks } from './integrations.ts';
 import { keyChecks } from './keys.ts';
 import { machineChecks } from './machine.ts';
 
@@ -61,6 +64,7 @@ export async function examine({
       { name: 'database', run: async () => ok(`${where}: ${(version?.version ?? '').split(' on ')[0]}.`) },
     ]);
     await look(databaseChecks(db, { isEmbedded }));
+    await look(integrationChecks(db, { catalog: loadCatalog(providersDirectory) }));
     const masterKeys = await keysOf(is);
     await look('fault' in masterKeys ? [masterKeys.fault] : keyChecks(db, masterKeys.are));
   }).catch(async (error: unknown) => {

@@ -1,15 +1,16 @@
 /**
  * Who may change where an integration's secrets are sent.
  *
- * A setting that stands in the host of an address, or names origins for `Base-Url-Override`, chooses who gets the client
- * secret and the tokens of all connections. So once there are any, changing it takes the scopes that show them: else
- * `integrations:write` could read what it cannot ask for.
+ * Three kinds of settings choose it: one that names origins for `Base-Url-Override`; one in the host of an address, with
+ * those in the path and query behind such a host, which may serve several owners; and one by which credentials are placed
+ * on a call, since a server may return a header. Once there are secrets, changing such a setting takes the scopes that
+ * show them. Otherwise a key with `integrations:write` could read what it may not request.
  */
 import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { type Caller, hasScope, type Scope } from '../http/caller.ts';
 import { addressesOf, type ProviderDefinition } from '../providers/definition.ts';
-import { type Part, parseAddress } from '../providers/template-grammar.ts';
+import { type Part, parseAddress, partsOf } from '../providers/template-grammar.ts';
 import { hasSecrets, type Integration } from './store.ts';
 
 type Settings = Readonly<Record<string, string | undefined>>;
@@ -40,12 +41,16 @@ export async function requireMayMove(
   }
 }
 
-/** The integration's settings that choose a host, and the scopes that show what is sent there. */
+/** The integration's settings that choose where secrets go, and the scopes that show what is sent there. */
 function destinationsOf(provider: ProviderDefinition): Map<string, readonly Scope[]> {
   const found = new Map([['allowed_base_urls', secrets]]);
+  for (const { name, value } of provider.placement) {
+    for (const part of [...partsOf(name), ...partsOf(value)].filter(isSetting)) found.set(part.name, secrets);
+  }
   for (const [[section], template] of addressesOf(provider)) {
-    const { start, host } = parseAddress(template);
-    for (const name of [start, ...host].filter(isSetting).map((part) => part.name)) {
+    const { start, host, path, query } = parseAddress(template);
+    if (![start, ...host].some(isSetting)) continue;
+    for (const { name } of [start, ...host, ...path, ...query].filter(isSetting)) {
       // What renews a token: a refresh token, or the secret of a client that a connection brought along.
       const getsWhatRenews = section === 'token' || section === 'refresh' || section === 'revocation';
       if (getsWhatRenews) found.set(name, refreshTokens);

@@ -5,9 +5,13 @@
  * (`definition.ts`), placeholders (`template.ts`), the sandbox's endpoints (`sandbox.ts`), what an integration made
  * of a provider (`integrations/`).
  */
+import { join } from 'node:path';
 import type { z } from 'zod';
 import { definitionSchema, type FormField, type ProviderDefinition } from './definition.ts';
 import { type Fault, readSources } from './source.ts';
+
+/** The definitions that come with the service. */
+export const providersDirectory = join(import.meta.dirname, '../../providers');
 
 /** The operator's files are wrong. The message lists every fault as `file:line: what`. */
 export class CatalogError extends Error {

@@ -10,7 +10,7 @@ import { apiSchema, patternSchema as pattern, type quotaSchema } from './definit
 import { channelsSchema } from './definition-channels.ts';
 import { type FAULT_KINDS, tokenSchema } from './definition-token.ts';
 import { webhookSchema } from './definition-webhook.ts';
-import { addressFaults, textFaults } from './template-faults.ts';
+import { addressFaults, placementFaults, textFaults } from './template-faults.ts';
 import type { TemplateFields } from './template-grammar.ts';
 
 /** Parameters of an authorization request that only we may set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */
@@ -41,7 +41,7 @@ const formField = z.strictObject({
   description: z.string(),
   /** The whole value must match it. */
   pattern: pattern.optional(),
-  /** `path`: slashes stay when it is put into an address. */
+  /** `path`: slashes stay when it is put into an address. `header_name`: of a header that may carry credentials. */
   format: z.enum(['hostname', 'uri', 'uuid', 'email', 'path', 'header_name']).optional(),
   example: z.string().optional(),
   required: z.boolean().default(true),
@@ -248,6 +248,9 @@ export const definitionSchema = fields.superRefine((definition, context) => {
   for (const [name, template] of Object.entries(definition.token?.params ?? {})) {
     if (template.includes('${credentials.'))
       report(['token', 'params', name], 'a credential goes where the protocol puts it');
+  }
+  for (const [index, choice] of definition.placement.entries()) {
+    for (const message of placementFaults(choice, known)) report(['placement', index, 'name'], message);
   }
   if (definition.auth_mode === 'API_KEY' && definition.placement.length === 0) {
     report(['placement'], 'an API_KEY provider says where the key goes');

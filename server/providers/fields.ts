@@ -1,3 +1,4 @@
+import { credentialHeaderFault } from './credential-header.ts';
 import type { FormField } from './definition.ts';
 import { patternExpression } from './template-grammar.ts';
 
@@ -38,7 +39,8 @@ function valueFault(field: FormField, value: string): string | undefined {
     return 'does not fit the pattern';
   if (field.format !== undefined && !FORMATS[field.format].test(value))
     return `is no ${FORMAT_NAMES[field.format]}`;
-  return undefined;
+  const fault = field.format === 'header_name' ? credentialHeaderFault(value) : undefined;
+  return fault && `names a header that may not carry credentials: it ${fault}`;
 }
 
 type Format = NonNullable<FormField['format']>;

@@ -239,6 +239,18 @@ const mistakes: [string, string, string, RegExp][] = [
   ],
   ['a list that is not closed', '[other]', '[other', /./],
   ['a tab for indentation', '  shop:', '\tshop:', /./],
+  [
+    'a header for credentials that a setting of any form names',
+    'name: Authorization,',
+    'name: "${integrationConfig.host}",',
+    /a header name must be fixed, or one placeholder of a field with "format: header_name"$/,
+  ],
+  [
+    'a query parameter for credentials that a setting names',
+    'in: header, name: Authorization,',
+    'in: query, name: "${connectionConfig.shop}",',
+    /the name in the query that carries credentials must be fixed$/,
+  ],
 ];
 
 describe('a definition is refused, with file and line, for', () => {

@@ -75,6 +75,23 @@ export function textFaults(template: string, context: { fields: TemplateFields }
   }
 }
 
+/**
+ * What is wrong with the name under which credentials are placed. Only a header's may come from a setting, which is
+ * judged by its format: a query is repeated in links and redirects, and a body by the messages of its parser.
+ */
+export function placementFaults(
+  { in: place, name }: { in: 'header' | 'query' | 'body'; name: string },
+  fields: TemplateFields,
+): string[] {
+  if (textFaults(name, { fields }).length > 0) return [];
+  const placeholders = placeholdersOf(name);
+  if (placeholders.length === 0) return [];
+  if (place !== 'header') return [`the name in the ${place} that carries credentials must be fixed`];
+  const isWhole = placeholders.length === 1 && name === `\${${nameOf(placeholders[0]!)}}`;
+  if (isWhole && fieldOf(fields, placeholders[0]!)?.format === 'header_name') return [];
+  return ['a header name must be fixed, or one placeholder of a field with "format: header_name"'];
+}
+
 function hasFixedSuffix(address: Address): boolean {
   const last = address.host.at(-1);
   return typeof last === 'string' && FIXED_SUFFIX.test(last);

@@ -1,6 +1,7 @@
 /** Which of the caller's headers go to the provider. Pure. Names keep their case, and repeated ones stay repeated. */
 import type { Brand } from '../brand.ts';
 import { without } from '../http/raw-headers.ts';
+import { asRead } from '../providers/credential-header.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { Fates, hopByHop, listedByConnection } from './header-names.ts';
 
@@ -93,14 +94,6 @@ export function requestHeaders(rawHeaders: readonly string[], { placed, fates }:
 
 function namesOf(flat: readonly string[]): Set<string> {
   return new Set(flat.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase()));
-}
-
-/**
- * A name as servers read it that make a variable of it (CGI, RFC 3875 §4.1.18): whatever is no letter or digit is the
- * same there, so that `Content_Length` is `Content-Length`.
- */
-function asRead(name: string): string {
-  return name.toLowerCase().replace(/[^a-z\d]/g, '-');
 }
 
 function isPassed(name: string): boolean {

@@ -126,7 +126,36 @@ test('an address is free to be changed until something secret could be sent ther
     await change(write, 'own', { base_url: `${origin}/v2` }),
     /"integration_config\.base_url".*lacks integrations:secrets and connections:credentials\.$/,
   );
-  assert.equal(await change(write, 'own', { header_name: 'X-Key', verification_path: 'me' }), 'changed');
+  assert.match(
+    await change(write, 'own', { header_name: 'X-Key' }),
+    /"integration_config\.header_name".*lacks integrations:secrets and connections:credentials\.$/,
+  );
+  assert.equal(await change(write, 'own', { verification_path: 'me' }), 'changed');
+});
+
+test('a stored header name that servers return is refused at the call, and may be changed', async () => {
+  const settings = { base_url: origin, header_name: 'X-Key' };
+  await made('/integrations', {
+    provider: 'private-api-key',
+    unique_key: 'old',
+    integration_config: settings,
+  });
+  const credentials = { type: 'API_KEY', apiKey: 'an-api-key-of-bob' };
+  await made('/connections', { provider_config_key: 'old', connection_id: 'bob', credentials });
+  await trellis.db.query(
+    `update integration set integration_config = integration_config || '{"header_name": "X-Request-ID"}' where key = 'old'`,
+  );
+  const other = await trellis.serveAnother();
+  try {
+    const call = await other.call('GET', '/proxy/x', {
+      headers: { 'provider-config-key': 'old', 'connection-id': 'bob' },
+    });
+    assert.deepEqual([call.status, call.headers.get('x-trellis-error')], [424, 'integration_misconfigured']);
+    assert.match(call.text, /integrationConfig\.header_name: names a header that may not carry credentials/);
+    assert.equal(await change(trellis.keys.dev, 'old', { header_name: 'X-Key' }), 'changed');
+  } finally {
+    await other.close();
+  }
 });
 
 test("who may not read the secrets of connections' own clients cannot move the address that gets them", async () => {
