@@ -4,10 +4,12 @@ import {
   closeSync,
   constants,
   existsSync,
+  fchmodSync,
   lstatSync,
   openSync,
   readFileSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
@@ -40,7 +42,7 @@ export async function takeLock(
 ): Promise<Lock> {
   const pidFile = path.join(dir, `${holder}.pid`);
   const lockFile = path.join(dir, `${holder}.lock`);
-  provePlain(lockFile);
+  keepPrivate(lockFile);
   const file = new DatabaseSync(lockFile);
   try {
     file.exec('begin exclusive');
@@ -69,6 +71,24 @@ export async function takeLock(
       file.close();
     },
   };
+}
+
+/**
+ * Makes the file of a lock one that its owner alone may open: any user who may read it could hold the lock. SQLite would
+ * make it readable for all. A file that is private already is not opened, since closing it would end a lock that this
+ * process holds on it (fcntl_locking(2)).
+ */
+function keepPrivate(file: string): void {
+  provePlain(file);
+  const found = statSync(file, { throwIfNoEntry: false });
+  if (found !== undefined && (found.mode & 0o077) === 0) return;
+  const { O_RDWR, O_CREAT, O_NOFOLLOW } = constants;
+  const descriptor = openSync(file, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600);
+  try {
+    fchmodSync(descriptor, 0o600);
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /** Throws where another thing than a file stands there: root would open what a link of the directory's owner leads to. */

@@ -165,6 +165,24 @@ test('a second service on the same data directory is refused by name and pid, an
   await service.end();
 });
 
+test('no other user can hold the lock of a data directory, also one made by an earlier version', async () => {
+  const dataDir = copyOfMade('lock');
+  const lockFile = path.join(dataDir, 'postgres/service.lock');
+  const modeOf = () => statSync(lockFile).mode & 0o777;
+  for (const prepare of [() => chmodSync(lockFile, 0o644), () => rmSync(lockFile)]) {
+    prepare();
+    const server = await startEmbedded({ dataDir });
+    assert.equal(modeOf(), 0o600);
+    // The lock holds for another process, also after a second start was refused in this one.
+    await assert.rejects(startEmbedded({ dataDir }), /another service/);
+    const other = spawnService(dataDir);
+    assert.match(await firstLine(other), /another service/);
+    other.stdin!.end();
+    await once(other, 'close');
+    await server.stop();
+  }
+});
+
 test('of twenty services started at once on a new data directory one wins', async () => {
   const dataDir = path.join(base, 'twenty');
   const children = Array.from({ length: 20 }, () => spawnService(dataDir));
