@@ -43,7 +43,7 @@ export type Service = {
   /** With the port that was taken where PORT is 0; of a worker where it listens, since nobody calls it by BASE_URL. */
   baseUrl: string;
   sandboxUrl: string | undefined;
-  /** The key of `dev`, when this start made it. */
+  /** The key of `dev`, when this start generated it. */
   newDevKey: string | undefined;
   /** Makes whoever opens it the first owner; undefined where there is one. */
   setUpLink: string | undefined;
@@ -214,7 +214,7 @@ async function startDatabase({
   return { target: embedded.connection, failed: embedded.exited };
 }
 
-/** `dev` and `prod` exist; `dev` has a key. Answers the key when it was made now. */
+/** `dev` and `prod` exist; `dev` has a key. Returns the key when it was generated now, and no key of the settings. */
 async function prepareEnvironments({
   config,
   db,
@@ -240,7 +240,7 @@ async function prepareEnvironments({
   if (chosen !== undefined)
     await db.transaction((tx) => putSettingKey(tx, { environment, secret: chosen, at: new Date() }));
   if ((await readDevKey(config.dataDir)) !== secret) await writeDevKey(config.dataDir, secret);
-  return created ? secret : undefined;
+  return created && chosen === undefined ? secret : undefined;
 }
 
 /** This node's row, and a word in the log when nobody is left for what is due in the background. */

@@ -37,6 +37,7 @@ import { createPersonDoor } from '../http/person-door.ts';
 import { createRateLimits } from '../http/rate-limit.ts';
 import { type App, createHttp } from '../http/server.ts';
 import { staticRoutes, type Web } from '../http/static.ts';
+import { strictTransport } from '../http/strict-transport.ts';
 import { integrationRoutes } from '../integrations/routes.ts';
 import { providersDirectory } from '../providers/catalog.ts';
 import { providerRoutes } from '../providers/routes.ts';
@@ -55,6 +56,7 @@ import { createRefusedSignIns } from '../users/refused-sign-ins.ts';
 import { userRoutes } from '../users/routes.ts';
 import { signInSecret } from '../users/sign-in-key.ts';
 import { signInRoutes } from '../users/sign-in-routes.ts';
+import { cookiePrefix } from '../users/sign-in-rules.ts';
 import { webhookRoutes } from '../webhooks/routes.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
@@ -77,7 +79,7 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
   const people = createPersonReader({
     signIn,
     db,
-    cookieName: `${brand.word}.session_token`,
+    cookieName: `${cookiePrefix(parts)}.session_token`,
     clock: steadyMs,
   });
   const personOf = config.signIn.isOff ? everybodyIsOwner(db) : people.personOf;
@@ -96,9 +98,12 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
 
 /** A server that knows who is calling and has the proxy in front; it has no routes yet. */
 export async function createServer(parts: Parts, callers: Callers): Promise<App> {
-  const { config, log, db, isRootAlias, proxying } = parts;
+  const { config, log, db, baseUrl, isRootAlias, proxying } = parts;
   const { authenticate, guard, rates, keyRates } = callers;
-  const front = createProxy({ ...proxying, authenticate, rates });
+  const front = createProxy({
+    ...{ ...proxying, authenticate, rates },
+    ownOnly: Object.entries(strictTransport(baseUrl)).flat(),
+  });
   const { overloadDelayMs, mostConnections, bodyBytes } = config.limits;
   const overload =
     overloadDelayMs === undefined

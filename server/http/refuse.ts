@@ -16,12 +16,12 @@ import { requestIds } from './request-id.ts';
 export type Refuse = (socket: Socket, error: AppError, headers?: Record<string, string>) => void;
 
 /**
- * What ends a connection with an error of ours, marked as such.
+ * What ends a connection with an error of ours, marked as such and with the headers `own`.
  *
  * Where an answer is under way, or belongs to a request that has been read to its end, the connection is reset instead:
  * bytes of ours would pass for a part of that answer, or for that answer.
  */
-export function createRefusal(brand: Brand): Refuse {
+export function createRefusal(brand: Brand, own: Record<string, string>): Refuse {
   const nextId = requestIds();
   return (socket, error, more = {}) => {
     if (!socket.writable || isAnswering(socket)) {
@@ -29,7 +29,7 @@ export function createRefusal(brand: Brand): Refuse {
       return;
     }
     const { headers, body } = written(brand, { error, id: nextId() });
-    const all = { ...headers, ...more, connection: 'close' };
+    const all = { ...own, ...headers, ...more, connection: 'close' };
     const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
     socket.write(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n${lines.join('')}\r\n${body}`);
     socket.destroySoon();

@@ -37,6 +37,7 @@ import type { RateLimits } from './rate-limit.ts';
 import { createRefusal, createTurnAway, type Refuse, refuseUnreadable } from './refuse.ts';
 import { causeRequests } from './request-cause.ts';
 import { requestIds } from './request-id.ts';
+import { strictTransport } from './strict-transport.ts';
 
 /**
  * The HTTP server: what is the same for every route.
@@ -112,11 +113,15 @@ export async function createBareHttp({
 }
 
 function createOwn({ config, log, authenticate, isRootAlias, front, guard, limits = {} }: HttpSettings): App {
-  const refuse = createRefusal(config.brand);
+  const transport = strictTransport(config.baseUrl);
+  const refuse = createRefusal(config.brand, transport);
   const turns = inTurn();
   const app: FastifyInstance = fastify({
     serverFactory: (routes) =>
-      serverOf(routes, { refuse, turns, turnAway: createTurnAway(config.brand), front, guard, limits }),
+      serverOf(routes, {
+        ...{ refuse, turns, turnAway: createTurnAway(config.brand), front, guard, limits },
+        ownHeaders: new Map(Object.entries(transport)),
+      }),
     clientErrorHandler: (error, socket) => {
       if (!turns.isStop(error, socket)) refuseUnreadable(refuse, { error, socket });
     },
@@ -174,11 +179,14 @@ function serverOf(
     turnAway,
     front,
     guard,
+    ownHeaders,
     limits: { overload, mostConnections },
   }: Pick<HttpSettings, 'front' | 'guard'> & {
     refuse: Refuse;
     turns: InTurn;
     turnAway: ReturnType<typeof createTurnAway>;
+    /** Of every answer but those of the front. */
+    ownHeaders: Map<string, string>;
     limits: Limits;
   },
 ): Server {
@@ -199,6 +207,7 @@ function serverOf(
     if (isSent) lingerBehind(request, response);
     const tooMuch = overload?.refusalOf(request.url ?? '');
     if (tooMuch !== undefined) {
+      response.setHeaders(ownHeaders);
       if (isStopping({ server })) response.setHeader('connection', 'close');
       turnAway(response, tooMuch);
       return;
@@ -207,6 +216,7 @@ function serverOf(
       front.handle(request, response);
       return;
     }
+    response.setHeaders(ownHeaders);
     const expire = () => refuse(request.socket, new AppError('request_timeout'));
     if (isSent) limitBody(request, { response, limitMs: bodyMs, expire });
     routes(request, response);

@@ -63,6 +63,8 @@ export type ProxyDeps = {
   activity?: Pick<Activity, 'log'>;
   /** What a call is part of that no caller from outside makes; absent: what its `traceparent` says. */
   causeOf?: (request: IncomingMessage) => Cause | undefined;
+  /** Of our own answers, beside what they have in common with those of providers; names and values in turn. */
+  ownOnly?: readonly string[];
 };
 
 export function createProxy(deps: ProxyDeps): Front {
@@ -129,7 +131,10 @@ function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'resp
   // What cannot be written any more is told by `close`.
   response.on('error', ignore);
   if (isPreflight(request)) {
-    response.writeHead(204, [...room.ownHeaders, ...Object.entries(preflightHeaders(request)).flat()]).end();
+    const { ownHeaders, ownOnly = [] } = room;
+    response
+      .writeHead(204, [...ownHeaders, ...ownOnly, ...Object.entries(preflightHeaders(request)).flat()])
+      .end();
     arrival.cause.span?.end();
     return;
   }
@@ -267,7 +272,7 @@ function fail(room: Room, arrival: Arrival, thrown: unknown): void {
 
 /** Marked, and in the provider's words once the provider is known. */
 function tell(room: Room, arrival: Arrival, thrown: unknown): void {
-  const { brand, log, failures } = room;
+  const { brand, log, failures, ownOnly = [] } = room;
   const { id: reqId, origin, provider, request, response } = arrival;
   const isOfPage = room.authenticate.door?.isFor(request.headers) === true;
   const ownHeaders = isOfPage ? room.pageHeaders : room.ownHeaders;
@@ -278,6 +283,7 @@ function tell(room: Room, arrival: Arrival, thrown: unknown): void {
   const body = JSON.stringify(dialect ?? { error: errorBody(error, reqId) });
   const headers = [
     ...ownHeaders,
+    ...ownOnly,
     ...['content-type', 'application/json; charset=utf-8', 'content-length', String(Buffer.byteLength(body))],
     ...['x-request-id', reqId, brand.header('Error'), error.code],
   ];

@@ -1,5 +1,7 @@
 /** Which of better-auth's routes are open and with what, and what passwords have to be. Loads nothing of better-auth. */
 
+import type { Config } from '../config/config.ts';
+
 /** Where the address of whoever signs in is told to better-auth: nobody else may set it (`sign-in-routes.ts`). */
 export const addressHeader = 'x-sign-in-address';
 
@@ -39,3 +41,16 @@ export const openPathsWithMail: typeof openPaths = new Map([['POST /request-pass
 export const ownFields: ReadonlyMap<string, object> = new Map([
   ['POST /change-password', { revokeOtherSessions: true }],
 ]);
+
+/** Whether the service is called over https. */
+export function isHttps(baseUrl: string): boolean {
+  return new URL(baseUrl).protocol === 'https:';
+}
+
+/**
+ * What the names of the cookies begin with. Under https a browser takes those that begin with `__Host-` from this very
+ * host alone, over a secure connection (RFC 6265bis §4.1.3.2).
+ */
+export function cookiePrefix({ brand, baseUrl }: Pick<Config, 'brand' | 'baseUrl'>): string {
+  return isHttps(baseUrl) ? `__Host-${brand.word}` : brand.word;
+}

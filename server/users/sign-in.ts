@@ -18,7 +18,7 @@ import type { Passwords } from './passwords.ts';
 import { mayMailReset } from './resets.ts';
 import { resetLink, resetMs } from './set-up.ts';
 import { signInDatabase } from './sign-in-database.ts';
-import { addressHeader, longestPassword, shortestPassword } from './sign-in-rules.ts';
+import { addressHeader, cookiePrefix, isHttps, longestPassword, shortestPassword } from './sign-in-rules.ts';
 
 const sessionS = 7 * 86_400;
 
@@ -150,8 +150,10 @@ export function createSignIn({
       },
     },
     advanced: {
-      cookiePrefix: brand.word,
-      useSecureCookies: baseUrl.startsWith('https:'),
+      // Its own option for secure cookies begins them with `__Secure-`, which a host beside ours may set for us too.
+      useSecureCookies: false,
+      cookiePrefix: cookiePrefix({ brand, baseUrl }),
+      defaultCookieAttributes: { secure: isHttps(baseUrl) },
       disableCSRFCheck: false,
       disableOriginCheck: false,
       ipAddress: { ipAddressHeaders: [addressHeader] },

@@ -39,7 +39,9 @@ export type TestTrellis = {
   /** Another service on the same database, with the sandbox off. */
   serveWithoutSandbox(): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
   /** Another node: a service on the same database and sandbox. `settings` are its own, beside those of the first. */
-  serveAnother(settings?: Record<string, string>): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'>>;
+  serveAnother(
+    settings?: Record<string, string>,
+  ): Promise<Pick<TestTrellis, 'baseUrl' | 'call' | 'close'> & { listensAt: string }>;
   /** Calls a control route of the sandbox and answers the body. */
   control(method: string, route: string, body?: unknown): Promise<Record<string, unknown>>;
   /** Moves the clocks of the service and of the sandbox. Expiries of what was connected before come nearer. */
@@ -108,7 +110,8 @@ export async function openTrellis(
       await app.close();
       await outbound.close();
     };
-    return { app, baseUrl, call: callerOf({ baseUrl, ownKey: keys.dev, scopesOf, watch }), close };
+    const listensAt = `http://127.0.0.1:${config.port}`;
+    return { app, baseUrl, listensAt, call: callerOf({ baseUrl, ownKey: keys.dev, scopesOf, watch }), close };
   }
 
   const control: TestTrellis['control'] = async (method, route, body) => {
