@@ -65,7 +65,13 @@ export async function findWebhookBody(
 
 // Those of the way here and of this way on, those that say who calls, and those that we sign with ourselves.
 const neverForwarded =
-  /^(host|authorization|connection|cookie2?|referer|user-agent|keep-alive|te|trailer|transfer-encoding|upgrade|expect|via|forwarded|origin|accept.*|content-.*|sec-.*|proxy-.*|x-forwarded-.*|x-real-ip|webhook-.*)$/;
+  /^(host|authorization|connection|cookie2?|referer|user-agent|keep-alive|te|trailer|transfer-encoding|upgrade|expect|max-forwards|via|forwarded|origin|accept-?.*|content-.*|sec-.*|proxy-.*|webhook-.*)$/;
+/**
+ * Those by which a proxy or a framework takes a request for another: its method, its path, its host, its sender, or who has
+ * signed in. Anybody who knows the address of a webhook could send them.
+ */
+const overriding =
+  /^(x-http-method(-override)?|x-method-override|x-(ms-)?(original|rewrite|override)-.*|x-forwarded(-.*)?|x-host|x-(url-)?scheme|front-end-https|(x-)?((real|client|true-client|cluster-client)-ip|(client-cert|remote)-?.*)|cf-.*|fastly-.*|x-(auth|authenticated|webauth|user)(-.*)?|x-goog-(authenticated|iap)-.*|x-amzn-(oidc|mtls)-.*|x-ms-client-.*|x-middleware-.*|x-(envoy|accel)-.*|(x-)?ssl-.*|x-sendfile)$/;
 const mostHeaderBytes = 8 * 1024;
 
 /**
@@ -79,8 +85,16 @@ export function forwardedHeaders(
   const kept: Record<string, string> = {};
   let bytes = 0;
   for (const [name, value] of Object.entries(headers)) {
-    if (typeof value !== 'string' || neverForwarded.test(name) || name.startsWith(brandPrefix)) continue;
-    if (besides.includes(name) || /[^\t\x20-\x7e]/.test(value)) continue;
+    // CGI hands both spellings to an application under one name (RFC 3875 §4.1.18).
+    const spelled = name.replaceAll('_', '-');
+    if (neverForwarded.test(spelled) || overriding.test(spelled) || spelled.startsWith(brandPrefix)) continue;
+    if (
+      typeof value !== 'string' ||
+      besides.includes(name) ||
+      besides.includes(spelled) ||
+      /[^\t\x20-\x7e]/.test(value)
+    )
+      continue;
     bytes += name.length + value.length;
     if (bytes > mostHeaderBytes) break;
     kept[name] = value;

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { forwardedHeaders } from './webhook-bodies.ts';
+
+const kept = (headers: Record<string, string>) =>
+  Object.keys(forwardedHeaders(headers, { besides: ['x-secret'], brandPrefix: 'x-trellis-' }));
+
+test('no header goes along by which an application or what stands before it would take the request for another', () => {
+  for (const name of [
+    ...['x-http-method-override', 'x-http-method', 'x-method-override', 'x-original-method'],
+    ...[
+      'x-original-url',
+      'x-original-uri',
+      'x-original-host',
+      'x-rewrite-url',
+      'x-override-url',
+      'x-ms-original-url',
+    ],
+    ...[
+      'x-forwarded-for',
+      'x-forwarded-host',
+      'x-forwarded',
+      'forwarded',
+      'x-host',
+      'x-url-scheme',
+      'x-scheme',
+    ],
+    ...['front-end-https', 'x-real-ip', 'x-client-ip', 'client-ip', 'true-client-ip', 'x-cluster-client-ip'],
+    ...['cf-connecting-ip', 'fastly-client-ip', 'x-remote-user', 'remote-user', 'x-auth-request-email'],
+    ...['x-middleware-subrequest', 'x-middleware-rewrite', 'x-amzn-oidc-data', 'x-ms-client-principal'],
+    ...['x-goog-authenticated-user-email', 'x-envoy-original-path', 'x-ssl-client-verify', 'ssl-client-cert'],
+    ...[
+      'x-accel-redirect',
+      'x-sendfile',
+      'x-user-id',
+      'x-authenticated-userid',
+      'x-webauth-user',
+      'max-forwards',
+    ],
+  ]) {
+    assert.deepEqual(kept({ [name]: 'x' }), [], name);
+    // CGI, WSGI and FastCGI hand both spellings to the application under one name (RFC 3875 §4.1.18).
+    assert.deepEqual(kept({ [name.replaceAll('-', '_')]: 'x' }), [], name);
+  }
+  assert.deepEqual(
+    kept({ x_trellis_signature: 'x', 'x-trellis-hmac-sha256': 'x', x_secret: 'x', 'x-secret': 'x' }),
+    [],
+  );
+});
+
+test('what providers tell by headers goes along', () => {
+  const names = [
+    'x-github-event',
+    'x-hub-signature-256',
+    'x-shopify-topic',
+    'stripe-signature',
+    'x-goog-resource-id',
+  ];
+  const more = [
+    'x-slack-signature',
+    'x-request-id',
+    'x-hubspot-signature-v3',
+    'linear-delivery',
+    'x-zm-signature',
+  ];
+  for (const name of [...names, ...more]) assert.deepEqual(kept({ [name]: 'x' }), [name], name);
+});
