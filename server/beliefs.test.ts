@@ -76,7 +76,20 @@ test('a reread is asked for anew and takes the place of what was known', async (
   assert.equal(beliefs.get('a'), 'new');
 });
 
-test('a value is believed no longer than it lasts, a failure not at all, and few are held', async () => {
+test('a full cache drops the value that it read first, and keeps all others', async () => {
+  const { beliefs, reads } = byHand();
+  for (const [index, name] of ['a', 'b', 'a', 'c'].entries()) {
+    const read = beliefs.reread(name);
+    reads[index]!.resolve(name);
+    await read;
+  }
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((name) => beliefs.known(name)),
+    ['a', undefined, 'c'],
+  );
+});
+
+test('a value is believed no longer than it lasts, and a failure not at all', async () => {
   const { beliefs, clock, reads } = byHand((value) => Number(value));
   const short = beliefs.get('a');
   reads[0]!.resolve('300');
@@ -87,12 +100,9 @@ test('a value is believed no longer than it lasts, a failure not at all, and few
   const failing = beliefs.get('a');
   reads[1]!.reject(new Error('away'));
   await assert.rejects(async () => failing, /away/);
-  for (const [index, name] of ['a', 'b', 'c'].entries()) {
-    const read = beliefs.get(name);
-    reads[index + 2]!.resolve('5000');
-    await read;
-  }
-  assert.deepEqual(['a', 'b', 'c'].map((name) => beliefs.known(name)).filter(Boolean).length, 1);
+  const last = beliefs.get('a');
+  reads[2]!.resolve('5000');
+  assert.equal(await last, '5000');
 });
 
 test('a time of day that is set back keeps nothing beyond the second', async () => {

@@ -99,7 +99,11 @@ export class Beliefs<A, V> {
   }
 
   #hold(key: Key, held: { value: V; until: number; endsAt: number }): void {
-    if (this.#held.size >= this.#most) this.#held.clear();
+    // A map lists its keys in the order of insertion, and `reread` removes a key before it is set again.
+    if (this.#held.size >= this.#most) {
+      const [oldest] = this.#held.keys();
+      if (oldest !== undefined) this.#held.delete(oldest);
+    }
     this.#held.set(key, held);
     this.#sweepSoon();
   }
