@@ -253,8 +253,11 @@ async function withClient<T>(
 function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
   return {
     async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
-      const result = await runner.query<R>({ text, values: [...values] }).catch(throwReadable);
-      return result.rows;
+      const result: pg.QueryResult<R> | pg.QueryResult<R>[] = await runner
+        .query<R>({ text, values: [...values] })
+        .catch(throwReadable);
+      // node-postgres returns one result per statement when the text holds several.
+      return Array.isArray(result) ? result.flatMap(({ rows }) => rows) : result.rows;
     },
     async run<R>(built: { compile(): CompiledQuery<R> }): Promise<R[]> {
       const { sql, parameters } = built.compile();

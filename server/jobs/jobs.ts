@@ -155,13 +155,13 @@ async function atMost(timeoutMs: number, promise: Promise<unknown>): Promise<voi
   await Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }
 
-/** Our database in the form pg-boss asks for. A text of several statements, which it uses to migrate, has no rows. */
+/** The database in the form that pg-boss needs: a text of several statements returns the rows of all of them. */
 function adapterOf(q: Queryable, onSuccess: () => void = () => {}) {
   return {
     async executeSql(text: string, values: unknown[] = []) {
-      const rows: unknown = await q.query(text, values);
+      const rows = await q.query(text, values);
       onSuccess();
-      return { rows: (rows ?? []) as Record<string, unknown>[] };
+      return { rows };
     },
   };
 }

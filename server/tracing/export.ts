@@ -17,12 +17,12 @@ import {
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import {
-  BasicTracerProvider,
   BatchSpanProcessor,
   ParentBasedSampler,
   type SpanExporter,
   TraceIdRatioBasedSampler,
-} from '@opentelemetry/sdk-trace-base';
+  TracerProvider,
+} from '@opentelemetry/sdk-trace';
 import type { TracingConfig } from '../config/monitoring.ts';
 import type { Attributes, NewSpan, RemoteSpan, Span, Tracer } from './span.ts';
 
@@ -55,11 +55,12 @@ export function createExport(
     headers: config.headers,
     timeoutMillis: exportMs,
   });
-  const provider = new BasicTracerProvider({
+  const provider = new TracerProvider({
     resource: resourceFromAttributes({ 'service.name': config.serviceName, 'service.version': version }),
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.share) }),
     spanProcessors: [
-      new BatchSpanProcessor(told(exporter, onError), {
+      new BatchSpanProcessor({
+        exporter: told(exporter, onError),
         scheduledDelayMillis: everyMs,
         exportTimeoutMillis: exportMs,
         maxQueueSize: mostWaiting,

@@ -14,7 +14,7 @@ const skip = hasGspread ? false : `${python} has no gspread; TEST_PYTHON may nam
 test('gspread works with cells, rows and tabs alike both ways', { skip }, async (t) => {
   const ways = await openBothWays('google-sheet');
   t.after(() => ways.close());
-  const useBook = async (way: Way) => {
+  const readAndWrite = async (way: Way) => {
     const { spreadsheetId: spreadsheet } = (await ways.trellis.control('POST', 'spreadsheets', {
       account: 'ada@example.com',
       title: 'Book',
@@ -31,8 +31,8 @@ test('gspread works with cells, rows and tabs alike both ways', { skip }, async 
     const { stdout } = await running;
     return comparable(JSON.parse(stdout), [spreadsheet]) as unknown[];
   };
-  const straight = await useBook(ways.straight);
-  assert.deepEqual(await useBook(ways.proxied), straight);
+  const straight = await readAndWrite(ways.straight);
+  assert.deepEqual(await readAndWrite(ways.proxied), straight);
   assert.deepEqual(straight[1], [
     { name: 'Ann', age: 30 },
     { name: 'Bob', age: 40 },
