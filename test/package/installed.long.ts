@@ -8,7 +8,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { makePackage } from '../../scripts/package.ts';
 import { scanDirectory } from '../../scripts/scan-secrets.ts';
 import { surroundings } from '../support/command.ts';
 import { openSecretWatch } from '../support/secret-watch.ts';
@@ -18,6 +17,8 @@ import { confined, confinementFault, users } from './confine.ts';
 
 const root = join(import.meta.dirname, '../..');
 const run = promisify(execFile);
+/** What `npm run pack` fills. */
+const made = join(root, 'dist');
 
 let home: string;
 let packed: string[];
@@ -29,10 +30,9 @@ let trellis: string[];
 before(async () => {
   assert.equal(confinementFault(), undefined);
   home = await mkdtemp(join(tmpdir(), 'trellis-package-'));
-  const made = join(home, 'made');
-  await makePackage(made);
-  const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', home, made]);
-  const [{ filename, size, unpackedSize, files }] = JSON.parse(stdout) as [
+  const pack = ['run', '--silent', 'pack', '--', '--json', '--pack-destination', home];
+  const { stdout } = await run('npm', pack, { cwd: root, maxBuffer: 64 * 1024 * 1024 });
+  const [{ filename, size, unpackedSize, files }] = JSON.parse(stdout.slice(stdout.indexOf('[\n'))) as [
     { filename: string; size: number; unpackedSize: number; files: { path: string }[] },
   ];
   packed = files.map(({ path }) => path);
@@ -79,11 +79,11 @@ test('it holds no test and no secret, and TypeScript only where it is bundled or
     sources.filter((path) => !/^sdk\/functions\/[a-z-]+\.d\.ts$/.test(path)),
     [],
   );
-  assert.deepEqual(scanDirectory(join(home, 'made')), []);
+  assert.deepEqual(scanDirectory(made), []);
 });
 
 test('it holds what its pages say runs it: the unit, its settings and the chart', async () => {
-  const page = await readFile(join(home, 'made/docs/operations/deployment.md'), 'utf8');
+  const page = await readFile(join(made, 'docs/operations/deployment.md'), 'utf8');
   const installed = [...page.matchAll(/^install -m \d+ (deploy\/\S+) /gm)].map(([, path]) => path!);
   const chart = [
     'Chart.yaml',
@@ -102,7 +102,6 @@ test('it holds what its pages say runs it: the unit, its settings and the chart'
 });
 
 test('whatever it imports is among its dependencies', async () => {
-  const made = join(home, 'made');
   const manifest = JSON.parse(await readFile(join(made, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
     optionalDependencies: Record<string, string>;
@@ -135,7 +134,7 @@ test('it starts with its own Node, whatever is on PATH, and says what is missing
   assert.equal(code, 0);
   assert.match(stdout, /^Usage: trellis <command>/);
   const bare = join(home, 'bare');
-  await cp(join(home, 'made/bin'), join(bare, 'bin'), { recursive: true });
+  await cp(join(made, 'bin'), join(bare, 'bin'), { recursive: true });
   const refused = await runIn([join(bare, 'bin/trellis'), '--help'], env);
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /Node 26 is missing/);
