@@ -1,7 +1,7 @@
-# syntax=docker/dockerfile:1
 # The image of the service. docs/operations/deployment.md leads through building and running it.
+# Bases are named by tag and digest: the digest of an index of all platforms decides, the tag says what it was.
 
-FROM node:26-trixie-slim AS build
+FROM node:26.10.0-trixie-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1 AS build
 WORKDIR /source
 COPY package.json package-lock.json .npmrc ./
 RUN --mount=type=cache,target=/root/.npm npm ci --ignore-scripts
@@ -10,7 +10,7 @@ RUN --mount=type=cache,target=/root/.npm npm run image -- /image
 
 # glibc, since the programs of the embedded PostgreSQL are linked against it, and a shell, since its initdb calls one:
 # neither Alpine nor an image without a system will do.
-FROM debian:trixie-slim
+FROM debian:trixie-20261005-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f
 # Node 26 is linked against libatomic and libstdc++. tini is process 1 and takes in what functions leave behind; with bubblewrap each
 # function's process gets namespaces of its own where the container may make them.
 RUN apt-get update \

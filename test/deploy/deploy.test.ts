@@ -47,6 +47,31 @@ test('the chart makes nodes of both roles, and nodes of all work where there are
   );
 });
 
+test('every image of others is named by its digest', () => {
+  const bases = [...read('Dockerfile').matchAll(/^FROM(?: --\S+)* (\S+)/gim)].map(([, name]) => name!);
+  const stages = [...read('Dockerfile').matchAll(/^FROM .* AS (\S+)$/gim)].map(([, name]) => name!);
+  const copied = [...read('Dockerfile').matchAll(/--(?:mount=\S*)?from=([^\s,]+)/g)].map(([, name]) => name!);
+  // A line `# syntax=` would fetch an image, too.
+  const syntax = [...(/^# *syntax=(\S+)/im.exec(read('Dockerfile')) ?? [])].slice(1);
+  const services = (
+    parse(read('compose.yaml')) as { services: Record<string, { image: string; build?: string }> }
+  ).services;
+  const composed = Object.values(services)
+    .filter(({ build }) => build === undefined)
+    .map(({ image }) => image);
+  const images = [...bases, ...copied, ...syntax, ...composed].filter((name) => !stages.includes(name));
+  assert.equal(images.length, 4);
+  for (const image of images) assert.match(image, /^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/);
+});
+
+test('the chart takes the image by its digest where one is given', () => {
+  const imageOf = (image: Values) =>
+    containerOf(named(chartOf({ image }), 'Deployment', 'prod-trellis-api')).image;
+  const digest = `sha256:${'0a'.repeat(32)}`;
+  assert.equal(imageOf({ repository: 'example.com/trellis', digest }), `example.com/trellis@${digest}`);
+  assert.equal(imageOf({ repository: 'example.com/trellis', tag: '1.2.3' }), 'example.com/trellis:1.2.3');
+});
+
 test('every setting that the chart, the image and the unit give is one of the service', () => {
   const ofChart = chartOf({ trustedProxies })
     .filter(({ kind }) => kind === 'Deployment')

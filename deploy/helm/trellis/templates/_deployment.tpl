@@ -52,7 +52,7 @@ spec:
           type: RuntimeDefault
       containers:
         - name: trellis
-          image: "{{ $values.image.repository }}:{{ default .root.Chart.AppVersion $values.image.tag }}"
+          image: "{{ $values.image.repository }}{{ if $values.image.digest }}@{{ $values.image.digest }}{{ else }}:{{ default .root.Chart.AppVersion $values.image.tag }}{{ end }}"
           imagePullPolicy: {{ $values.image.pullPolicy }}
           args: ["start"]
           env:
