@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net';
+import type { AllowedRange, OutboundPurpose } from './config/outbound-allow.ts';
 
 // IANA IPv4 Special-Purpose Address Registry (RFC 6890), with multicast and class E.
 const refusedIpv4 = ranges('ipv4', [
@@ -42,10 +43,20 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
-/** Whether one of the operator's ranges covers an address; an IPv4-mapped one counts as the address in it. */
-export function isCovered(allow: BlockList, address: string): boolean {
+/** What is about to be called: an address, at a port, for a purpose. */
+export type Target = { address: string; port: number; purpose: OutboundPurpose };
+
+/** Whether one of the operator's ranges covers a call; an IPv4-mapped address counts as the address in it. */
+export function isCovered(allow: readonly AllowedRange[], { address, port, purpose }: Target): boolean {
   const version = isIP(address);
-  return version === 6 ? isInIpv6(allow, address) : version === 4 && allow.check(address, 'ipv4');
+  return allow.some(
+    (range) =>
+      (range.port ?? port) === port &&
+      (range.purpose ?? purpose) === purpose &&
+      (version === 6
+        ? isInIpv6(range.addresses, address)
+        : version === 4 && range.addresses.check(address, 'ipv4')),
+  );
 }
 
 function isInIpv6(list: BlockList, address: string): boolean {

@@ -1,19 +1,21 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, BlockList } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import { type AllowedRange, type OutboundPurpose, readOutboundAllow } from './config/outbound-allow.ts';
 import { AppError } from './errors.ts';
 import { createOutbound, type Outbound } from './outbound.ts';
 import { isCovered, isPublicAddress } from './outbound-addresses.ts';
 
-function allowed(...ranges: [string, number, 'ipv4' | 'ipv6'][]): BlockList {
-  const list = new BlockList();
-  for (const [address, bits, family] of ranges) list.addSubnet(address, bits, family);
-  return list;
+function allowed(text?: string): AllowedRange[] {
+  const faults: string[] = [];
+  const ranges = readOutboundAllow(text, faults);
+  assert.deepEqual(faults, []);
+  return ranges;
 }
-const loopback = allowed(['127.0.0.0', 8, 'ipv4'], ['::1', 128, 'ipv6']);
+const loopback = allowed('127.0.0.0/8, ::1/128');
 
 async function startServer(t: TestContext) {
   const seen: string[] = [];
@@ -36,8 +38,12 @@ function outboundFor(t: TestContext, settings: Parameters<typeof createOutbound>
   return outbound;
 }
 
-async function fetchText(outbound: Outbound, url: string, { isTest = false } = {}): Promise<string> {
-  const answer = await outbound.fetchFor({ isTest })(url, {
+async function fetchText(
+  outbound: Outbound,
+  url: string,
+  caller: { isTest?: boolean; purpose?: OutboundPurpose } = {},
+): Promise<string> {
+  const answer = await outbound.fetchFor({ isTest: false, ...caller })(url, {
     method: 'GET',
     headers: {},
     redirect: 'manual',
@@ -89,15 +95,81 @@ test('only addresses of the public internet count as public', () => {
 }); // biome-ignore format: a list reads better in lines
 
 test("the operator's ranges cover an address in either spelling", () => {
-  assert.equal(isCovered(loopback, '127.0.0.1'), true);
-  assert.equal(isCovered(loopback, '::ffff:127.0.0.1'), true);
-  assert.equal(isCovered(loopback, '10.0.0.1'), false);
-  assert.equal(isCovered(allowed(['fd00::', 8, 'ipv6']), 'fd12::1%eth0'), true);
+  const covers = (allow: AllowedRange[], address: string) =>
+    isCovered(allow, { address, port: 443, purpose: 'providers' });
+  assert.equal(covers(loopback, '127.0.0.1'), true);
+  assert.equal(covers(loopback, '::ffff:127.0.0.1'), true);
+  assert.equal(covers(loopback, '10.0.0.1'), false);
+  assert.equal(covers(allowed('fd00::/8'), 'fd12::1%eth0'), true);
+});
+
+test('a range with a port and a purpose is open at that port for that purpose alone, by number and by name', async (t) => {
+  const [one, other] = [await startServer(t), await startServer(t)];
+  const outbound = outboundFor(t, { allow: allowed(`endpoints=127.0.0.1:${one.port}`) });
+  const events = { purpose: 'endpoints' } as const;
+  const hosts = ['127.0.0.1', '127.1', '[::ffff:127.0.0.1]', 'a.example', 'localhost'];
+  const named = outboundFor(t, {
+    allow: allowed(`endpoints=127.0.0.1:${one.port}`),
+    resolve: (_hostname, _options, callback) => callback(null, [{ address: '127.0.0.1', family: 4 }]),
+  });
+  for (const host of hosts) {
+    const by = host.includes('1') ? outbound : named;
+    assert.match(await fetchText(by, `http://${host}:${one.port}/x`, events), /^200 /, host);
+    // An open socket of the purpose that may is of no use to the others, nor is the port to another.
+    for (const purpose of [undefined, 'providers', 'sign-in'] as const)
+      await assert.rejects(
+        fetchText(by, `http://${host}:${one.port}/x`, purpose && { purpose }),
+        isRefusal,
+        `${purpose} ${host}`,
+      );
+    for (const scheme of ['http', 'https'])
+      await assert.rejects(fetchText(by, `${scheme}://${host}:${other.port}/x`, events), isRefusal, host);
+    const refusal = await new Promise<unknown>((resolve) =>
+      by.dispatch(
+        {
+          ...{ origin: `http://${host}:${one.port}`, path: '/x', method: 'GET', headers: [], body: null },
+          ...{ isTest: false, headersTimeoutMs: 5_000, bodyIdleTimeoutMs: 5_000 },
+        },
+        {
+          onRequestStart() {},
+          onResponseData() {},
+          onResponseEnd() {},
+          onResponseStart: () => resolve('answered'),
+          onResponseError: (_controller, error) => resolve(error),
+        },
+      ),
+    );
+    assert.ok(isRefusal(refusal), `${host} ${refusal}`);
+  }
+  assert.equal(one.seen.length, hosts.length);
+  assert.deepEqual(other.seen, []);
+  assert.throws(() => outbound.requireReachable(new URL(`http://127.0.0.1:${other.port}/`)), isRefusal);
+  outbound.requireReachable(new URL(`http://127.0.0.1:${one.port}/`));
+  outbound.requireReachable(new URL(`http://a.example:${one.port}/`));
+  assert.throws(() => outbound.requireReachable(new URL(`http://a.example:${other.port}/`)), isRefusal);
+  const providers = outboundFor(t, { allow: allowed(`providers=127.0.0.1:${one.port}`) });
+  assert.throws(() => providers.requireReachable(new URL(`http://127.0.0.1:${one.port}/`)), isRefusal);
+  assert.match(await fetchText(providers, `http://127.0.0.1:${one.port}/x`), /^200 /);
+});
+
+test('the port of a range is that of the protocol where the address names none', () => {
+  const reaches = (allow: string, url: string) => {
+    try {
+      createOutbound({ allow: allowed(allow) }).requireReachable(new URL(url));
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  assert.equal(reaches('10.0.0.0/8:443', 'https://10.1.2.3/'), true);
+  assert.equal(reaches('10.0.0.0/8:443', 'http://10.1.2.3/'), false);
+  assert.equal(reaches('[fd00::/8]:80', 'http://[fd00::1]/'), true);
+  assert.equal(reaches('[fd00::/8]:80', 'https://[fd00::1]/'), false);
 });
 
 test('a private, loopback or reserved address is refused, by number and by name, before a byte is sent', async (t) => {
   const { port, seen } = await startServer(t);
-  const outbound = outboundFor(t, { allow: new BlockList() });
+  const outbound = outboundFor(t, { allow: [] });
   for (const host of [
     `http://127.0.0.1:${port}`,
     `http://localhost:${port}`,
@@ -148,7 +220,7 @@ test('plain http goes to ranges that the operator allowed, and nowhere else', as
 });
 
 test('an address for later is refused at once where it can be judged, and a name is left to the connection', async () => {
-  const refuses = async (url: string, allow: BlockList) => {
+  const refuses = async (url: string, allow: AllowedRange[]) => {
     const outbound = createOutbound({ allow });
     try {
       outbound.requireReachable(new URL(url));
@@ -173,7 +245,7 @@ test('an address for later is refused at once where it can be judged, and a name
 test('the sandbox is reached by test integrations alone, at its exact address, and never its control routes', async (t) => {
   const { port, seen } = await startServer(t);
   const origin = `http://127.0.0.1:${port}`;
-  const outbound = outboundFor(t, { allow: new BlockList(), sandbox: { origin } });
+  const outbound = outboundFor(t, { allow: [], sandbox: { origin } });
   assert.match(await fetchText(outbound, `${origin}/v4/spreadsheets`, { isTest: true }), /^200 /);
   // The socket that the test integration left open is of no use to others.
   await assert.rejects(fetchText(outbound, `${origin}/v4/spreadsheets`), isRefusal);

@@ -6,10 +6,11 @@
  * Environment variables that name a proxy are not read.
  */
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
-import type { BlockList, LookupFunction } from 'node:net';
+import type { LookupFunction } from 'node:net';
 import { isIP } from 'node:net';
 import type { Readable } from 'node:stream';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
+import { type AllowedRange, type OutboundPurpose, outboundPurposes } from './config/outbound-allow.ts';
 import { AppError } from './errors.ts';
 import { isCovered, isPublicAddress } from './outbound-addresses.ts';
 import { type Connecting, Connections, type Connector } from './outbound-connections.ts';
@@ -67,12 +68,16 @@ export type Outbound = {
    * A fetch for small exchanges such as token calls. Follows no redirect and decodes nothing; the caller's signal
    * ends it, the caller limits what it reads. Throws `address_not_allowed` as an AppError.
    */
-  fetchFor(caller: { isTest: boolean }): (url: string, init: FetchInit) => Promise<FetchAnswer>;
+  fetchFor(caller: {
+    isTest: boolean;
+    /** `providers` where none is named. */
+    purpose?: OutboundPurpose;
+  }): (url: string, init: FetchInit) => Promise<FetchAnswer>;
   /** As `fetchFor` without test credentials, for who passes the whole answer on. */
   fetchWhole(url: string, init: FetchInit): Promise<WholeAnswer>;
   /**
-   * Throws `address_not_allowed` where an address that is going to be called later can be judged now: it stands in the
-   * URL, or is a name of this machine. Any other name is judged at each connection, as every address is.
+   * Throws `address_not_allowed` where an address to which events are going to be delivered can be judged now: it stands in
+   * the URL, or is a name of this machine. Any other name is judged at each connection, as every address is.
    */
   requireReachable(url: URL): void;
   /** Cuts what still runs and resolves when all sockets are closed. */
@@ -80,8 +85,8 @@ export type Outbound = {
 };
 
 type Settings = {
-  /** Ranges that may be reached although they are not public, and over plain http. */
-  allow: BlockList;
+  /** What may be reached although it is not public, and over plain http. */
+  allow: readonly AllowedRange[];
   /** Its exact origin, `http://host:port`. */
   sandbox?: { origin: string };
   /** How names become addresses; the system's resolver when absent. */
@@ -106,26 +111,40 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
   const options = { allowH2: false, maxHeaderSize: maxHeaderBytes } as const;
   const connections = new Connections();
   const agentBy = (connect: Connector) => new Agent({ ...options, factory: connections.factoryBy(connect) });
-  const guarded = agentBy(guardedConnector({ allow, resolve }));
+  // One for each purpose, so that no call finds open sockets in the pool that another purpose alone may have.
+  const guarded = new Map(
+    outboundPurposes.map((purpose) => [purpose, agentBy(guardedConnector({ allow, purpose, resolve }))]),
+  );
   // An agent of its own, so that no other call finds the sandbox's open sockets in the pool.
   const toSandbox = agentBy(unguardedConnector());
   const isSandbox = sandbox === undefined ? () => false : sameHostAs(new URL(sandbox.origin));
 
   /** Throws `address_not_allowed`. */
-  function agentFor({ origin, path, isTest }: Pick<OutboundCall, 'origin' | 'path' | 'isTest'>): Agent {
-    if (!isSandbox(origin)) return guarded;
+  function agentFor(
+    { origin, path, isTest }: Pick<OutboundCall, 'origin' | 'path' | 'isTest'>,
+    purpose: OutboundPurpose,
+  ): Agent {
+    const own = guarded.get(purpose)!;
+    if (!isSandbox(origin)) return own;
     if (isControlPath(path)) {
       throw new AppError(
         'address_not_allowed',
         'The control routes of the sandbox are not for integrations.',
       );
     }
-    return isTest && origin === sandbox?.origin ? toSandbox : guarded;
+    return isTest && origin === sandbox?.origin ? toSandbox : own;
   }
 
   async function fetchBy(
     url: string,
-    { method, headers, body, signal, isTest }: FetchInit & { isTest: boolean },
+    {
+      method,
+      headers,
+      body,
+      signal,
+      isTest,
+      purpose,
+    }: FetchInit & { isTest: boolean; purpose: OutboundPurpose },
   ): Promise<WholeAnswer> {
     const { origin, pathname, search } = new URL(url);
     const path = pathname + search;
@@ -146,7 +165,7 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
     };
     signal.addEventListener('abort', giveUp);
     try {
-      const answer = await agentFor({ origin, path, isTest }).request(options);
+      const answer = await agentFor({ origin, path, isTest }, purpose).request(options);
       return { status: answer.statusCode, headers: namedHeaders(answer.headers), body: answer.body };
     } finally {
       signal.removeEventListener('abort', giveUp);
@@ -166,26 +185,31 @@ export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): 
           bodyTimeout: call.bodyIdleTimeoutMs,
           waiting: handler,
         };
-        agentFor(call).dispatch(options, handler);
+        agentFor(call, 'providers').dispatch(options, handler);
       } catch (error) {
         handler.onResponseError?.(neverStarted, error as Error);
       }
     },
     fetchFor:
-      ({ isTest }) =>
+      ({ isTest, purpose = 'providers' }) =>
       (url, init) =>
-        fetchBy(url, { ...init, isTest }),
-    fetchWhole: (url, init) => fetchBy(url, { ...init, isTest: false }),
-    requireReachable({ protocol, hostname }) {
+        fetchBy(url, { ...init, isTest, purpose }),
+    fetchWhole: (url, init) => fetchBy(url, { ...init, isTest: false, purpose: 'providers' }),
+    requireReachable({ protocol, hostname, port: given }) {
       const host = hostname.replace(/^\[|\]$/g, '');
       const address = loopbackNames.has(hostname) && isIP(host) === 0 ? '127.0.0.1' : host;
       // Whatever a name leads to, plain http goes to the operator's own ranges alone.
-      if (isIP(address) === 0 && (protocol === 'https:' || allow.rules.length > 0)) return;
-      const isReachable = isCovered(allow, address) || (protocol === 'https:' && isPublicAddress(address));
+      const port = portOf(protocol, given);
+      const ranges = allow.filter((range) => (range.purpose ?? 'endpoints') === 'endpoints');
+      if (isIP(address) === 0 && (protocol === 'https:' || ranges.some((one) => (one.port ?? port) === port)))
+        return;
+      const isReachable =
+        isCovered(ranges, { address, port, purpose: 'endpoints' }) ||
+        (protocol === 'https:' && isPublicAddress(address));
       if (!isReachable) throw refusal(host);
     },
     async close() {
-      const destroyed = Promise.all([guarded.destroy(), toSandbox.destroy()]);
+      const destroyed = Promise.all([...guarded.values(), toSandbox].map((agent) => agent.destroy()));
       connections.giveUpAll();
       await destroyed;
     },
@@ -206,13 +230,32 @@ const neverStarted: AnswerController = {
  * Connects where the address may be reached. The address that was checked is the one connected to: a name is resolved
  * once, by us, and an answer that holds one forbidden address is refused whole.
  */
-function guardedConnector({ allow, resolve }: { allow: BlockList; resolve: Resolve }): Connector {
-  const isReachable = (address: string) => isPublicAddress(address) || isCovered(allow, address);
+function guardedConnector({
+  allow,
+  purpose,
+  resolve,
+}: Pick<Settings, 'allow'> & { purpose: OutboundPurpose; resolve: Resolve }): Connector {
+  const connectors = new Map<string, Connector>();
   // Plain http shows credentials to everyone on the way, so it stays inside the operator's own ranges.
-  const isReachableInPlain = (address: string) => isCovered(allow, address);
-  const secure = connectorTo(isReachable, resolve);
-  const plain = connectorTo(isReachableInPlain, resolve);
-  return (options, callback) => (options.protocol === 'https:' ? secure : plain)(options, callback);
+  function connectorOf(protocol: string, port: number): Connector {
+    const isReachable = (address: string) =>
+      (protocol === 'https:' && isPublicAddress(address)) || isCovered(allow, { address, port, purpose });
+    return connectorTo(isReachable, resolve);
+  }
+  return (options, callback) => {
+    const { protocol } = options;
+    const port = portOf(protocol, options.port);
+    // Ports that no range names are judged alike.
+    const key = protocol + (allow.some((range) => range.port === port) ? port : '');
+    const connect = connectors.get(key) ?? connectorOf(protocol, port);
+    connectors.set(key, connect);
+    return connect(options, callback);
+  };
+}
+
+/** As a URL has it: empty where it is that of the protocol. */
+function portOf(protocol: string, port: string): number {
+  return Number(port) || (protocol === 'https:' ? 443 : 80);
 }
 
 function connectorTo(isReachable: (address: string) => boolean, resolve: Resolve): Connector {

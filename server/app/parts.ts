@@ -64,7 +64,7 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
   };
   const deliverer = createDeliverer({
     ...{ db, vault, brand, log, activity, nowMs },
-    fetch: outbound.fetchFor({ isTest: false }),
+    fetch: outbound.fetchFor({ isTest: false, purpose: 'endpoints' }),
     authModeOf: (provider) => catalog.find(provider)?.auth_mode,
   });
   return {

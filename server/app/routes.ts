@@ -72,7 +72,7 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
   const signIn = lazySignIn({
     ...{ config, db, log, now, passwords },
     secret: await signInSecret(db, vault),
-    fetch: outbound.fetchFor({ isTest: false }),
+    fetch: outbound.fetchFor({ isTest: false, purpose: 'sign-in' }),
     mailer,
     afterChange: () => people.forget(),
   });

@@ -72,7 +72,7 @@ async function importPeerCommand(args: string[]): Promise<number> {
     advice: 'Give the secret key of the peer by --key-file FILE, or as TRELLIS_PEER_KEY.',
   });
   const config = loadConfigWithoutKeys();
-  const outbound = createOutbound({ allow: privateRanges() });
+  const outbound = createOutbound({ allow: [{ addresses: privateRanges() }] });
   try {
     return await withStore(config, async ({ db, reading }) => {
       const environment = await getEnvironment(db, values.environment!);

@@ -34,7 +34,7 @@ test('all faults are told in one message', () => {
     TRELLIS_BRAND: 'Nope!',
     LOG_LEVEL: 'loud',
     TRELLIS_DRAIN_SECONDS: '1.5s',
-    TRELLIS_OUTBOUND_ALLOW: '10.0.0.0',
+    TRELLIS_OUTBOUND_ALLOW: '10.0.0',
     DATABASE_URL: 'postgres://localhost/x',
   });
   for (const name of [
@@ -108,9 +108,56 @@ test('the sandbox is off where it could be reached from outside, unless a contro
 
 test('allowed ranges are those named and no others', () => {
   const { outboundAllow } = loadConfig({ TRELLIS_OUTBOUND_ALLOW: '10.1.0.0/16, fd00::/8' }, false);
-  assert.ok(outboundAllow.check('10.1.2.3'));
-  assert.ok(!outboundAllow.check('10.2.2.3'));
-  assert.ok(outboundAllow.check('fd12::1', 'ipv6'));
+  assert.deepEqual(
+    outboundAllow.map(({ addresses, port, purpose }) => [addresses.rules, port, purpose]),
+    [
+      [['Subnet: IPv4 10.1.0.0/16'], undefined, undefined],
+      [['Subnet: IPv6 fd00::/8'], undefined, undefined],
+    ],
+  );
+});
+
+test('an allowed range may name a port and a purpose, and a bad one is told with what is allowed', () => {
+  for (const [entry, rule, port, purpose] of [
+    ['127.0.0.1:9000', 'Subnet: IPv4 127.0.0.1/32', 9000, undefined],
+    ['[::1]:9000', 'Subnet: IPv6 ::1/128', 9000, undefined],
+    ['10.0.0.0/8:5432', 'Subnet: IPv4 10.0.0.0/8', 5432, undefined],
+    ['[fd00::/8]:443', 'Subnet: IPv6 fd00::/8', 443, undefined],
+    ['providers=10.1.2.3', 'Subnet: IPv4 10.1.2.3/32', undefined, 'providers'],
+    ['endpoints=127.0.0.1:9000', 'Subnet: IPv4 127.0.0.1/32', 9000, 'endpoints'],
+    ['sign-in=::1', 'Subnet: IPv6 ::1/128', undefined, 'sign-in'],
+  ] as const) {
+    const [read] = loadConfig({ TRELLIS_OUTBOUND_ALLOW: entry }, false).outboundAllow;
+    assert.deepEqual([read?.addresses.rules, read?.port, read?.purpose], [[rule], port, purpose], entry);
+  }
+  for (const bad of [
+    ...['10.0.0.0/33', '10.0.0.0/8/8', '10.0.0.0:0', '10.0.0.0:65536', '10.0.0.0:', '10.0.0', '010.0.0.1'],
+    ...[
+      '::1:9000/8:1',
+      '[10.0.0.1]:1',
+      '[::1',
+      '::1]',
+      '[::1]:',
+      '[::1]/128:1',
+      'fd00::/129',
+      'fe80::1%eth0',
+      '::ffff:1.2.3',
+    ],
+    ...[
+      'other=10.0.0.1',
+      '=10.0.0.1',
+      'providers=',
+      'providers',
+      'Providers=10.0.0.1',
+      'providers=endpoints=10.0.0.1',
+    ],
+    ...['localhost:9000', 'http://127.0.0.1:9000', '10.0.0.1 :1', '*', '10.0.0.1,', '10.0.0.1\n:9000'],
+  ]) {
+    const [fault = '', ...more] = faultsOf({ TRELLIS_OUTBOUND_ALLOW: `127.0.0.1,${bad}` });
+    assert.deepEqual(more, [], bad);
+    assert.ok(fault.startsWith('TRELLIS_OUTBOUND_ALLOW: "'), bad);
+    assert.ok(fault.includes('endpoints=') && fault.includes('127.0.0.1:9000'), fault);
+  }
 });
 
 test('origins that may frame the connect page are origins and nothing else', () => {

@@ -1,10 +1,10 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
-import { BlockList, isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { type Brand, brandNames } from '../brand.ts';
 import { type LimitsConfig, readLimits } from './limits.ts';
 import { type MonitoringConfig, readMonitoring } from './monitoring.ts';
 import { type NodeConfig, readNode } from './node.ts';
+import { type AllowedRange, readOutboundAllow } from './outbound-allow.ts';
 import { isLoopback, oneOf, readOrigins, readPort, readRanges, readUrl } from './setting-values.ts';
 import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './sign-in.ts';
 
@@ -27,7 +27,7 @@ export type Config = NodeConfig &
     encryptionKeys: MasterKey[] | undefined;
     brand: Brand;
     sandbox: SandboxConfig | undefined;
-    outboundAllow: BlockList;
+    outboundAllow: AllowedRange[];
     activity: ActivityConfig;
     /** How many days deliveries of events that arrived are kept. */
     deliveryDays: number;
@@ -158,11 +158,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   const signIn = readSignIn({ read, host, baseUrl, faults });
   const smtp = readSmtp(read, faults);
   const trustedProxies = readRanges(read('TRELLIS_TRUSTED_PROXIES'), 'TRELLIS_TRUSTED_PROXIES', faults);
-  const outboundAllow = new BlockList();
-  for (const range of readRanges(read('TRELLIS_OUTBOUND_ALLOW'), 'TRELLIS_OUTBOUND_ALLOW', faults)) {
-    const [address = '', bits] = range.split('/');
-    outboundAllow.addSubnet(address, Number(bits), isIP(address) === 6 ? 'ipv6' : 'ipv4');
-  }
+  const outboundAllow = readOutboundAllow(read('TRELLIS_OUTBOUND_ALLOW'), faults);
   const activity = readActivity(read, faults);
   const eventDays = read('TRELLIS_EVENT_DAYS') ?? '30';
   // Deliveries are tried for three days, and go with their event.

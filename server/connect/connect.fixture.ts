@@ -81,7 +81,7 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   const allow = new BlockList();
   allow.addSubnet('127.0.0.0', 8, 'ipv4');
   allow.addSubnet('::1', 128, 'ipv6');
-  const outbound = createOutbound({ allow, sandbox: { origin: sandbox.url } });
+  const outbound = createOutbound({ allow: [{ addresses: allow }], sandbox: { origin: sandbox.url } });
   let aheadMs = 0;
   const now = () => new Date(Date.now() + aheadMs);
   const logged: string[] = [];

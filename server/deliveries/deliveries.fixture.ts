@@ -95,7 +95,7 @@ export async function openDeliveryBench() {
   const { id: environmentId } = (await ensureEnvironment(db, { name: 'dev', vault })).environment;
   const allow = new BlockList();
   allow.addSubnet('127.0.0.1', 32, 'ipv4');
-  const outbound = createOutbound({ allow });
+  const outbound = createOutbound({ allow: [{ addresses: allow }] });
   const stops: (() => Promise<unknown>)[] = [];
   let aheadMs = 0;
   const nowMs = () => Date.now() + aheadMs;

@@ -19,7 +19,7 @@ allow.addSubnet('127.0.0.1', 32, 'ipv4');
 createDeliverer({
   db: openDb(target),
   vault: openVault([{ id: 'k', key: createSecretKey(Buffer.from(masterKey, 'base64')) }]),
-  fetch: createOutbound({ allow }).fetchFor({ isTest: false }),
+  fetch: createOutbound({ allow: [{ addresses: allow }] }).fetchFor({ isTest: false }),
   brand: brandNames('trellis'),
   log: { warn: console.error },
   activity: noActivity,

@@ -116,7 +116,7 @@ async function fetched(url: string): Promise<Answer> {
   const allow = new BlockList();
   allow.addSubnet('0.0.0.0', 0, 'ipv4');
   allow.addSubnet('::', 0, 'ipv6');
-  const outbound = createOutbound({ allow });
+  const outbound = createOutbound({ allow: [{ addresses: allow }] });
   try {
     const signal = AbortSignal.timeout(limitMs);
     const init = {

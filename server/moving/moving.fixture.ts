@@ -55,7 +55,7 @@ export async function openMove(integration: string) {
     ...{ peer, here },
     /** A run that waits for nothing longer than it must. */
     open(more: Partial<PeerRun> = {}, from: Pick<PeerStandIn, 'url' | 'key'> = peer): PeerRun {
-      const outbound = createOutbound({ allow: loopback });
+      const outbound = createOutbound({ allow: [{ addresses: loopback }] });
       closing.push(() => outbound.close());
       const fetch = outbound.fetchFor({ isTest: false });
       return {

@@ -72,7 +72,7 @@ test('a redirect of a call with a body, and one that never ends, are relayed', a
 
 test('a provider that nobody can connect to in time is a 504, and nothing was sent', async (t) => {
   // A name that is never resolved stands for a host that never answers.
-  const outbound = createOutbound({ allow: loopbackRanges(), resolve: () => {} });
+  const outbound = createOutbound({ allow: [{ addresses: loopbackRanges() }], resolve: () => {} });
   const timeouts = { connect_ms: 150 };
   const definition = definitionAt('https://silent.example', { timeouts, error_format: undefined });
   const proxy = await startProxy({ definition, outbound });

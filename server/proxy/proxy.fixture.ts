@@ -105,7 +105,7 @@ type ProxySettings = {
 /** The service's HTTP server with the proxy's routes alone, one integration `google` and one connection `alice`. */
 export async function startProxy(settings: ProxySettings): Promise<RunningProxy> {
   const { definition, integrationConfig = {}, isTest = false, proxyRules = [] } = settings;
-  const outbound = settings.outbound ?? createOutbound({ allow: loopbackRanges() });
+  const outbound = settings.outbound ?? createOutbound({ allow: [{ addresses: loopbackRanges() }] });
   const integration = {
     key: 'google',
     provider: definition,

@@ -20,7 +20,7 @@ after(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-const start = () => startRunningService({ dataDir, env: { TRELLIS_OUTBOUND_ALLOW: '127.0.0.1/32' } });
+const start = () => startRunningService({ dataDir, env: { TRELLIS_OUTBOUND_ALLOW: 'endpoints=127.0.0.1' } });
 const raise = (service: RunningService, id: string) =>
   service.call('POST', '/connections', {
     body: {

@@ -17,7 +17,7 @@ let origin: string;
 before(async () => {
   await once(attacker.listen(0, '127.0.0.1'), 'listening');
   origin = `http://127.0.0.1:${(attacker.address() as AddressInfo).port}`;
-  trellis = await openTrellis({ TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' });
+  trellis = await openTrellis({ TRELLIS_OUTBOUND_ALLOW: 'providers=127.0.0.0/8' });
 });
 
 after(async () => {

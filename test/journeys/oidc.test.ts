@@ -23,7 +23,7 @@ before(async () => {
     ...fromAnywhere,
     ...{ TRELLIS_OIDC_ISSUER: issuer.url, TRELLIS_OIDC_NAME: 'Example' },
     ...{ TRELLIS_OIDC_CLIENT_ID: issuer.clientId, TRELLIS_OIDC_CLIENT_SECRET: issuer.clientSecret },
-    TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
+    TRELLIS_OUTBOUND_ALLOW: 'sign-in=127.0.0.0/8',
   });
   const user = { name: 'Owner', email: ownerEmail, passwordHash: await hashPassword(password) };
   await trellis.db.transaction((tx) => createFirstOwner(tx, { user, at: new Date() }));

@@ -49,7 +49,7 @@ async function open(t: TestContext, answer: RequestListener, { isCounted = false
     connectionConfig: {},
     integration,
   } as unknown as LiveConnection;
-  const outbound = createOutbound({ allow: loopbackRanges() });
+  const outbound = createOutbound({ allow: [{ addresses: loopbackRanges() }] });
   const quota = createQuota({ db: database.db });
   const proxy = createInnerProxy({
     brand,

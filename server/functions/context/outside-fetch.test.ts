@@ -20,7 +20,7 @@ let here: string;
 let there: string;
 const servers = [createServer(answer), createServer(answer)];
 before(async () => {
-  outbound = createOutbound({ allow: loopbackRanges() });
+  outbound = createOutbound({ allow: [{ addresses: loopbackRanges() }] });
   for (const server of servers) await once(server.listen(0, '127.0.0.1'), 'listening');
   [here = '', there = ''] = servers.map(
     (server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

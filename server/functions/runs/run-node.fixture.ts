@@ -42,7 +42,7 @@ export async function openRunNode(
   const reading = { vault, catalog, testClient: undefined };
   const allow = new BlockList();
   allow.addSubnet('127.0.0.0', 8, 'ipv4');
-  const outbound = createOutbound({ allow });
+  const outbound = createOutbound({ allow: [{ addresses: allow }] });
   const reader = createConnectionReader({ db, reading });
   const states = createStates({ db, log, reader });
   const credentials = createCredentialSource({
