@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import * as esbuild from 'esbuild';
 
 /**
@@ -12,10 +13,21 @@ export function childEnvironment(named: Record<string, string> = {}): Record<str
 }
 
 /**
- * As esbuild's `build`. esbuild starts its process at the first call, synchronously and with `process.env`, and has no
- * option for another environment.
+ * As esbuild's `build`, and starts esbuild again when its process died, which esbuild does not. Builds under way are then
+ * repeated.
  */
-export const build: typeof esbuild.build = (options) => {
+export const build: typeof esbuild.build = (options) =>
+  start(options).catch(async (error) => {
+    // Faults of the build itself.
+    if ('errors' in error) throw error;
+    await esbuild.stop();
+    // Until every build that failed with the process has called `stop`, which would end the next process.
+    await turn();
+    return start(options);
+  });
+
+/** esbuild starts its process at the first call, synchronously and with `process.env`; it has no option for another one. */
+const start: typeof esbuild.build = (options) => {
   const own = process.env;
   process.env = childEnvironment();
   try {

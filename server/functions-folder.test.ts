@@ -11,6 +11,7 @@ import { openTestDatabase, type TestDatabase } from '../test/support/database.ts
 import { actionCode } from '../test/support/functions.ts';
 import { ensureEnvironment } from './environments/store.ts';
 import { type Deploys, deploy } from './functions/deploys/deploy.ts';
+import { describeHere } from './functions/deploys/examine.ts';
 import { listFunctions } from './functions/deploys/store.ts';
 import { sdkParts } from './functions/isolation/harness-text.ts';
 import { createRuntime, type Runtime } from './functions/isolation/runtime.ts';
@@ -30,7 +31,12 @@ before(async () => {
   environmentId = (await ensureEnvironment(database.db, { name: 'dev', vault })).environment.id;
   runtime = createRuntime(sdkParts, { maxProcesses: 1 });
   directory = await mkdtemp(join(tmpdir(), 'trellis-folder-'));
-  deploys = { db: database.db, runtime, now: () => new Date(), afterDeploy: async () => {} };
+  deploys = {
+    db: database.db,
+    describe: describeHere(runtime),
+    now: () => new Date(),
+    afterDeploy: async () => {},
+  };
 });
 after(async () => {
   await Promise.all(open.map((folder) => folder.stop()));

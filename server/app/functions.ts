@@ -4,6 +4,7 @@ import { noHooks } from '../connections/hooks.ts';
 import { AppError } from '../errors.ts';
 import { createActions } from '../functions/actions/actions.ts';
 import { createInnerProxy } from '../functions/context/inner-proxy.ts';
+import { describeHere } from '../functions/deploys/examine.ts';
 import { createShipped } from '../functions/deploys/shipped.ts';
 import { sdkParts } from '../functions/isolation/harness-text.ts';
 import { createRuntime } from '../functions/isolation/runtime.ts';
@@ -64,14 +65,18 @@ export function createFunctions(app: App, parts: Parts) {
   const means =
     config.role === 'api'
       ? meansElsewhere(parts)
-      : { runner, runtime, judge: judgeHere({ ...executing, candidates, log, now }) };
+      : {
+          runner,
+          describe: describeHere(runtime),
+          judge: judgeHere({ ...executing, candidates, log, now }),
+        };
   const ownHooks = config.functions.isOn
     ? createOnEvents({
         ...{ db, log, now, runner: means.runner, judge: means.judge },
         startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
       })
     : noHooks;
-  const deploys = { db, runtime: means.runtime, now, afterDeploy: startNewSyncs };
+  const deploys = { db, describe: means.describe, now, afterDeploy: startNewSyncs };
   return {
     ...{ runner, runtime, watching, deploys, judge: means.judge },
     hooks: endsChannels(ownHooks, watching),
@@ -89,7 +94,7 @@ function meansElsewhere({ db, vault, now }: Parts) {
   const errands = createErrands(db);
   return {
     runner: runElsewhere({ db, errands, now }),
-    runtime: describeElsewhere(errands),
+    describe: describeElsewhere(errands),
     judge: judgeElsewhere({ db, vault, errands }),
   };
 }

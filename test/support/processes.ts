@@ -56,6 +56,16 @@ export async function functionProcessesOf(servicePid: number): Promise<number[]>
   return found;
 }
 
+/** The process of esbuild that the main thread of a Node started, if it runs. */
+export async function esbuildOf(pid: number): Promise<number | undefined> {
+  const children = (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).trim().split(' ');
+  for (const child of children) {
+    const name = await readFile(`/proc/${child}/comm`, 'utf8').catch(() => '');
+    if (name.trim() === 'esbuild') return Number(child);
+  }
+  return undefined;
+}
+
 /** Behind the name, which may hold anything: the state is the first, the parent the second. */
 function fieldsOf(stat: string): string[] {
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ');

@@ -6,9 +6,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { writeAudit } from '../../activity/audit.ts';
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import { AppError, type FieldError } from '../../errors.ts';
-import type { Runtime } from '../isolation/runtime.ts';
 import type { Kind } from './definition.ts';
-import { type Examined, examineAll, type Given, titleOf } from './examine.ts';
+import { type Describe, type Examined, examineAll, type Given, titleOf } from './examine.ts';
 import { tellModelChanges } from './model-changes.ts';
 import {
   addVersion,
@@ -45,16 +44,15 @@ export type Deployed = { integrationKey: string; kind: Kind; name: string; numbe
 
 export type Deploys = {
   db: Db;
-  /** Where bundles are looked at. */
-  runtime: Pick<Runtime, 'run'>;
+  describe: Describe;
   now: () => Date;
   /** In the deploy's transaction, once all functions are in place. */
   afterDeploy: (tx: Tx, at: { environmentId: number; at: Date }) => Promise<void>;
 };
 
 /** What the order would change. Throws as `deploy`. */
-export async function plan({ db, runtime }: Pick<Deploys, 'db' | 'runtime'>, order: Order): Promise<Plan> {
-  const examined = await examinedOf(order, runtime);
+export async function plan({ db, describe }: Pick<Deploys, 'db' | 'describe'>, order: Order): Promise<Plan> {
+  const examined = await examinedOf(order, describe);
   await integrationIds(db, order);
   return planned(db, { ...order, examined });
 }
@@ -64,11 +62,11 @@ export async function plan({ db, runtime }: Pick<Deploys, 'db' | 'runtime'>, ord
  * integration is missing. Answers each function given, in the order given, with the number of the version that runs.
  */
 export async function deploy(
-  { db, runtime, now, afterDeploy }: Deploys,
+  { db, describe, now, afterDeploy }: Deploys,
   { actor, ...order }: Order & { actor: string },
 ): Promise<Deployed[]> {
   const { environmentId, origin } = order;
-  const examined = await examinedOf(order, runtime);
+  const examined = await examinedOf(order, describe);
   return db.transaction(async (tx) => {
     await lockFunctions(tx, environmentId);
     const ids = await integrationIds(tx, order);
@@ -105,10 +103,10 @@ export async function deploy(
   });
 }
 
-async function examinedOf({ given, environmentId }: Order, runtime: Deploys['runtime']): Promise<Examined[]> {
+async function examinedOf({ given, environmentId }: Order, describe: Describe): Promise<Examined[]> {
   const twice = faultsOfNames(given);
   if (twice.length > 0) throw asFault(twice);
-  const { examined, faults } = await examineAll(given, { runtime, environmentId });
+  const { examined, faults } = await examineAll(given, { describe, environmentId });
   if (faults.length > 0) throw asFault(faults);
   return examined;
 }

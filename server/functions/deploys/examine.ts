@@ -1,12 +1,13 @@
 /**
- * Whether a bundle may be deployed, and what it is: what it requires is looked at, and it is loaded once, where customer
- * code runs and with nothing to ask for, to say what it is.
+ * Whether a bundle may be deployed, and what it is. Both are found out in a process for functions: what the bundle requires
+ * is checked, then it is loaded once, with no right to call the service, and returns its definition. The service itself
+ * neither parses nor runs the text of a bundle.
  */
 import { createHash } from 'node:crypto';
 import { AppError, type FieldError } from '../../errors.ts';
+import { checkRequires } from '../isolation/check-requires.ts';
 import { sdkNames } from '../isolation/harness-text.ts';
-import { refusedRequires } from '../isolation/requires.ts';
-import type { RunLimits, RunOrder, Runtime } from '../isolation/runtime.ts';
+import type { RunLimits, RunOutcome, Runtime } from '../isolation/runtime.ts';
 import { type Definition, type Kind, readDescription } from './definition.ts';
 
 /** One function to deploy. */
@@ -24,13 +25,22 @@ export type Given = {
   path: readonly (string | number)[];
 };
 
+/** What a bundle is: its definition as `result`, or why it is refused, one sentence for each place. */
+export type Description = RunOutcome | { refused: string[] };
+
+export type Describe = (of: {
+  environmentId: number;
+  code: string;
+  signal: AbortSignal;
+}) => Promise<Description>;
+
 export type Examined = Given & { definition: Definition; label: string; digest: Buffer };
 
 /** Beyond it a bundle is none that one function needs. */
 export const mostCodeBytes = 10 * 1024 * 1024;
-/** Loading a bundle and reading its schemas takes tens of milliseconds; a machine may be busy. */
+/** To load a bundle takes tens of milliseconds, to parse one of 10 MB up to 5 s; the machine may be busy. */
 const limits: RunLimits = {
-  ...{ timeoutMs: 20_000, blockedMs: 10_000, cancelGraceMs: 100 },
+  ...{ timeoutMs: 20_000, blockedMs: 20_000, cancelGraceMs: 100 },
   resultBytes: 1024 * 1024,
 };
 /** Processes of a runtime are few, and are for runs. */
@@ -50,14 +60,14 @@ export function titleOf({
 /** Examines each; of those that may not be deployed every fault, with the function's title in front. */
 export async function examineAll(
   given: readonly Given[],
-  { runtime, environmentId }: { runtime: Pick<Runtime, 'run'>; environmentId: number },
+  { describe, environmentId }: { describe: Describe; environmentId: number },
 ): Promise<{ examined: Examined[]; faults: FieldError[] }> {
   const results: (Examined | FieldError[])[] = [];
   let next = 0;
   const work = async () => {
     while (next < given.length) {
       const at = next++;
-      results[at] = await examine(given[at]!, { runtime, environmentId });
+      results[at] = await examine(given[at]!, { describe, environmentId });
     }
   };
   await Promise.all(Array.from({ length: atOnce }, work));
@@ -69,7 +79,7 @@ export async function examineAll(
 
 async function examine(
   given: Given,
-  { runtime, environmentId }: { runtime: Pick<Runtime, 'run'>; environmentId: number },
+  { describe, environmentId }: { describe: Describe; environmentId: number },
 ): Promise<Examined | FieldError[]> {
   const { code, source, kind, features, sdkVersion } = given;
   const fault = (message: string): FieldError => ({
@@ -78,19 +88,8 @@ async function examine(
     path: given.path.map(String),
   });
   if (Buffer.byteLength(code) > mostCodeBytes) return [fault('is larger than 10 MB')];
-  try {
-    const refused = await refusedRequires(code, sdkNames);
-    if (refused.length > 0) {
-      return refused.map(({ message, line, column }) =>
-        fault(`${message}${line === undefined ? '' : ` (line ${line}, column ${column})`}`),
-      );
-    }
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return [fault(`is no JavaScript: ${error.message}`)];
-  }
-  const signal = AbortSignal.timeout(patienceMs);
-  const outcome = await runtime.run(descriptionOrder({ environmentId, code, signal }));
+  const outcome = await describe({ environmentId, code, signal: AbortSignal.timeout(patienceMs) });
+  if ('refused' in outcome) return outcome.refused.map(fault);
   if ('failure' in outcome) {
     const { cause, error, message } = outcome.failure;
     if (cause === 'cancelled' || cause === 'unavailable') {
@@ -112,26 +111,23 @@ async function examine(
   return { ...given, ...said, digest: digestOf(code, source) };
 }
 
-/** Loads the bundle once, with nothing to ask for, to hear what it is. */
-export function descriptionOrder({
-  environmentId,
-  code,
-  signal,
-}: {
-  environmentId: number;
-  code: string;
-  signal: AbortSignal;
-}): RunOrder {
-  return {
-    environmentId,
-    bundle: { id: createHash('sha256').update(code).digest('hex'), code },
-    exportName: 'default',
-    kind: 'describe',
-    input: null,
-    limits,
-    signal,
-    serve: () => Promise.reject(new Error('A function that is deployed asks for nothing.')),
-    log: () => {},
+/** In processes of this node. */
+export function describeHere(runtime: Pick<Runtime, 'run'>): Describe {
+  return async ({ environmentId, code, signal }) => {
+    const order = { environmentId, limits, signal };
+    const check = await checkRequires(runtime, { ...order, code, also: sdkNames });
+    if ('failure' in check) return check;
+    const refused = check.result as string[];
+    if (refused.length > 0) return { refused };
+    return runtime.run({
+      ...order,
+      bundle: { id: createHash('sha256').update(code).digest('hex'), code },
+      exportName: 'default',
+      kind: 'describe',
+      input: null,
+      serve: () => Promise.reject(new Error('A function that is deployed asks for nothing.')),
+      log: () => {},
+    });
   };
 }
 

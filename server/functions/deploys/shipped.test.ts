@@ -5,6 +5,7 @@ import type { Tx } from '../../db/pool.ts';
 import { createLog } from '../../log.ts';
 import { openRunsBench, type RunsBench, syncOf } from '../runs/runs.fixture.ts';
 import { startNewSyncs } from '../runs/schedule.ts';
+import { describeHere } from './examine.ts';
 import { createShipped, type ShippedBundle } from './shipped.ts';
 import { getFunction, lockFunctions } from './store.ts';
 
@@ -26,7 +27,12 @@ const bundle = (name: string, version: number): ShippedBundle => {
 };
 const shippedWith = (...bundles: ShippedBundle[]) =>
   createShipped({
-    ...{ db: bench.db, runtime: bench.one.runtime, now: bench.now, afterDeploy: startNewSyncs },
+    ...{
+      db: bench.db,
+      describe: describeHere(bench.one.runtime),
+      now: bench.now,
+      afterDeploy: startNewSyncs,
+    },
     log: createLog({ level: 'warn', format: 'json' }, { write: (line: string) => void told.push(line) }),
     bundles: async () => bundles,
   });

@@ -36,7 +36,7 @@ type Which = { environmentId: number; integrationKey: string; kind: Kind; name: 
 type Parts = Deploys & { log: Logger; bundles: () => Promise<ShippedBundle[]> };
 
 export function createShipped({ bundles: make, log, ...deploys }: Parts): ShippedFunctions {
-  const { db, runtime } = deploys;
+  const { db, describe } = deploys;
   const bundles = once(make);
   const described = new Map<string, Promise<Examined[]>>();
 
@@ -72,7 +72,7 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
       let known = described.get(provider);
       if (known === undefined) {
         const all = (await bundles()).filter((one) => one.provider === provider);
-        known = examineAll(all.map(givenOf(provider)), { runtime, environmentId }).then(
+        known = examineAll(all.map(givenOf(provider)), { describe, environmentId }).then(
           ({ examined, faults }) => {
             if (faults.length > 0) throw new Error(faults.map(({ message }) => message).join('\n'));
             return examined;

@@ -8,6 +8,7 @@ import { openVault } from '../../vault.ts';
 import { sdkParts } from '../isolation/harness-text.ts';
 import { createRuntime, type Runtime } from '../isolation/runtime.ts';
 import { type Deploys, deploy, plan } from './deploy.ts';
+import { describeHere } from './examine.ts';
 import {
   findCode,
   getFunction,
@@ -28,7 +29,7 @@ let at = new Date('2026-03-01T00:00:00Z');
 before(async () => {
   database = await openTestDatabase();
   runtime = createRuntime(sdkParts, { maxProcesses: 1 });
-  deploys = { db: database.db, runtime, now: () => at, afterDeploy: async () => {} };
+  deploys = { db: database.db, describe: describeHere(runtime), now: () => at, afterDeploy: async () => {} };
 });
 after(async () => {
   await runtime.close();

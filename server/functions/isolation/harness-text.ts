@@ -4,7 +4,7 @@
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from '../../../sdk/child-environment.ts';
+import { bundleOwn } from './bundle-own.ts';
 import type { RuntimeParts } from './runtime.ts';
 
 /** The names of the authoring SDK: ours, and the one that existing functions import. */
@@ -26,20 +26,11 @@ async function make(): Promise<Required<RuntimeParts>> {
   return { harness, modules: Object.fromEntries(sdkNames.map((name) => [name, sdk])) };
 }
 
-async function bundled(name: string): Promise<string> {
-  const { outputFiles } = await build({
-    entryPoints: [
-      fileURLToPath(
-        new URL(`../../../sdk/functions/${name}${extname(import.meta.filename)}`, import.meta.url),
-      ),
-    ],
-    bundle: true,
-    write: false,
+function bundled(name: string): Promise<string> {
+  const path = `../../../sdk/functions/${name}${extname(import.meta.filename)}`;
+  return bundleOwn({
+    entryPoints: [fileURLToPath(new URL(path, import.meta.url))],
     external: ['zod'],
-    format: 'cjs',
     platform: 'neutral',
-    target: 'node26',
-    logLevel: 'silent',
   });
-  return outputFiles[0]!.text;
 }

@@ -4,7 +4,7 @@
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from '../../../sdk/child-environment.ts';
+import { bundleOwn } from './bundle-own.ts';
 
 export type ChildProgram = {
   /** Run by Node as it stands. */
@@ -26,8 +26,8 @@ export function childProgram(): Promise<ChildProgram> {
 async function make(): Promise<ChildProgram> {
   const child = fileURLToPath(new URL(`./child${extname(import.meta.filename)}`, import.meta.url));
   const [script, zod] = await Promise.all([
-    bundled({ entryPoints: [child], platform: 'node' }),
-    bundled({
+    bundleOwn({ entryPoints: [child], platform: 'node' }),
+    bundleOwn({
       stdin: { contents: "module.exports = require('zod');", resolveDir: import.meta.dirname },
       platform: 'neutral',
       mainFields: ['main'],
@@ -36,16 +36,4 @@ async function make(): Promise<ChildProgram> {
     }),
   ]);
   return { script, modules: { zod } };
-}
-
-async function bundled(options: Parameters<typeof build>[0]): Promise<string> {
-  const { outputFiles } = await build({
-    bundle: true,
-    write: false,
-    format: 'cjs',
-    target: 'node26',
-    logLevel: 'silent',
-    ...options,
-  });
-  return outputFiles![0]!.text;
 }

@@ -4,7 +4,7 @@
  * Owns: which process a run gets, its limits, what the code may ask, and how it ended. Does not own: what a function may
  * ask for (whoever calls passes `serve`), when functions run, where bundles are stored. Neighbours: `pool.ts` (processes
  * by environment), `run.ts` (one run), `child.ts` (the other side), `launch.ts` and `confinement.ts` (how a process is
- * started), `requires.ts` (what a bundle may require, asked at deploy).
+ * started), `check-requires.ts` (what a bundle requires, checked at a deploy).
  *
  * This is for the code of the operator's own developers. docs/functions-isolation.md says what it keeps out, and what not.
  */

@@ -9,7 +9,7 @@ import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { ErrandEnd, Errands } from '../../nodes/errands.ts';
 import type { Vault } from '../../vault.ts';
-import type { Runtime } from '../isolation/runtime.ts';
+import type { Describe, Description } from '../deploys/examine.ts';
 import type { Claim } from './claims.ts';
 import { type Judge, validateMs } from './on-event.ts';
 import { cancelled, type Ending, settle } from './settle.ts';
@@ -111,21 +111,18 @@ export function judgeElsewhere({ db, vault, errands }: { db: Db; vault: Vault; e
   };
 }
 
-/** Looks at bundles that are to be deployed; it runs nothing else. */
-export function describeElsewhere(errands: Errands): Pick<Runtime, 'run'> {
-  return {
-    async run({ environmentId, bundle, kind, signal }) {
-      if (kind !== 'describe') throw new Error('this node runs no functions');
-      const request = asBytes({ code: bundle.code } satisfies DescribeRequest);
-      const end = await errands.ask({ environmentId, kind, request, signal });
-      if ('answer' in end) return JSON.parse(end.answer.toString());
-      return {
-        failure: {
-          cause: signal?.aborted ? 'cancelled' : 'unavailable',
-          message: 'No node that runs functions looked at it.',
-        },
-      };
-    },
+/** Describes bundles that are to be deployed. */
+export function describeElsewhere(errands: Errands): Describe {
+  return async ({ environmentId, code, signal }) => {
+    const request = asBytes({ code } satisfies DescribeRequest);
+    const end = await errands.ask({ environmentId, kind: 'describe', request, signal });
+    if ('answer' in end) return JSON.parse(end.answer.toString()) as Description;
+    return {
+      failure: {
+        cause: signal.aborted ? 'cancelled' : 'unavailable',
+        message: 'No node that runs functions looked at it.',
+      },
+    };
   };
 }
 

@@ -4,7 +4,7 @@ import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { DoErrand } from '../../nodes/errand-desk.ts';
 import type { Vault } from '../../vault.ts';
-import { descriptionOrder } from '../deploys/examine.ts';
+import { describeHere } from '../deploys/examine.ts';
 import type { Runtime } from '../isolation/runtime.ts';
 import { type Claim, takeClaim } from './claims.ts';
 import {
@@ -64,7 +64,7 @@ export function errandKinds({
 
     async describe(request, { environmentId, signal }) {
       const { code } = JSON.parse(request.toString()) as DescribeRequest;
-      return asBytes(await runtime.run(descriptionOrder({ environmentId, code, signal })));
+      return asBytes(await describeHere(runtime)({ environmentId, code, signal }));
     },
   };
 }

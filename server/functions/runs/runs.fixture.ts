@@ -10,6 +10,7 @@ import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration } from '../../integrations/store.ts';
 import type { Kind } from '../deploys/definition.ts';
 import { deploy } from '../deploys/deploy.ts';
+import { describeHere } from '../deploys/examine.ts';
 import { openRunNode, type RunNode } from './run-node.fixture.ts';
 import { startNewSyncs, startSyncsOf } from './schedule.ts';
 import type { RunnerLimits } from './worker.ts';
@@ -64,7 +65,7 @@ export async function openRunsBench(limits: Partial<RunnerLimits> = {}) {
     },
     async deploy(name: string, code: string, kind: Kind = 'sync') {
       await deploy(
-        { db, runtime: one.runtime, now, afterDeploy: startNewSyncs },
+        { db, describe: describeHere(one.runtime), now, afterDeploy: startNewSyncs },
         {
           ...{ environmentId: environment.id, reconcile: 'none', origin: 'deploy', actor: 'key:1' },
           given: [
