@@ -17,6 +17,11 @@ export type Profile = {
   requestedScopes: { param: 'scope' | 'user_scope'; separator: ' ' | ',' };
   /** Parameters and a scope without any of which an exchange gives no refresh token. */
   offline: { params?: Record<string, string>; scope?: string };
+  /**
+   * A parameter without which tokens have no end and no refresh token comes: in exchanges, or in refreshes too. In a
+   * request that is JSON it is a number.
+   */
+  endsBy?: { param: string; in: 'exchange' | 'exchange and refresh' };
   /** `iss` of the callback (RFC 9207). */
   issuer?: string;
 
@@ -32,8 +37,11 @@ export type Profile = {
   grantedIn: string;
   /** A scope that is granted and never named. */
   unnamedScope?: string;
-  /** Whether an exchange gives a refresh token, and what the answer to a refresh says of it. */
-  refresh: 'rotates' | 'silent' | 'repeats' | 'none';
+  /**
+   * Whether an exchange gives a refresh token, and what the answer to a refresh says of it; `overlaps`: it rotates, and the
+   * token before lives until its successor is used.
+   */
+  refresh: 'rotates' | 'overlaps' | 'silent' | 'repeats' | 'none';
 
   /** How a fault is told, and which code a dead refresh token has. */
   faults: 'status' | 'in_200' | 'message';

@@ -18,7 +18,14 @@ export type Endpoints = {
   api: string;
 };
 export type ProfileClient = { id: string; secret: string; redirectUri: string };
-type Grant = { scopes: string[]; access: Set<string>; refresh: string | undefined; isOffline: boolean };
+type Grant = {
+  scopes: string[];
+  access: Set<string>;
+  refresh: string | undefined;
+  /** The one that `refresh` is the successor of, where both live. */
+  before?: string | undefined;
+  isOffline: boolean;
+};
 type Call = { url: URL; request: IncomingMessage; form: URLSearchParams };
 
 /** Starts one. `now` is the provider's clock. */
@@ -28,8 +35,9 @@ export async function startProfile(profile: Profile, given: Setting) {
     const body = Buffer.concat(await Array.fromAsync(request as AsyncIterable<Buffer>)).toString();
     const url = new URL(`https:/${request.url}`);
     const isJson = request.headers['content-type']?.startsWith('application/json') === true;
-    const form = new URLSearchParams(isJson ? (JSON.parse(body) as Record<string, string>) : body);
-    const { status, headers, text } = provider.answer({ url, request, form }, { isJson });
+    const fields = isJson ? (JSON.parse(body) as Record<string, unknown>) : undefined;
+    const form = new URLSearchParams((fields as Record<string, string> | undefined) ?? body);
+    const { status, headers, text } = provider.answer({ url, request, form }, { fields });
     response.writeHead(status, headers).end(text);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -56,8 +64,10 @@ class ProfileProvider {
     this.#setting = setting;
   }
 
-  answer(call: Call, { isJson }: { isJson: boolean }): Reply {
+  /** `fields`: the body, where it is JSON. */
+  answer(call: Call, { fields }: { fields: Record<string, unknown> | undefined }): Reply {
     const { endpoints } = this.#setting;
+    const isJson = fields !== undefined;
     const isPost = call.request.method === 'POST';
     const at = (endpoint: string | undefined) => {
       if (endpoint === undefined) return false;
@@ -69,6 +79,8 @@ class ProfileProvider {
     if (isPost && (isToken || at(endpoints.revocation))) {
       const isOpen = at(endpoints.revocation) && this.#profile.revocationAuth === 'none';
       if (isJson !== (this.#profile.tokenRequest === 'json')) return this.#refuse('invalid_request');
+      if (typeof fields?.[this.#profile.endsBy?.param ?? ''] === 'string')
+        return this.#refuse('invalid_request');
       if (!isOpen && !this.#isClient(call)) return this.#refuse('invalid_client');
       if (at(endpoints.revocation)) return this.#revoke(call.form);
       if (call.form.get('grant_type') === 'refresh_token')
@@ -125,25 +137,40 @@ class ProfileProvider {
     if (!isSame) return this.#refuse('invalid_grant');
     const { grant } = pending;
     this.#grants.push(grant);
-    if (this.#profile.refresh !== 'none' && grant.isOffline) grant.refresh = this.#make('refresh');
-    return this.#give(grant, { refreshToken: grant.refresh, isExchange: true });
+    const hasEnd = this.#hasEnd(form, 'exchange');
+    if (this.#profile.refresh !== 'none' && grant.isOffline && hasEnd) grant.refresh = this.#make('refresh');
+    return this.#give(grant, { refreshToken: grant.refresh, isExchange: true, hasEnd });
   }
 
   #refresh(form: URLSearchParams): Reply {
     const used = form.get('refresh_token');
-    const grant = this.#grants.find(({ refresh }) => refresh !== undefined && refresh === used);
+    const grant = this.#grants.find(
+      ({ refresh, before }) => used !== null && (refresh === used || before === used),
+    );
     if (!holds(form, this.#profile.needs.refresh)) return this.#refuse('invalid_request');
     if (grant === undefined) return this.#refuse(this.#profile.deadGrant);
-    if (this.#profile.refresh === 'rotates') grant.refresh = this.#make('refresh');
+    const hasEnd = this.#hasEnd(form, 'refresh');
+    if (this.#profile.refresh === 'overlaps') grant.before = used ?? undefined;
+    if (this.#profile.refresh === 'rotates' || this.#profile.refresh === 'overlaps')
+      grant.refresh = hasEnd ? this.#make('refresh') : undefined;
     const refreshToken = this.#profile.refresh === 'silent' ? undefined : grant.refresh;
-    return this.#give(grant, { refreshToken, isExchange: false });
+    return this.#give(grant, { refreshToken, isExchange: false, hasEnd });
   }
 
-  #give(grant: Grant, given: { refreshToken: string | undefined; isExchange: boolean }): Reply {
+  #hasEnd(form: URLSearchParams, kind: 'exchange' | 'refresh'): boolean {
+    const { endsBy } = this.#profile;
+    return endsBy === undefined || !endsBy.in.includes(kind) || form.has(endsBy.param);
+  }
+
+  #give(
+    grant: Grant,
+    { hasEnd, ...given }: { refreshToken: string | undefined; isExchange: boolean; hasEnd: boolean },
+  ): Reply {
     const accessToken = this.#make('access');
     grant.access = new Set([accessToken]);
     const { now } = this.#setting;
-    return tokenReply(this.#profile, { ...given, accessToken, scopes: grant.scopes, now });
+    const profile: Profile = hasEnd ? this.#profile : { ...this.#profile, life: 'untold' };
+    return tokenReply(profile, { ...given, accessToken, scopes: grant.scopes, now });
   }
 
   #revoke(form: URLSearchParams): Reply {
@@ -151,6 +178,7 @@ class ProfileProvider {
     for (const grant of this.#grants.filter((each) => each.refresh === token || each.access.has(token))) {
       grant.access.clear();
       grant.refresh = undefined;
+      grant.before = undefined;
     }
     return { status: 200, headers: {}, text: '' };
   }

@@ -12,6 +12,7 @@ import { createSessionReader } from '../connect/sessions.ts';
 import { disconnectRoutes } from '../connections/disconnect-routes.ts';
 import { countByIntegration, noConnections } from '../connections/list.ts';
 import { connectionRoutes } from '../connections/routes.ts';
+import { findSunsets } from '../connections/sunsets.ts';
 import { deliveryRoutes } from '../deliveries/delivery-routes.ts';
 import { endpointRoutes, guardOverrides } from '../deliveries/endpoint-routes.ts';
 import { settingsRoutes } from '../deliveries/settings-routes.ts';
@@ -168,7 +169,11 @@ export async function addRoutes(
     usageOf: async ({ environmentId, integrations }) => {
       const counts = await countByIntegration(db, environmentId);
       const quotas = await quotaUse(db, integrations);
-      return ({ id }) => ({ connections: counts.get(id) ?? noConnections(), quota: quotas.get(id) ?? [] });
+      const sunsets = await findSunsets(db, { integrations, at: now() });
+      return ({ id }) => ({
+        ...{ connections: counts.get(id) ?? noConnections(), quota: quotas.get(id) ?? [] },
+        sunsets: sunsets.get(id) ?? [],
+      });
     },
   });
   connectionRoutes(app, { db, reading, reader, credentials, hooks, fetchFor, log, now });

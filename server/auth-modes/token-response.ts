@@ -164,10 +164,14 @@ async function readAnswer(
   }
 }
 
+/** Lives are numbers, as in answers (RFC 6749 §5.1). */
+const numberFields: ReadonlySet<string> = new Set(['expires_in', 'refresh_token_expires_in']);
+
 function asJson(headers: Record<string, string>, body: URLSearchParams) {
+  const fields = [...body].map(([name, value]) => [name, numberFields.has(name) ? Number(value) : value]);
   return {
     headers: { ...headers, 'content-type': 'application/json' },
-    body: JSON.stringify(Object.fromEntries(body)),
+    body: JSON.stringify(Object.fromEntries(fields)),
   };
 }
 

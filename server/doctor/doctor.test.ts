@@ -21,7 +21,7 @@ import {
   judgeVersion,
 } from './database.ts';
 import { judgeDataDir, judgeFree, judgeKeyFiles } from './disk.ts';
-import { judgeCredentialHeaders } from './integrations.ts';
+import { judgeCredentialHeaders, judgeSunsets } from './integrations.ts';
 import { judgeKeyRing } from './keys.ts';
 import { judgeMemory, judgeNode, judgeOpenFiles } from './machine.ts';
 
@@ -120,6 +120,53 @@ test('an integration that sends credentials in a header that servers return is n
     /"bearer" in dev: integration_config\.header_name names a header that is returned by servers/,
   );
   assert.doesNotMatch(found.says, /good/);
+  await db.query('delete from integration');
+});
+
+test('a sunset is told from 90 days before, for the connections that it concerns alone', async () => {
+  const catalog = loadCatalog(providersDirectory);
+  const judge = (at: string) => judgeSunsets(db, { catalog, at: new Date(at) });
+  const integrations = await db.query<{ id: number; key: string }>(`
+    insert into integration (environment_id, key, provider, display_name, is_test)
+    select environment.id, given.key, 'shopify', 'Shop', given.key = 'tried'
+    from environment
+    cross join (values ('shop'), ('renewed'), ('tried')) as given (key)
+    returning id, key`);
+  const idOf = (key: string) => integrations.find((one) => one.key === key)?.id;
+  const connect = (key: string, columns: Record<string, string> = {}) =>
+    db.query(
+      `insert into connection (environment_id, integration_id, connection_id, data_key${Object.keys(columns)
+        .map((name) => `, ${name}`)
+        .join('')})
+       select id, $1, gen_random_uuid(), gen_random_uuid()${Object.values(columns)
+         .map((value) => `, ${value}`)
+         .join('')}
+       from environment`,
+      [idOf(key)],
+    );
+  await connect('tried');
+  await connect('renewed', { access_expires_at: 'now()' });
+  await connect('renewed', { refresh_token_digest: "'\\x00'" });
+  await connect('shop');
+  await db.query('update connection set deleted_at = now(), data_key = null where integration_id = $1', [
+    idOf('shop'),
+  ]);
+  assert.equal((await judge('2026-12-31')).state, 'ok');
+  await connect('shop');
+  await connect('shop');
+  assert.equal((await judge('2026-10-02T23:59:59Z')).state, 'ok');
+  for (const at of ['2026-10-03T00:00:00Z', '2027-06-01T00:00:00Z']) {
+    const found = await judge(at);
+    assert.equal(found.state, 'warn');
+    assert.match(
+      found.says,
+      /^"shop" in dev: 2 connections may stop working on 2027-01-01\. Shopify refuses .* \(https:/,
+    );
+    assert.doesNotMatch(found.says, /renewed|tried/);
+  }
+  await db.query(`update connection set status = 'needs_reauth'`);
+  assert.equal((await judge('2026-12-31')).state, 'ok');
+  await db.query('delete from connection');
   await db.query('delete from integration');
 });
 

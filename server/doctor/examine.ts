@@ -64,7 +64,7 @@ export async function examine({
       { name: 'database', run: async () => ok(`${where}: ${(version?.version ?? '').split(' on ')[0]}.`) },
     ]);
     await look(databaseChecks(db, { isEmbedded }));
-    await look(integrationChecks(db, { catalog: loadCatalog(providersDirectory) }));
+    await look(integrationChecks(db, { catalog: loadCatalog(providersDirectory), at: new Date() }));
     const masterKeys = await keysOf(is);
     await look('fault' in masterKeys ? [masterKeys.fault] : keyChecks(db, masterKeys.are));
   }).catch(async (error: unknown) => {

@@ -1,14 +1,47 @@
 /** Integrations: whether settings that this version refuses, or a provider's announced end, keep them from working. */
+import { findSunsets, warningDays } from '../connections/sunsets.ts';
 import { type Db, first } from '../db/pool.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import { credentialHeaderFault } from '../providers/credential-header.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { type Check, fail, ok, skipped, type Verdict } from './check.ts';
+import { type Check, fail, ok, skipped, type Verdict, warn } from './check.ts';
 
-type Row = { environment: string; key: string; provider: string; config: Record<string, string> };
+type Row = {
+  id: number;
+  environment: string;
+  key: string;
+  provider: string;
+  isTest: boolean;
+  config: Record<string, string>;
+};
 
-export function integrationChecks(db: Db, { catalog }: { catalog: Catalog }): Check[] {
-  return [{ name: 'credential-headers', run: () => judgeCredentialHeaders(db, catalog) }];
+export function integrationChecks(db: Db, { catalog, at }: { catalog: Catalog; at: Date }): Check[] {
+  return [
+    { name: 'credential-headers', run: () => judgeCredentialHeaders(db, catalog) },
+    { name: 'provider-sunsets', run: () => judgeSunsets(db, { catalog, at }) },
+  ];
+}
+
+export async function judgeSunsets(
+  db: Db,
+  { catalog, at }: { catalog: Catalog; at: Date },
+): Promise<Verdict> {
+  const rows = await listRows(db);
+  if (rows === undefined) return skipped('There are no integrations yet.');
+  const integrations = rows.flatMap((row) => {
+    const provider = catalog.find(row.provider);
+    return provider === undefined ? [] : [{ ...row, provider }];
+  });
+  const sunsets = await findSunsets(db, { integrations, at });
+  const found = integrations.flatMap(({ id, key, environment }) =>
+    (sunsets.get(id) ?? []).map(
+      ({ on, ends, count, page }) =>
+        `"${key}" in ${environment}: ${count} ${count === 1 ? 'connection' : 'connections'} may stop working on ${on}. ${ends} (${page})`,
+    ),
+  );
+  if (found.length === 0)
+    return ok(`No provider of a connection has announced to end what it needs within ${warningDays} days.`);
+  return warn(found.join(' '), 'Let these accounts connect again before that day, or as the page says.');
 }
 
 export async function judgeCredentialHeaders(db: Db, catalog: Catalog): Promise<Verdict> {
@@ -42,7 +75,8 @@ async function listRows(db: Db): Promise<Row[] | undefined> {
   );
   if (found?.isThere !== true) return undefined;
   return db.query<Row>(
-    `select environment.name as environment, integration.key, provider, integration_config as config
+    `select integration.id, environment.name as environment, integration.key, provider, is_test as "isTest",
+       integration_config as config
      from integration
      join environment on environment.id = integration.environment_id
      order by environment.name, integration.key`,

@@ -12,6 +12,8 @@ export type IntegrationUsage = {
     used: number;
     closedUntil: Date | undefined;
   }[];
+  /** What the provider has announced to end within 90 days, where it concerns connections. */
+  sunsets: readonly { on: string; ends: string; page: string; count: number }[];
 };
 
 /** Of each of these, which are of one environment. */
@@ -40,15 +42,33 @@ export const usageWire = z.object({
       closed_until: z.string().nullable(),
     }),
   ),
+  /** What the provider has announced to end, from 90 days before, while connections may stop working. */
+  sunsets: z.array(
+    z.object({
+      /** ISO 8601 date. */
+      on: z.string(),
+      ends: z.string(),
+      /** Address of the provider's announcement. */
+      announcement: z.string(),
+      /** How many connections may stop working. */
+      connections: z.number(),
+    }),
+  ),
 });
 
-export function usageToWire({ connections, quota }: IntegrationUsage): z.input<typeof usageWire> {
+export function usageToWire({ connections, quota, sunsets }: IntegrationUsage): z.input<typeof usageWire> {
   return {
     connections,
     quota: quota.map(({ windowS, closedUntil, ...use }) => ({
       ...use,
       window_s: windowS,
       closed_until: closedUntil?.toISOString() ?? null,
+    })),
+    sunsets: sunsets.map(({ on, ends, page, count }) => ({
+      on,
+      ends,
+      announcement: page,
+      connections: count,
     })),
   };
 }

@@ -113,7 +113,8 @@ export function toWire(definition: ProviderDefinition, { logosUrl }: { logosUrl:
     logo_url: `${logosUrl}/${definition.logo}`,
     categories: definition.categories,
     docs: definition.docs,
-    verified: definition.verified === 'unverified' ? null : definition.verified,
+    verified: typeof definition.verified === 'string' ? null : definition.verified,
+    ...(definition.sunset.length > 0 && { sunset: definition.sunset }),
     auth_mode: definition.auth_mode,
     ...(authorization && {
       authorization_url: authorization.url,

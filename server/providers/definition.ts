@@ -75,13 +75,32 @@ const fields = z.strictObject({
   display_name: z.string().min(1),
   categories: z.array(z.string()).min(1),
   docs: z.url({ protocol: /^https$/ }),
-  /** When the endpoints were last read off the provider's own documentation, and on which page. */
+  /**
+   * `on`: when the endpoints were last read off `page`, the provider's own. `unverified since`: when they were written,
+   * where they were never compared with such a page.
+   */
   verified: z
     .union(
-      [z.literal('unverified'), z.strictObject({ on: z.iso.date(), page: z.url({ protocol: /^https$/ }) })],
-      { error: 'is neither "unverified" nor "on", a date, with "page", an https address' },
+      [
+        z.string().regex(/^unverified(?: since \d{4}-\d{2}-\d{2})?$/),
+        z.strictObject({ on: z.iso.date(), page: z.url({ protocol: /^https$/ }) }),
+      ],
+      { error: 'is neither "unverified since" a date nor "on", a date, with "page", an https address' },
     )
     .default('unverified'),
+  /** What the provider has announced to end, and when. */
+  sunset: z
+    .array(
+      z.strictObject({
+        on: z.iso.date(),
+        /** What ends and what to do, in plain English. */
+        ends: z.string().min(1),
+        /** Which connections stop working; `without_expiry`: whose token has no end and no refresh token. */
+        connections: z.enum(['all', 'without_expiry']).default('all'),
+        page: z.url({ protocol: /^https$/ }),
+      }),
+    )
+    .default([]),
   /** File in `providers/logos/`; one that is not there is drawn by `monogram.ts`. Named after the provider if absent. */
   logo: z.string().regex(/^[a-z0-9-]+\.svg$/),
   auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'NONE']),

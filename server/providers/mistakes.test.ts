@@ -77,6 +77,12 @@ const mistakes: [string, string, string, RegExp][] = [
   ['a mode that does not exist', 'OAUTH2', 'OAUTH3', /auth_mode: /],
   ['documentation without https', 'docs: https', 'docs: http', /docs: /],
   ['a date that is none', '2026-11-21', '2026-21-11', /verified\.on: Invalid ISO date/],
+  [
+    'a sunset without a day',
+    'auth_mode: OAUTH2',
+    'auth_mode: OAUTH2\nsunset: [{ on: soon, ends: It ends., page: https://example.com }]',
+    /sunset\.0\.on: Invalid ISO date/,
+  ],
   ['a check that names no page', 'page: https://example.com/oauth', 'by: me', /verified: is neither/],
   [
     'an address without https',

@@ -197,4 +197,30 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     assert.equal(await viewer.getByRole('link', { name: 'Google Sheets' }).count(), 0);
     assert.equal(await viewer.getByRole('dialog').count(), 0);
   });
+
+  test('what a provider has announced to end is shown with the connections that it concerns', async () => {
+    const { trellis } = dashboard;
+    const client = { type: 'OAUTH2', client_id: 'shop-client', client_secret: secret };
+    await trellis.call('POST', '/integrations', {
+      body: { provider: 'shopify', unique_key: 'shop', display_name: 'Our shops', credentials: client },
+    });
+    for (const shop of ['acme', 'umbrella']) {
+      const imported = await trellis.call('POST', '/connections', {
+        body: {
+          ...{ provider_config_key: 'shop', connection_id: shop, connection_config: { shop } },
+          credentials: { type: 'OAUTH2', access_token: `token-of-${shop}` },
+        },
+      });
+      assert.equal(imported.status, 201, imported.text);
+    }
+    await open('/integrations');
+    await page.getByText('2 connections may stop working on 1 January 2027').waitFor();
+    await picture(page, 'integrations-sunset');
+    await page.getByRole('link', { name: 'Our shops' }).click();
+    await page.getByText('2 connections may stop working on 1 January 2027').waitFor();
+    await page.getByText('Shopify refuses access tokens of public apps that never expire.').waitFor();
+    await picture(page, 'integration-sunset');
+    await page.getByRole('link', { name: "The integration's connections" }).click();
+    await page.getByRole('link', { name: 'umbrella' }).waitFor();
+  });
 });

@@ -8,7 +8,7 @@ const titles = (...forms: Readonly<Record<string, FormField>>[]) =>
 export function providerTable(catalog: Catalog): string {
   const rows = catalog.list().map((definition) => {
     const { name, display_name, docs, verified, auth_mode } = definition;
-    const checked = verified === 'unverified' ? 'unverified' : `[${verified.on}](${verified.page})`;
+    const checked = typeof verified === 'string' ? verified : `[${verified.on}](${verified.page})`;
     const fields = titles(
       definition.integration_config,
       definition.connection_config,

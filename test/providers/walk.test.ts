@@ -6,8 +6,10 @@ import { startProfile } from '../../sandbox/profiles/provider.ts';
 import { allowed, refreshLifeS } from '../../sandbox/profiles/replies.ts';
 import { readAccount } from '../../server/auth-modes/account.ts';
 import { authorizationRequest, exchangeCode, refreshToken } from '../../server/auth-modes/oauth2.ts';
+import { credentialsFrom } from '../../server/auth-modes/oauth2-credentials.ts';
 import { placeCredentials, withQuery } from '../../server/auth-modes/place.ts';
 import { revokeToken } from '../../server/auth-modes/revocation.ts';
+import { isExpired } from '../../server/connections/refresh-due.ts';
 import type { ProviderDefinition } from '../../server/providers/definition.ts';
 import { missingScopes } from '../../server/providers/scopes.ts';
 import {
@@ -113,7 +115,7 @@ async function walk(t: TestContext, definition: ProviderDefinition): Promise<voi
   if (latest !== undefined) {
     const refreshed = await refreshToken({ ...context, refreshToken: latest });
     assert.ok(refreshed.ok, JSON.stringify(refreshed));
-    const next = refreshed.tokens;
+    let next = refreshed.tokens;
     assert.equal(await callApi(started, accessToken), 401);
     accessToken = next.accessToken;
     assert.equal(await callApi(started, accessToken), 200);
@@ -125,6 +127,18 @@ async function walk(t: TestContext, definition: ProviderDefinition): Promise<voi
       const again = await refreshToken({ ...context, refreshToken: latest });
       assert.ok(!again.ok);
       assert.equal(again.fault.kind, 'dead_grant', JSON.stringify(again.fault));
+    }
+    if (profile.refresh === 'overlaps') {
+      assert.ok(definition.refresh.rotates, 'the definition says that refresh tokens stay');
+      // The answer could have been lost; once the successor is used, the token before it is over.
+      const again = await refreshToken({ ...context, refreshToken: latest });
+      assert.ok(again.ok, JSON.stringify(again));
+      const used = await refreshToken({ ...context, refreshToken: again.tokens.refreshToken ?? '' });
+      assert.ok(used.ok, JSON.stringify(used));
+      const late = await refreshToken({ ...context, refreshToken: latest });
+      assert.equal(late.ok ? undefined : late.fault.kind, 'dead_grant');
+      next = used.tokens;
+      accessToken = next.accessToken;
     }
     latest = next.refreshToken ?? latest;
   }
@@ -178,6 +192,10 @@ describe('a definition that does not know its provider', { concurrency: 4 }, () 
     ['zoho-crm', 'the word before a token', (d) => (d.placement = [])],
     ['box', 'that refresh tokens rotate', (d) => (d.refresh.rotates = false)],
     ['asana', 'where the account is told', (d) => (d.userinfo = { ...d.userinfo!, subject: 'sub' })],
+    ['hubspot', 'the endpoint that stays', (d) => (token(d).url = 'https://api.hubapi.com/oauth/v1/token')],
+    ['shopify', 'what gives tokens an end', (d) => (token(d).params = {})],
+    ['zendesk', 'what gives tokens an end', (d) => (token(d).params = {})],
+    ['zendesk', 'what gives refreshed tokens an end', (d) => (d.refresh.params = {})],
     ['google-sheet', 'what makes a refresh token come', (d) => (authorization(d).params = {})],
   ];
   for (const [name, what, change] of changes) {
@@ -187,6 +205,62 @@ describe('a definition that does not know its provider', { concurrency: 4 }, () 
       await assert.rejects(walk(t, changed), assert.AssertionError);
     });
   }
+});
+
+describe('what was connected by an earlier definition goes on', () => {
+  const exchanged = async (
+    t: TestContext,
+    name: string,
+    change: (token: { url: string; params: object }) => void,
+  ) => {
+    const earlier = structuredClone(catalog.get(name));
+    change(earlier.token!);
+    const started = await start(t, earlier);
+    const outcome = await exchangeCode({ ...started.context, ...(await authorize(started)) });
+    assert.ok(outcome.ok, JSON.stringify(outcome));
+    return { started, tokens: outcome.tokens };
+  };
+
+  for (const name of ['shopify', 'zendesk']) {
+    test(`a token of ${name} without an end is used and not refreshed`, async (t) => {
+      const { started, tokens } = await exchanged(t, name, (token) => Object.assign(token, { params: {} }));
+      assert.deepEqual([tokens.expiresAt, tokens.refreshToken], [undefined, undefined]);
+      const context = { ...started.context, definition: catalog.get(name) };
+      assert.equal(await callApi({ ...started, context }, tokens.accessToken), 200);
+      assert.equal(isExpired(credentialsFrom(tokens), endAt(10 * 365 * 86_400)), false);
+    });
+  }
+
+  test('a refresh token of hubspot’s endpoint before is taken by the one that stays', async (t) => {
+    const { token } = catalog.get('hubspot');
+    const profile = profileOf('hubspot')!;
+    const context = { definition: catalog.get('hubspot'), client, now };
+    const endpoints = endpointsOf(context);
+    const v1 = 'https://api.hubapi.com/oauth/v1/token';
+    const provider = await startProfile(profile, {
+      client: { id: client.clientId, secret: client.clientSecret, redirectUri },
+      endpoints: { ...endpoints, token: v1, refresh: token!.url },
+      now,
+    });
+    t.after(() => provider.stop());
+    const started = {
+      profile,
+      provider,
+      endpoints,
+      context: { ...context, values: {}, fetch: wayTo(provider.origin) },
+    };
+    const earlier = structuredClone(catalog.get('hubspot'));
+    earlier.token!.url = v1;
+    const first = await exchangeCode({
+      ...started.context,
+      definition: earlier,
+      ...(await authorize(started)),
+    });
+    assert.ok(first.ok, JSON.stringify(first));
+    const second = await refreshToken({ ...started.context, refreshToken: first.tokens.refreshToken! });
+    assert.ok(second.ok, JSON.stringify(second));
+    assert.equal(await callApi(started, second.tokens.accessToken), 200);
+  });
 });
 
 test('a code that is used twice, or with another secret, gives no tokens anywhere', async (t) => {

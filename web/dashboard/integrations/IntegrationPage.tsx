@@ -17,6 +17,7 @@ import { CredentialsCard } from './CredentialsCard.tsx';
 import { DeleteIntegration } from './DeleteIntegration.tsx';
 import { GoogleGuide } from './GoogleGuide.tsx';
 import { integrationQuery, isGoogle, providerQuery } from './queries.ts';
+import { SunsetNotice } from './SunsetNotice.tsx';
 import { UsageCard } from './UsageCard.tsx';
 
 export function IntegrationPage() {
@@ -91,6 +92,9 @@ export function IntegrationPage() {
                   ))}
                 </Text>
               </Alert>
+            )}
+            {loaded.usage && (
+              <SunsetNotice environment={environment} integration={key} sunsets={loaded.usage.sunsets} />
             )}
             {provider.isPending && <LoadingRows rows={2} height={180} />}
             {provider.isError && <FaultNotice error={provider.error} />}

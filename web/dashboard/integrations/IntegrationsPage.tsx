@@ -1,5 +1,5 @@
 import { Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text } from '@mantine/core';
-import { IconPlus, IconPuzzle, IconSearch } from '@tabler/icons-react';
+import { IconCalendarExclamation, IconPlus, IconPuzzle, IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
@@ -12,6 +12,7 @@ import { sentence } from '../../ui/words.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { type Integration, type Usage, usedIntegrationsQuery } from './queries.ts';
+import { concerning } from './SunsetNotice.tsx';
 
 const fewEnough = 12;
 
@@ -141,6 +142,14 @@ function IntegrationCard({ integration, environment }: { integration: Integratio
               </Badge>
             )}
           </Group>
+          {integration.usage?.sunsets.map((sunset) => (
+            <Group key={`${sunset.on} ${sunset.ends}`} gap={6} mt={6} wrap="nowrap" align="flex-start">
+              <IconCalendarExclamation size={16} color="var(--mantine-color-orange-filled)" />
+              <Text size="sm" flex={1}>
+                {concerning(sunset)}
+              </Text>
+            </Group>
+          ))}
           {integration.fault !== null && (
             <Text size="sm" mt={6} lineClamp={3}>
               {integration.fault.next_step}

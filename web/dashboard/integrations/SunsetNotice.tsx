@@ -1,0 +1,56 @@
+import { Alert, Anchor, Stack, Text } from '@mantine/core';
+import { IconCalendarExclamation } from '@tabler/icons-react';
+import { Link } from '@tanstack/react-router';
+import type { Usage } from './queries.ts';
+
+type Sunset = Usage['sunsets'][number];
+
+/** What the provider has announced to end, and which connections it concerns. */
+export function SunsetNotice({
+  environment,
+  integration,
+  sunsets,
+}: {
+  environment: string;
+  integration: string;
+  sunsets: Sunset[];
+}) {
+  return sunsets.map((sunset) => (
+    <Alert
+      key={`${sunset.on} ${sunset.ends}`}
+      color="orange"
+      icon={<IconCalendarExclamation size={18} />}
+      title={concerning(sunset)}
+    >
+      <Stack gap={6}>
+        <Text size="sm">{sunset.ends}</Text>
+        <Text size="sm">
+          <Anchor inherit href={sunset.announcement} target="_blank" rel="noreferrer">
+            The provider's announcement
+          </Anchor>
+          {' · '}
+          <Anchor
+            inherit
+            renderRoot={(props) => (
+              <Link
+                to="/$environment/connections"
+                params={{ environment }}
+                search={{ integration }}
+                {...props}
+              />
+            )}
+          >
+            The integration's connections
+          </Anchor>
+        </Text>
+      </Stack>
+    </Alert>
+  ));
+}
+
+/** `2 connections may stop working on 1 January 2027`. The date is the provider's, so it is the same in every time zone. */
+export function concerning({ connections, on }: Sunset): string {
+  const count = connections === 1 ? '1 connection' : `${connections.toLocaleString()} connections`;
+  const date = new Date(on).toLocaleDateString('en-GB', { dateStyle: 'long', timeZone: 'UTC' });
+  return `${count} may stop working on ${date}`;
+}
