@@ -14,6 +14,7 @@ create table api_key (
   last_used_at timestamp with time zone,
   is_setting boolean not null default false,
   rate_limit integer,
+  first_key_id bigint,
   constraint api_key_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint api_key_hash_unique UNIQUE (hash),
   constraint api_key_pkey PRIMARY KEY (id),
@@ -206,6 +207,9 @@ create table consumer (
   since bigint not null default 0,
   acknowledged_at timestamp with time zone not null,
   stale_at timestamp with time zone,
+  owner_key_id bigint,
+  held_seq bigint,
+  held_since timestamp with time zone,
   constraint consumer_dataset_id_fkey FOREIGN KEY (dataset_id) REFERENCES dataset(id) ON DELETE CASCADE,
   constraint consumer_name_unique UNIQUE (dataset_id, name),
   constraint consumer_pkey PRIMARY KEY (id)

@@ -138,6 +138,11 @@ export const errorCatalogue = {
     status: 409,
     message: 'The consumer has acknowledged a later cursor. Send `rewind` to go back on purpose.',
   },
+  consumer_without_owner: {
+    status: 409,
+    message:
+      'No valid key owns the consumer. Acknowledge its present cursor, which `payload` holds, to own it, or use a key with records:write.',
+  },
   no_delete_tracking: { status: 400, message: 'No delete tracking is open. Start one before the sync.' },
   mass_delete_held: {
     status: 409,

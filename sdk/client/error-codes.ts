@@ -15,6 +15,7 @@ export type ErrorCode =
   | 'connection_refresh_failed'
   | 'connection_test_failed'
   | 'connection_validation_failed'
+  | 'consumer_without_owner'
   | 'cross_site_request'
   | 'cursor_behind_consumer'
   | 'cursor_expired'

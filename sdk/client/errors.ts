@@ -28,6 +28,7 @@ export type ErrorPayloads = {
   connection_blocked: Health;
   invalid_credentials: { connection: Record<string, unknown>; health: Health };
   cursor_behind_consumer: { cursor: string | null };
+  consumer_without_owner: { cursor: string | null };
   mass_delete_held: { would_delete: number; live: number };
   missing_scopes: { missing: string[] };
   quota_exhausted: { retry_after_s: number };
@@ -45,6 +46,7 @@ const payloadForms: { [C in keyof ErrorPayloads]: Forms<ErrorPayloads[C]> } = {
   connection_blocked: health,
   invalid_credentials: { connection: 'json', health: 'json' },
   cursor_behind_consumer: { cursor: 'text' },
+  consumer_without_owner: { cursor: 'text' },
   mass_delete_held: { would_delete: 'json', live: 'json' },
   missing_scopes: { missing: 'json' },
   quota_exhausted: { retry_after_s: 'json' },

@@ -76,6 +76,8 @@ export async function* follow<T, B extends string>(
   const readPage = unlessEmptied(calls.page);
   const patiently = <R>(call: () => Promise<R>) => withPatience(call, options);
   let position = null as string | null;
+  /** Where the consumer stands at the service. */
+  let acknowledged = null as string | null;
   let isExpired = false;
   let isRestart = false;
   /** Whether something is left to say, by an empty batch if need be: that what is held may be gone, or that all has come. */
@@ -85,8 +87,19 @@ export async function* follow<T, B extends string>(
   const moveTo = async (cursor: string | null, until: AbortSignal | undefined) => {
     // The service's own position stays expired until the beginning is done: a program that dies before begins anew again.
     const moved = isExpired ? { cursor, rewind: true } : { cursor };
-    await patiently(() => calls.acknowledge(consumer, moved, { signal: until }));
+    const acknowledge = () => calls.acknowledge(consumer, moved, { signal: until });
+    await patiently(async () => {
+      try {
+        await acknowledge();
+      } catch (error) {
+        if (!isTrellisError(error, 'consumer_without_owner')) throw error;
+        // No valid key owns the consumer. The key that acknowledges where it stands becomes the owner.
+        await calls.acknowledge(consumer, { cursor: acknowledged }, { signal: until });
+        await acknowledge();
+      }
+    });
     position = cursor;
+    acknowledged = cursor;
     isExpired = false;
     toldAt = Date.now();
   };
@@ -108,6 +121,7 @@ export async function* follow<T, B extends string>(
   await unlessExpired(async () => {
     const { cursor, isNew } = await begin(calls, options);
     position = cursor;
+    acknowledged = cursor;
     isRestart = cursor === null;
     // A consumer that stands before everything may have been given records that it has not acknowledged.
     isAwaited = isRestart && !isNew;

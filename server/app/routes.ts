@@ -186,7 +186,7 @@ export async function addRoutes(
     trustedProxies: config.trustedProxies,
   });
   ticketRoutes(app, { db, vault, connections: reader, now });
-  recordRoutes(app, { db, brand, connections: reader, activity });
+  recordRoutes(app, { db, brand, connections: reader, activity, now });
   endpointRoutes(app, { db, outbound, now });
   deliveryRoutes(app, { db, now });
   settingsRoutes(app, { db, vault, outbound, now, afterRotation: deliverer.forgetKeys });

@@ -3,8 +3,10 @@ import { parseArgs } from 'node:util';
 import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
 import { devKeyPath, readDevKey, writeDevKey } from '../data-dir.ts';
 import { newKey, readExpiry } from '../environments/key-input.ts';
+import { requireReplaceable } from '../environments/key-replacements.ts';
 import { createKey, type Key, listKeys, noteKey, revokeKey } from '../environments/keys.ts';
 import { getEnvironment } from '../environments/store.ts';
+import { AppError } from '../errors.ts';
 import { type ProxyRule, proxyRuleText, readProxyRule } from '../http/proxy-rule.ts';
 import { oneLine } from './one-line.ts';
 import { withDatabase } from './reach-database.ts';
@@ -15,6 +17,7 @@ type Given = {
   scopes: string;
   'expires-at'?: string | undefined;
   'rate-limit'?: string | undefined;
+  replaces?: string | undefined;
 };
 const ofEnvironment = { environment: { type: 'string', default: 'dev' } } as const;
 
@@ -28,6 +31,7 @@ export async function createKeyCommand(args: string[]): Promise<number> {
       scopes: { type: 'string', default: '*' },
       'expires-at': { type: 'string' },
       'rate-limit': { type: 'string' },
+      replaces: { type: 'string' },
       'proxy-allow': { type: 'string', multiple: true, default: [] },
       'proxy-deny': { type: 'string', multiple: true, default: [] },
     },
@@ -38,9 +42,17 @@ export async function createKeyCommand(args: string[]): Promise<number> {
     proxy_rules: [...readRules('allow', values['proxy-allow']), ...readRules('deny', values['proxy-deny'])],
     expires_at: values['expires-at'],
     ...(values['rate-limit'] !== undefined && { rate_limit: Number(values['rate-limit']) }),
+    ...(values.replaces !== undefined && { replaces: Number(values.replaces) }),
   });
   if (!given.success) throw new Error(given.error.issues.map((issue) => faultOf(issue, values)).join('\n'));
-  const { name, scopes, proxy_rules: proxyRules = [], expires_at, rate_limit: rateLimit } = given.data;
+  const {
+    name,
+    scopes,
+    proxy_rules: proxyRules = [],
+    expires_at,
+    rate_limit: rateLimit,
+    replaces,
+  } = given.data;
   const expiresAt = expires_at === undefined ? undefined : readExpiry(expires_at, new Date());
   if (expires_at !== undefined && expiresAt === undefined)
     throw new Error(`--expires-at "${expires_at}" is no time to come.`);
@@ -48,8 +60,12 @@ export async function createKeyCommand(args: string[]): Promise<number> {
   const secret = await withDatabase(config, (db) =>
     db.transaction(async (tx) => {
       const environment = await getEnvironment(tx, values.environment);
-      const created = await createKey(tx, { environment, name, scopes, proxyRules, expiresAt, rateLimit });
-      await noteKey(tx, { environmentId: environment.id, actor, action: 'key.created', key: created.key });
+      const environmentId = environment.id;
+      const firstKeyId =
+        replaces && (await firstKeyOf(tx, { environmentId, replaces, scopes, now: new Date() }));
+      const wanted = { name, scopes, proxyRules, expiresAt, rateLimit, firstKeyId };
+      const created = await createKey(tx, { environment, ...wanted });
+      await noteKey(tx, { environmentId, actor, action: 'key.created', key: created.key, replaces });
       return created.secret;
     }),
   );
@@ -73,10 +89,22 @@ async function fillDevKey({ dataDir }: Config, secret: string): Promise<void> {
   }
 }
 
+/** As `requireReplaceable`, with a message for the command line. */
+async function firstKeyOf(...given: Parameters<typeof requireReplaceable>): Promise<number> {
+  return requireReplaceable(...given).catch((error: unknown) => {
+    const issue = error instanceof AppError ? error.errors?.[0] : undefined;
+    throw issue === undefined ? error : new Error(`--replaces ${given[1].replaces}: ${issue.message}`);
+  });
+}
+
 function faultOf({ path, message }: { path: PropertyKey[]; message: string }, values: Given): string {
-  const option = { name: 'name', scopes: 'scopes', expires_at: 'expires-at', rate_limit: 'rate-limit' }[
-    String(path[0])
-  ];
+  const option = {
+    name: 'name',
+    scopes: 'scopes',
+    expires_at: 'expires-at',
+    rate_limit: 'rate-limit',
+    replaces: 'replaces',
+  }[String(path[0])];
   return option === undefined ? message : `--${option} "${values[option as keyof Given]}": ${message}`;
 }
 

@@ -15,6 +15,7 @@ const usage = `Usage: trellis <command>
   key create [--environment dev] [--name NAME] [--scopes a,b]
              [--proxy-allow 'GET,POST /path/**']... [--proxy-deny '/path/*']...
              [--expires-at 2030-01-31T12:00:00Z] [--rate-limit CALLS_A_MINUTE]
+             [--replaces KEY_ID]
                                make a secret key and print it once
   key list [--environment dev] show the keys, without their secrets
   key revoke <id> [--environment dev]

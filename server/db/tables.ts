@@ -33,6 +33,7 @@ export interface ApiKey {
   created_at: Generated<Timestamp>;
   environment_id: number;
   expires_at: Timestamp | null;
+  first_key_id: number | null;
   hash: Buffer;
   hint: string;
   id: Generated<number>;
@@ -167,8 +168,11 @@ export interface ConnectSettings {
 export interface Consumer {
   acknowledged_at: Timestamp;
   dataset_id: number;
+  held_seq: number | null;
+  held_since: Timestamp | null;
   id: Generated<number>;
   name: string;
+  owner_key_id: number | null;
   seq: number;
   since: Generated<number>;
   stale_at: Timestamp | null;

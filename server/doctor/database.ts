@@ -3,6 +3,7 @@ import { readMigrationState } from '../db/migrate.ts';
 import { type Db, first } from '../db/pool.ts';
 import { isSchemaMissing } from '../jobs/jobs.ts';
 import { listNodes } from '../nodes/nodes.ts';
+import { isStalled } from '../records/consumers.ts';
 import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
 
 /** Of one node, as `openDb` opens them: of the pool, and fresh ones beside it. */
@@ -28,6 +29,7 @@ export function databaseChecks(db: Db, { isEmbedded }: { isEmbedded: boolean }):
     { name: 'job-queues', run: () => judgeJobs(db) },
     { name: 'nodes', run: () => judgeNodes(db) },
     { name: 'backlog', run: () => judgeBacklog(db) },
+    { name: 'consumers', run: () => judgeConsumers(db) },
   ];
 }
 
@@ -232,6 +234,37 @@ async function judgeBacklog(db: Db): Promise<Verdict> {
   return warn(
     `There are ${late.join(' and ')}.`,
     'See that a node with the role worker or all runs, and what its log says; more of them take more runs at once.',
+  );
+}
+
+/** Consumers that keep a policy from pruning, and that no silence ends. */
+async function judgeConsumers(db: Db): Promise<Verdict> {
+  const columns = await db.query(
+    `select from pg_attribute where attrelid = to_regclass('consumer') and attname = 'held_since'`,
+  );
+  if (columns.length === 0) return ok('There are no consumers that could be stalled.');
+  const stalled = await db.query<{ name: string }>(
+    `select
+       consumer.name || ' (' || concat_ws(', ',
+         environment.name, integration.key || '/' || connection.connection_id, dataset.model, dataset.variant
+       ) || ')' as name
+     from consumer
+     join dataset on dataset.id = consumer.dataset_id
+     join connection on connection.id = dataset.connection
+     join integration on integration.id = connection.integration_id
+     join environment on environment.id = connection.environment_id
+     where connection.deleted_at is null and ${isStalled}
+     order by consumer.held_since
+     limit 101`,
+  );
+  if (stalled.length === 0)
+    return ok('No consumer has acknowledged one cursor for 30 days while changes wait.');
+  const count = stalled.length > 100 ? 'More than 100' : stalled.length;
+  const shown = stalled.slice(0, 3).map(({ name }) => name);
+  return warn(
+    `${count} ${stalled.length === 1 ? 'consumer has' : 'consumers have'} acknowledged one cursor for 30 days while changes wait, ` +
+      `so that a retention policy may wait for ${stalled.length === 1 ? 'it' : 'them'}: ${shown.join('; ')}${stalled.length > 3 ? '; ...' : '.'}`,
+    'Repair the program that follows. Remove a consumer that is not needed: in the dashboard, or with DELETE /records/consumers/{name}.',
   );
 }
 

@@ -170,6 +170,37 @@ test('a sunset is told from 90 days before, for the connections that it concerns
   await db.query('delete from integration');
 });
 
+test('a consumer that acknowledges one cursor for 30 days while changes wait is named', async () => {
+  assert.equal((await run('consumers')).state, 'ok');
+  await db.query(
+    `with e as (insert into environment (name, data_key) values ('prod', gen_random_uuid()) returning id),
+     i as (
+       insert into integration (environment_id, key, provider, display_name)
+       select id, 'sheets', 'google-sheet', 'Sheets' from e
+       returning id
+     ),
+     c as (
+       insert into connection (environment_id, integration_id, connection_id, data_key)
+       select e.id, i.id, 'customer', gen_random_uuid() from e, i
+       returning id
+     ),
+     d as (
+       insert into dataset (connection, model, variant, last_seq) select id, 'Row', 'base', 9 from c returning id
+     ),
+     r as (
+       insert into record (dataset_id, seq, first_seen_at, last_modified_at, size, hash, external_id)
+       select id, 9, now(), now(), 1, '\\x00', 'r9' from d
+     )
+     insert into consumer (dataset_id, name, seq, acknowledged_at, held_seq, held_since)
+     select id, 'app', 4, now(), 4, now() - interval '30 days' from d
+     union all
+     select id, 'moves', 5, now(), 4, now() - interval '30 days' from d`,
+  );
+  const found = await run('consumers');
+  assert.equal(found.state, 'warn');
+  assert.match(found.says, /^1 consumer has .*: app \(prod, sheets\/customer, Row, base\)\.$/);
+});
+
 test('master keys that are missing, wrong, retired or out of use are told apart', async () => {
   const [one, two] = [masterKey('one'), masterKey('two')];
   assert.equal((await judgeKeyRing(db, undefined)).state, 'ok', 'nothing is sealed yet');

@@ -28,6 +28,7 @@ export const newKey = z.strictObject({
   proxy_rules: proxyRules.optional(),
   expires_at: expiry.optional(),
   rate_limit: rateLimit.optional(),
+  replaces: z.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
 });
 
 /** Undefined where it is no time to come. */

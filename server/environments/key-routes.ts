@@ -8,6 +8,7 @@ import type { App } from '../http/server.ts';
 import { expiry, keyName, newKey, rateLimit, readExpiry, scopeList } from './key-input.ts';
 import { findMaker } from './key-maker.ts';
 import { requireWithin } from './key-reach.ts';
+import { requireReplaceable } from './key-replacements.ts';
 import { createKey, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
 
 type Deps = {
@@ -62,25 +63,37 @@ export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange 
         description:
           'The secret is told this once. The new key may do no more than the one that makes it: rules and expiry are ' +
           'taken over from it where none are given. A key with a rate limit, its own or that of TRELLIS_RATE_LIMIT, ' +
-          'cannot create keys.',
+          'cannot create keys. With `replaces`, the ID of a key, the new key owns the same consumers as that key.',
         body: newKey,
         response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
       },
     },
     async ({ body, caller }, reply) => {
       const { environmentId, environment: name } = caller;
+      const { replaces, scopes } = body;
       const { key, secret } = await db.transaction(async (tx) => {
-        const { maker } = await findMaker(tx, { caller: keyOf(caller), now: now(), perKey, requireRole });
+        const ids = replaces === undefined ? [] : [replaces];
+        const { maker } = await findMaker(tx, {
+          caller: keyOf(caller),
+          ids,
+          now: now(),
+          perKey,
+          requireRole,
+        });
         const wanted = {
-          scopes: body.scopes,
+          scopes,
           proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
           expiresAt: body.expires_at === undefined ? maker.expiresAt : expiryOf(body.expires_at, now()),
           rateLimit: body.rate_limit,
         };
         requireWithin(wanted, maker);
         const environment = { id: environmentId, name };
-        const created = await createKey(tx, { environment, name: body.name, ...wanted });
-        await note(tx, caller, 'key.created', created.key);
+        const firstKeyId =
+          replaces && (await requireReplaceable(tx, { environmentId, replaces, scopes, now: now() }));
+        const created = await createKey(tx, { environment, name: body.name, ...wanted, firstKeyId });
+        await noteKey(tx, {
+          ...{ environmentId, actor: actorOf(caller), action: 'key.created', key: created.key, replaces },
+        });
         return created;
       });
       reply.code(201);
@@ -202,11 +215,6 @@ function ofSetting(): AppError {
   );
 }
 
-async function note(
-  tx: Tx,
-  caller: Caller,
-  action: 'key.created' | 'key.changed' | 'key.revoked',
-  key: Key,
-): Promise<void> {
+async function note(tx: Tx, caller: Caller, action: 'key.changed' | 'key.revoked', key: Key): Promise<void> {
   await noteKey(tx, { environmentId: caller.environmentId, actor: actorOf(caller), action, key });
 }

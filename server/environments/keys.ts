@@ -2,7 +2,8 @@
  * Secret keys of an environment: making, listing, changing and revoking them.
  *
  * Owns: the table `api_key`. Does not own: who a secret belongs to on hot paths (`key-reader.ts`), what one key may do
- * to another (`key-reach.ts`), the key of the setting (`setting-key.ts`), tickets (`tickets.ts`).
+ * to another (`key-reach.ts`), keys that replace each other (`key-replacements.ts`), the key of the setting (`setting-key.ts`),
+ * tickets (`tickets.ts`).
  */
 import { hash as digest, randomBytes } from 'node:crypto';
 import { writeAudit } from '../activity/audit.ts';
@@ -37,6 +38,8 @@ export async function createKey(
     proxyRules?: readonly ProxyRule[] | undefined;
     expiresAt?: Date | undefined;
     rateLimit?: number | undefined;
+    /** Of the key that the new one replaces, as `requireReplaceable` returns it. */
+    firstKeyId?: number | undefined;
   },
 ): Promise<{ key: Key; secret: string }> {
   const secret = `trs_${given.environment.name}_${randomBytes(32).toString('base64url')}`;
@@ -52,6 +55,7 @@ export async function createKey(
         proxy_rules: JSON.stringify(given.proxyRules ?? []),
         expires_at: given.expiresAt ?? null,
         rate_limit: given.rateLimit ?? null,
+        first_key_id: given.firstKeyId ?? null,
       })
       .returning(keyColumns),
   );
@@ -144,15 +148,19 @@ export async function noteKey(
   tx: Queryable,
   {
     key,
+    replaces,
     ...entry
   }: {
     action: 'key.created' | 'key.changed' | 'key.revoked';
     key: Key;
+    /** The key that a new one replaces. */
+    replaces?: number | undefined;
     environmentId: number;
     actor: string;
   },
 ): Promise<void> {
-  await writeAudit(tx, { ...entry, target: key.name, details: detailsOf(key) });
+  const details = { ...detailsOf(key), ...(replaces !== undefined && { replaces }) };
+  await writeAudit(tx, { ...entry, target: key.name, details });
 }
 
 function detailsOf(key: Key): Record<string, string | number> {

@@ -8,8 +8,8 @@ import { hashOf, keyColumns, noteKey, readKeyRow } from './keys.ts';
 
 /**
  * Makes this secret a key with all scopes, no limit of its own and no end, also where it was another key of the environment, was narrowed or
- * revoked, and revokes whatever key stood in the setting before. Nodes believe those for a second yet. Each change is in
- * the audit log. Of nodes that start with different secrets one at a time does this, so one secret alone is good.
+ * revoked, and revokes whatever key stood in the setting before, which a new key replaces (`key-replacements.ts`). Nodes
+ * believe those for a second yet. Each change is in the audit log. Of nodes that start with different secrets one at a time does this, so one secret alone is good.
  *
  * A ConfigError: a secret of another environment's key, and one that another secret has taken the place of in the
  * setting. A node that was left with the old setting would make a secret good that may have leaked.
@@ -31,10 +31,18 @@ export async function putSettingKey(
     revoked_at: null,
     is_setting: true,
   };
+  const replaced = await tx.run(
+    tables
+      .selectFrom('api_key')
+      .select(sql<number>`coalesce(first_key_id, id)`.as('first_key_id'))
+      .where('environment_id', '=', environment.id)
+      .where('is_setting', '=', true)
+      .where('revoked_at', 'is', null),
+  );
   const [inserted] = await tx.run(
     tables
       .insertInto('api_key')
-      .values({ ...whole, environment_id: environment.id, hash, hint: secret.slice(-4) })
+      .values({ ...whole, ...replaced[0], environment_id: environment.id, hash, hint: secret.slice(-4) })
       .onConflict((conflict) => conflict.column('hash').doNothing())
       .returning(keyColumns),
   );

@@ -246,6 +246,11 @@ const named: Record<string, Word> = {
   payload_bytes: like(512),
   bytes: like(512),
   behind: like(0),
+  key_id: say('ID of the key that the consumer belongs to; null: no valid key owns it.', 4),
+  stalled_since: say(
+    'Since when it acknowledges one cursor while changes wait, once that has lasted for 30 days; else null.',
+    time,
+  ),
   share: like(0.5),
   number: like(10),
   'keys.added': like(['row-1']),
@@ -259,6 +264,7 @@ const named: Record<string, Word> = {
   remove_tombstones_after_days: like(90),
   overlap_hours: like(24),
   rate_limit: like(600),
+  replaces: say('ID of the key whose consumers the new key owns too.', 3),
   webhook_signing_key_overlap_hours: like(24),
 
   // Functions

@@ -119,6 +119,7 @@ export async function placeConsumer(
 ): Promise<boolean> {
   if ((await findConsumer(db, { ...target, name })) !== undefined) return false;
   const datasetId = await ensureDataset(db, target);
-  await acknowledge(db, { ...target, name, cursor: seq === 0 ? undefined : cursorWriter(datasetId)(seq) });
+  const cursor = seq === 0 ? undefined : cursorWriter(datasetId)(seq);
+  await acknowledge(db, { ...target, name, cursor, by: 'service' });
   return true;
 }

@@ -1,11 +1,12 @@
 import { z } from 'zod';
-import { writeAudit } from '../activity/audit.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import type { Db } from '../db/pool.ts';
+import { listOwningKeys } from '../environments/key-replacements.ts';
 import { AppError } from '../errors.ts';
 import type { Caller } from '../http/caller.ts';
 import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
+import { moverOf } from './consumer-owner.ts';
 import {
   acknowledge,
   type Consumer,
@@ -15,7 +16,6 @@ import {
   rewind,
 } from './consumers.ts';
 import { connectionHeaders, datasetInput, placeOf } from './input.ts';
-import { removerOf } from './receipt.ts';
 
 const named = z.strictObject({
   name: z
@@ -33,21 +33,32 @@ const consumerWire = z.object({
   cursor: z.string().nullable(),
   acknowledged_at: z.string(),
   behind: z.number().int(),
+  key_id: z.number().int().nullable(),
+  stalled_since: z.string().nullable(),
 });
 
 /** Who follows a dataset: a bookmark for the reader, and what a retention policy waits for. */
 export function consumerRoutes(
   app: App,
-  { db, connections }: { db: Db; connections: Pick<ConnectionReader, 'get'> },
+  { db, connections, now }: { db: Db; connections: Pick<ConnectionReader, 'get'>; now: () => Date },
 ): void {
-  const idOf = async (caller: Caller, headers: z.output<typeof connectionHeaders>): Promise<number> =>
-    (
-      await connections.get({
-        environmentId: caller.environmentId,
-        integrationKey: headers['provider-config-key'],
-        connectionId: headers['connection-id'],
-      })
-    ).id;
+  const toWire = async (caller: Caller, consumers: readonly Consumer[]) => {
+    const owners = consumers.flatMap(({ ownerKeyId }) => ownerKeyId ?? []);
+    const keys = await listOwningKeys(db, { environmentId: caller.environmentId, owners, now: now() });
+    return consumers.map(
+      (consumer): z.input<typeof consumerWire> => ({
+        name: consumer.name,
+        model: consumer.model,
+        variant: consumer.variant,
+        cursor: consumer.cursor ?? null,
+        acknowledged_at: consumer.acknowledgedAt.toISOString(),
+        behind: consumer.behind,
+        key_id: keys.get(consumer.ownerKeyId ?? 0) ?? null,
+        stalled_since: consumer.stalledSince?.toISOString() ?? null,
+      }),
+    );
+  };
+  const oneToWire = async (caller: Caller, consumer: Consumer) => (await toWire(caller, [consumer]))[0]!;
 
   app.get(
     '/records/consumers',
@@ -56,29 +67,41 @@ export function consumerRoutes(
       schema: {
         operationId: 'listConsumers',
         summary: 'Consumers of a connection',
-        description: 'Each with how many records it is behind.',
+        description:
+          'Each with how many records it is behind. `key_id`: the key that it belongs to, null for none. `stalled_since`: ' +
+          'since when the consumer acknowledges one cursor while changes wait, once that has lasted for 30 days.',
         errors: [...connectionErrors],
         headers: connectionHeaders,
         response: { 200: z.object({ consumers: z.array(consumerWire) }) },
       },
     },
     async ({ headers, caller }) => {
-      const consumers = await listConsumers(db, await idOf(caller, headers));
-      return { consumers: consumers.map(toWire) };
+      const { id } = await connections.get(placeOf(caller, headers));
+      return { consumers: await toWire(caller, await listConsumers(db, id)) };
     },
   );
 
   app.put(
     '/records/consumers/:name',
     {
-      config: { access: { by: 'key', scope: 'records:read' } },
+      config: { access: { by: 'key', scope: ['records:read', 'records:write'] } },
       schema: {
         operationId: 'acknowledgeRecords',
         summary: 'Acknowledge up to a cursor',
         description:
           'Says that this consumer has taken everything up to and including the cursor; null for nothing yet. An ' +
-          'earlier cursor than before is refused, unless `rewind` is true.',
-        errors: [...connectionErrors, 'invalid_cursor', 'cursor_expired', 'cursor_behind_consumer'],
+          'earlier cursor than before is refused, unless `rewind` is true. A consumer belongs to the key that creates it; ' +
+          'another key needs the scope records:write. A consumer without a valid owner goes to the first key with ' +
+          'records:read that acknowledges its present cursor.',
+        errors: [
+          ...connectionErrors,
+          ...([
+            'invalid_cursor',
+            'cursor_expired',
+            'cursor_behind_consumer',
+            'consumer_without_owner',
+          ] as const),
+        ],
         headers: connectionHeaders,
         params: named,
         body: z.strictObject({
@@ -90,11 +113,13 @@ export function consumerRoutes(
       },
     },
     async ({ params, body, headers, caller }) => {
-      const connection = await idOf(caller, headers);
+      const connection = await connections.get(placeOf(caller, headers));
       const { model, variant } = body;
-      const cursor = body.cursor ?? undefined;
-      const to = { connection, model, variant, name: params.name, cursor };
-      return toWire(body.rewind ? await rewind(db, to) : await acknowledge(db, to));
+      const to = {
+        ...{ connection: connection.id, model, variant, name: params.name, cursor: body.cursor ?? undefined },
+        ...{ by: moverOf(caller, connection), now: now() },
+      };
+      return oneToWire(caller, body.rewind ? await rewind(db, to) : await acknowledge(db, to));
     },
   );
 
@@ -114,22 +139,24 @@ export function consumerRoutes(
       },
     },
     async ({ params, query, headers, caller }) => {
-      const connection = await idOf(caller, headers);
+      const { id: connection } = await connections.get(placeOf(caller, headers));
       const consumer = await findConsumer(db, { connection, ...query, name: params.name });
       if (consumer === undefined) throw unknown(params.name);
-      return toWire(consumer);
+      return oneToWire(caller, consumer);
     },
   );
 
   app.delete(
     '/records/consumers/:name',
     {
-      config: { access: { by: 'key', scope: 'records:read' } },
+      config: { access: { by: 'key', scope: ['records:read', 'records:write'] } },
       schema: {
         operationId: 'removeConsumer',
         summary: 'Forget a consumer',
-        description: 'Retention waits for it no longer. Records stay as they are.',
-        errors: [...connectionErrors, 'not_found'],
+        description:
+          'Retention waits for it no longer. Records stay as they are. A consumer of another key, or without a valid ' +
+          'owner, takes the scope records:write.',
+        errors: [...connectionErrors, 'not_found', 'consumer_without_owner'],
         headers: connectionHeaders,
         params: named,
         querystring: z.strictObject(datasetInput),
@@ -138,15 +165,9 @@ export function consumerRoutes(
     },
     async ({ params, query, headers, caller }) => {
       const connection = await connections.get(placeOf(caller, headers));
-      const { name } = params;
-      await db.transaction(async (tx) => {
-        if (!(await removeConsumer(tx, { connection: connection.id, ...query, name }))) throw unknown(name);
-        await writeAudit(tx, {
-          ...removerOf(caller, connection),
-          action: 'consumer.removed',
-          details: { name, ...query },
-        });
-      });
+      const at = { connection: connection.id, ...query, name: params.name };
+      const by = moverOf(caller, connection);
+      if (!(await removeConsumer(db, { ...at, by, now: now() }))) throw unknown(params.name);
       return { success: true as const };
     },
   );
@@ -154,15 +175,4 @@ export function consumerRoutes(
 
 function unknown(name: string): AppError {
   return new AppError('not_found', `Nobody named "${name}" follows this dataset.`);
-}
-
-function toWire(consumer: Consumer): z.input<typeof consumerWire> {
-  return {
-    name: consumer.name,
-    model: consumer.model,
-    variant: consumer.variant,
-    cursor: consumer.cursor ?? null,
-    acknowledged_at: consumer.acknowledgedAt.toISOString(),
-    behind: consumer.behind,
-  };
 }

@@ -144,7 +144,10 @@ test('a stale consumer is told of with the cursor that it knows itself by', asyn
   // Begun after a tombstone went, so its cursor says since when it reads.
   const [record] = (await calls.list({ limit: 1 })).records;
   const cursor = record?._trellis_metadata.cursor;
-  assert.equal((await acknowledge(bench.db, { ...name, name: 'late', cursor })).cursor, cursor);
+  assert.equal(
+    (await acknowledge(bench.db, { by: 'service', ...name, name: 'late', cursor })).cursor,
+    cursor,
+  );
   await runRetention(bench.db, { now: inDays(31) });
   const [event] = await bench.db.query<{ data: { cursor: string } }>(
     `select data from event where type = 'consumer.stale'`,

@@ -176,7 +176,7 @@ test('old tombstones go with their payloads, and a cursor before the last of the
   await deleteRecords(bench.db, { ...name, ids: ['r2', 'r4'] });
   await setAge(calls, 8, 30);
   await deleteRecords(bench.db, { ...name, ids: ['r5'] });
-  await acknowledge(bench.db, { ...name, name: 'late', cursor: await calls.cursorOf(8) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'late', cursor: await calls.cursorOf(8) });
   await setPolicy(bench.db, place(), policy({ removeTombstonesAfterDays: 7 }));
   const went = await runRetention(bench.db, { now: new Date() });
   assert.deepEqual([went.tombstones, went.payloads], [2, 0]);
@@ -190,8 +190,12 @@ test('old tombstones go with their payloads, and a cursor before the last of the
   for (const seq of [1, 6, 7]) {
     const cursor = await calls.cursorOf(seq);
     await assert.rejects(calls.list({ cursor }), { code: 'cursor_expired', status: 410 });
-    await assert.rejects(acknowledge(bench.db, { ...name, name: 'new', cursor }), { code: 'cursor_expired' });
-    await assert.rejects(rewind(bench.db, { ...name, name: 'late', cursor }), { code: 'cursor_expired' });
+    await assert.rejects(acknowledge(bench.db, { by: 'service', ...name, name: 'new', cursor }), {
+      code: 'cursor_expired',
+    });
+    await assert.rejects(rewind(bench.db, { by: 'service', ...name, name: 'late', cursor }), {
+      code: 'cursor_expired',
+    });
   }
   assert.deepEqual(
     (await calls.list({ cursor: await calls.cursorOf(8) })).records.map(({ id }) => id),
@@ -220,14 +224,14 @@ test('who begins after tombstones have gone reads to the end, follows from there
     hasMore = page.next_cursor !== null;
     cursor = page.records.at(-1)?._trellis_metadata.cursor;
     assert.ok(cursor !== undefined && cursor.length <= 64);
-    await acknowledge(bench.db, { ...name, name: 'young', cursor });
+    await acknowledge(bench.db, { by: 'service', ...name, name: 'young', cursor });
   }
   assert.deepEqual(
     ids,
     Array.from({ length: 11 }, (_, index) => `r${index + 1}`),
   );
   assert.ok(cursor !== undefined);
-  const kept = await acknowledge(bench.db, { ...name, name: 'young', cursor });
+  const kept = await acknowledge(bench.db, { by: 'service', ...name, name: 'young', cursor });
   assert.deepEqual([kept.cursor, kept.behind], [cursor, 0]);
   assert.deepEqual((await calls.list({ cursor })).records, []);
   await calls.save([{ id: 'r1', n: 'changed' }]);
@@ -247,7 +251,7 @@ test('a policy that is taken back, or told to wait, ends a run that has begun', 
   ]) {
     const { calls, name } = await newDataset(1200);
     await setPolicy(bench.db, place(), { ...policy({ pruneAfterDays: 1 }), waitForConsumers: false });
-    await acknowledge(bench.db, { ...name, name: 'slow', cursor: await calls.cursorOf(1) });
+    await acknowledge(bench.db, { by: 'service', ...name, name: 'slow', cursor: await calls.cursorOf(1) });
     let transactions = 0;
     const db: Db = {
       ...bench.db,
@@ -277,12 +281,12 @@ test('tombstones without a payload, of pruned records, are counted right', async
 
 test('nothing goes that the slowest consumer has not acknowledged, unless the policy does not wait', async () => {
   const { calls, name } = await newDataset(10);
-  await acknowledge(bench.db, { ...name, name: 'slow', cursor: await calls.cursorOf(3) });
-  await acknowledge(bench.db, { ...name, name: 'fast', cursor: await calls.cursorOf(9) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'slow', cursor: await calls.cursorOf(3) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'fast', cursor: await calls.cursorOf(9) });
   await setPolicy(bench.db, place(), policy({ pruneAfterDays: 7 }));
   await runRetention(bench.db, { now: inDays(8) });
   assert.deepEqual(await prunedIds(calls), ['r1', 'r2', 'r3']);
-  await acknowledge(bench.db, { ...name, name: 'slow', cursor: await calls.cursorOf(5) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'slow', cursor: await calls.cursorOf(5) });
   await runRetention(bench.db, { now: inDays(8) });
   assert.deepEqual((await prunedIds(calls)).length, 5);
   await setPolicy(bench.db, place(), policy({ pruneAfterDays: 7, waitForConsumers: false }));
@@ -292,8 +296,8 @@ test('nothing goes that the slowest consumer has not acknowledged, unless the po
 
 test('a consumer silent for 30 days is told of once and waited for no longer, until it is back', async () => {
   const { calls, name } = await newDataset(4);
-  await acknowledge(bench.db, { ...name, name: 'dead', cursor: await calls.cursorOf(1) });
-  await acknowledge(bench.db, { ...name, name: 'idle', cursor: await calls.cursorOf(4) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'dead', cursor: await calls.cursorOf(1) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'idle', cursor: await calls.cursorOf(4) });
   await setPolicy(bench.db, place(), policy({ pruneAfterDays: 7 }));
   await runRetention(bench.db, { now: inDays(29) });
   assert.deepEqual(await prunedIds(calls), ['r1']);
@@ -308,8 +312,8 @@ test('a consumer silent for 30 days is told of once and waited for no longer, un
     [['dead', 'Row', 'sheets', await calls.cursorOf(1)]],
   );
   await calls.save(rows(5, 6));
-  await acknowledge(bench.db, { ...name, name: 'dead', cursor: await calls.cursorOf(5) });
-  await acknowledge(bench.db, { ...name, name: 'idle', cursor: await calls.cursorOf(6) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'dead', cursor: await calls.cursorOf(5) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'idle', cursor: await calls.cursorOf(6) });
   await runRetention(bench.db, { now: inDays(8) });
   assert.deepEqual(await prunedIds(calls), ['r1', 'r2', 'r3', 'r4', 'r5']);
 });
@@ -341,7 +345,7 @@ test('retention that races saves, prunes and consumers keeps the counters exact'
       runRetention(bench.db, { now: inDays(8) }),
       calls.save(rows(round * 10 + 1, round * 10 + 40, `round ${round}`)),
       calls.prune(until, 50),
-      rewind(bench.db, { ...name, name: `c${round % 3}`, cursor: undefined }),
+      rewind(bench.db, { by: 'service', ...name, name: `c${round % 3}`, cursor: undefined }),
     ]).flat(),
   );
   const { records, deleted, pruned, payload_bytes } = await calls.row();
@@ -359,8 +363,8 @@ test('a run that is told to stop ends after its step, and the next one goes on',
 
 test('a consumer that rewinds keeps what comes after it from going', async () => {
   const { calls, name } = await newDataset(4);
-  await acknowledge(bench.db, { ...name, name: 'a', cursor: await calls.cursorOf(4) });
-  await rewind(bench.db, { ...name, name: 'a', cursor: await calls.cursorOf(2) });
+  await acknowledge(bench.db, { by: 'service', ...name, name: 'a', cursor: await calls.cursorOf(4) });
+  await rewind(bench.db, { by: 'service', ...name, name: 'a', cursor: await calls.cursorOf(2) });
   await setPolicy(bench.db, place(), policy({ pruneAfterDays: 7 }));
   await runRetention(bench.db, { now: inDays(8) });
   assert.deepEqual(await prunedIds(calls), ['r1', 'r2']);

@@ -36,12 +36,18 @@ import { writeRoutes } from './write-routes.ts';
  * (`tombstones.ts`, `track-deletes.ts`). Does not own: whose
  * records they are (`connections/`), nor what fetches them.
  */
-type Deps = { db: Db; brand: Brand; connections: Pick<ConnectionReader, 'get'>; activity: Activity };
+type Deps = {
+  db: Db;
+  brand: Brand;
+  connections: Pick<ConnectionReader, 'get'>;
+  activity: Activity;
+  now: () => Date;
+};
 
 /** All of them; list and prune are here. */
-export function recordRoutes(app: App, { db, brand, connections, activity }: Deps): void {
+export function recordRoutes(app: App, { db, brand, connections, activity, now }: Deps): void {
   exportRoutes(app, { db, brand, connections });
-  consumerRoutes(app, { db, connections });
+  consumerRoutes(app, { db, connections, now });
   retentionRoutes(app, { db });
   saveRoute(app, { db, brand, connections, activity });
   writeRoutes(app, { db, brand, connections, activity });

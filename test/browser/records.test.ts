@@ -176,15 +176,25 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     const { next_cursor: cursor } = await call('GET', '/records?model=City&limit=50');
     await call('PUT', '/records/consumers/billing', { model: 'City', cursor });
     await call('PUT', '/records/consumers/search-index', { model: 'City', cursor: null });
+    await call('PUT', '/records/consumers/warehouse', { model: 'City', cursor });
     await call('PUT', '/records/consumers/elsewhere', { model: 'Contact', variant: 'eu', cursor: null });
     await dashboard.trellis.db.query(
       "update consumer set acknowledged_at = now() - interval '31 days' where name = 'search-index'",
+      [],
+    );
+    // One of a key that has ended, at one cursor for long.
+    await dashboard.trellis.db.query(
+      "update consumer set owner_key_id = null, held_seq = seq, held_since = now() - interval '40 days' where name = 'warehouse'",
       [],
     );
     await page.reload();
     const row = page.locator('tr', { hasText: 'search-index' });
     await row.getByText('stale').waitFor();
     await page.locator('tr', { hasText: 'billing' }).getByText('70', { exact: true }).waitFor();
+    const stalled = page.locator('tr', { hasText: 'warehouse' });
+    await stalled.getByText('stalled').waitFor();
+    await stalled.getByText('none', { exact: true }).waitFor();
+    assert.equal(await page.getByText('stalled').count(), 1);
     assert.equal(await page.getByText('elsewhere').count(), 0);
     await picture(page, 'consumers');
     await page.getByRole('button', { name: 'Forget search-index' }).click();
@@ -196,6 +206,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     assert.deepEqual((consumers as { name: string }[]).map(({ name }) => name).sort(), [
       'billing',
       'elsewhere',
+      'warehouse',
     ]);
   });
 

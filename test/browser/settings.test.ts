@@ -64,6 +64,28 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     assert.equal((await trellis.call('POST', '/integrations', { key: secret, body: {} })).status, 403);
   });
 
+  test('a key that replaces another one is made', async () => {
+    await press('Create a key');
+    await page.getByRole('textbox', { name: 'Name' }).fill('reports');
+    await page.getByRole('checkbox', { name: 'records:read' }).check();
+    await page.getByRole('combobox', { name: 'Replaces' }).click();
+    await page.getByRole('option', { name: /^billing/ }).click();
+    await picture(page, 'settings-key-replace');
+    await press('Create it');
+    const shown = page.getByTestId('secret');
+    await shown.waitFor();
+    trellis.watch.made('key', (await shown.textContent()) ?? '');
+    await press('I have kept it');
+    const [row] = await trellis.db.query<{ isReplaced: boolean }>(
+      `select young.first_key_id = old.id as "isReplaced"
+       from api_key as young
+       join api_key as old on old.name = 'billing'
+       where young.name = 'reports'`,
+      [],
+    );
+    assert.equal(row?.isReplaced, true);
+  });
+
   test('its scopes are changed, and with the next use they count', async () => {
     await choose('billing', 'Edit');
     await page.getByRole('checkbox', { name: 'connections:read' }).check();

@@ -49,7 +49,10 @@ const actions: Record<string, string | undefined> = {
   // This one finds nothing; one that does leaves a receipt.
   'PATCH /records/prune': ofData,
   'PUT /records/consumers/{name}': ofData,
+  // The key that calls is the owner here: a move by another caller leaves an entry.
+  'PUT /records/consumers/{name} (of another key)': ofData,
   'DELETE /records/consumers/{name}': 'consumer.removed',
+  'DELETE /records/consumers/{name} (of another key)': 'consumer.removed',
   'PUT /records/retention': 'retention.set',
   'DELETE /records/retention': 'retention.removed',
   'POST /events/endpoints': 'endpoint.created',

@@ -12,6 +12,8 @@ export type Scenario = {
   foreign: number;
   /** Where docs/keys.md names several for the route: the one that this request needs. */
   scope?: Scope;
+  /** Another scope that serves this request. */
+  also?: Scope;
 };
 export type Fixture = {
   connectionId: string;

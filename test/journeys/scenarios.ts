@@ -149,6 +149,14 @@ export const scenarios: Record<string, Scenario> = {
     request: ofConnection('/records/consumers/billing', ({ cursor }) => ({ model: 'M', cursor })),
     right: 200,
     foreign: 400,
+    scope: 'records:read',
+    also: 'records:write',
+  },
+  'PUT /records/consumers/{name} (of another key)': {
+    request: ofConnection('/records/consumers/reports', ({ cursor }) => ({ model: 'M', cursor })),
+    right: 200,
+    foreign: 400,
+    scope: 'records:write',
   },
   'GET /records/consumers/{name}': {
     request: ofConnection('/records/consumers/billing?model=M'),
@@ -159,6 +167,14 @@ export const scenarios: Record<string, Scenario> = {
     request: ofConnection('/records/consumers/billing?model=M'),
     right: 200,
     foreign: 400,
+    scope: 'records:read',
+    also: 'records:write',
+  },
+  'DELETE /records/consumers/{name} (of another key)': {
+    request: ofConnection('/records/consumers/reports?model=M'),
+    right: 200,
+    foreign: 400,
+    scope: 'records:write',
   },
   'PUT /records/retention': {
     request: ofConnection('/records/retention', () => ({
@@ -309,6 +325,8 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const devOnly = { provider: 'google-sheet', unique_key: 'dev-only' };
   await trellis.call('POST', '/integrations/quickstart', { body: devOnly });
   await trellis.call('POST', '/records', { headers, body: { model: 'M', records: [{ id: 'x' }] } });
+  const ofReports = { headers, body: { model: 'M', cursor: null } };
+  await trellis.call('PUT', '/records/consumers/reports', ofReports);
   const { body } = await trellis.call('GET', '/records?model=M', { headers });
   const [record] = body.records as { _trellis_metadata: { cursor: string } }[];
   await trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers });

@@ -115,6 +115,23 @@ test('trellis key create makes another key while the service runs, with the scop
   await assert.rejects(cli(['key', 'create', '--scopes', 'nonsense'], { DATA_DIR: dataDir }), /nonsense/);
 });
 
+test('trellis key create --replaces names a key of the environment, and says why another one does not fit', async () => {
+  const env = { DATA_DIR: dataDir };
+  const { stdout: list } = await cli(['key', 'list'], env);
+  const id = Number(list.trim().split('\n').at(-1)?.split('\t')[0]);
+  const create = (...more: string[]) => cli(['key', 'create', '--scopes', 'records:read', ...more], env);
+  const refused: [string[], RegExp][] = [
+    [['--replaces', String(id + 1)], /--replaces \d+: is not the ID of a key of this environment/],
+    [['--replaces', 'one'], /--replaces "one"/],
+    [['--replaces', '0'], /--replaces "0"/],
+    [['--replaces', String(id), '--environment', 'prod'], /--replaces \d+: is not the ID of a key/],
+    [['--replaces', String(id), '--scopes', 'proxy:read'], /--replaces \d+: needs records:read/],
+  ];
+  for (const [more, why] of refused) await assert.rejects(create(...more), why);
+  assert.match((await create('--replaces', String(id))).stdout, /^trs_dev_/);
+  await assert.rejects(create('--replaces', String(id)), /has replaced: name that key/);
+});
+
 test('trellis key list and revoke: a key that ends is listed, and refused within a second of its revocation', async () => {
   const env = { DATA_DIR: dataDir };
   const past = ['key', 'create', '--expires-at', '2020-01-01T00:00:00Z'];

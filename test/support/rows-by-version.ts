@@ -229,5 +229,10 @@ export function rowsByVersion(): RowsByVersion {
   after.set(40, 'update import set overwrites = true; update imported_connection set granted_at = now();');
   after.set(42, `update connection set own_client_id = 'own' where has_own_client;`);
   after.set(43, `insert into sync_again (sync_id, traceparent) values (1, '${traceparent}');`);
+  after.set(
+    44,
+    `update api_key set first_key_id = id;
+     update consumer set owner_key_id = 1, held_seq = seq, held_since = now();`,
+  );
   return { vault, after };
 }

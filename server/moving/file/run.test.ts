@@ -150,8 +150,8 @@ async function fillDataset(): Promise<void> {
     limit: 1_000,
     by: { environmentId: environment.id, actor: 'service', target: 'notes/bob' },
   });
-  await acknowledge(db, { ...target, name: 'app', cursor: await cursorAt(there, 700) });
-  await acknowledge(db, { ...target, name: 'late', cursor: undefined });
+  await acknowledge(db, { by: 'service', ...target, name: 'app', cursor: await cursorAt(there, 700) });
+  await acknowledge(db, { by: 'service', ...target, name: 'late', cursor: undefined });
 }
 
 async function cursorAt(of: Installation, seq: number): Promise<string> {

@@ -6,7 +6,9 @@ import { Confirm } from '../../ui/Confirm.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { useNow } from '../../ui/time.ts';
+import { exactTime, useNow } from '../../ui/time.ts';
+import { keysQuery } from '../settings/keys/queries.ts';
+import { useMay } from '../sign-in/queries.ts';
 import { type Consumer, consumersQuery, type DatasetAt, forgetConsumer } from './queries.ts';
 
 /** How long a consumer may say nothing before no policy waits for it; docs/records.md. */
@@ -24,6 +26,8 @@ export function ConsumersTab({
 }) {
   const nowMs = useNow();
   const consumers = useQuery({ ...consumersQuery(environment, at), refetchInterval: 10_000 });
+  const may = useMay();
+  const { data: keys = [] } = useQuery({ ...keysQuery(environment), enabled: may('keys') });
   const [leaving, setLeaving] = useState<string>();
   const queries = useQueryClient();
   const forget = useMutation({
@@ -44,7 +48,8 @@ export function ConsumersTab({
                   <Table.Tr>
                     <Table.Th>Consumer</Table.Th>
                     <Table.Th>Behind</Table.Th>
-                    <Table.Th visibleFrom="xs">Last heard of</Table.Th>
+                    <Table.Th visibleFrom="sm">Key</Table.Th>
+                    <Table.Th visibleFrom="xs">Last acknowledgement</Table.Th>
                     {mayWrite && <Table.Th aria-label="Actions" />}
                   </Table.Tr>
                 </Table.Thead>
@@ -64,10 +69,24 @@ export function ConsumersTab({
                               stale
                             </Badge>
                           )}
+                          {consumer.stalled_since !== null && (
+                            <Badge
+                              color="red"
+                              title={`Acknowledges the same cursor since ${exactTime(consumer.stalled_since)}, and retention policies wait for it`}
+                            >
+                              stalled
+                            </Badge>
+                          )}
                         </Group>
                       </Table.Td>
                       <Table.Td miw={120}>
                         <Lag behind={consumer.behind} most={most} name={consumer.name} />
+                      </Table.Td>
+                      <Table.Td visibleFrom="sm">
+                        <Owner
+                          keyId={consumer.key_id}
+                          name={keys.find(({ id }) => id === consumer.key_id)?.name}
+                        />
                       </Table.Td>
                       <Table.Td visibleFrom="xs">
                         <RelativeTime at={consumer.acknowledged_at} size="sm" />
@@ -106,6 +125,21 @@ export function ConsumersTab({
         </Text>
       </Confirm>
     </Stack>
+  );
+}
+
+/** The key that the consumer belongs to; its name where the user may see keys. */
+function Owner({ keyId, name }: { keyId: number | null; name: string | undefined }) {
+  if (keyId === null)
+    return (
+      <Text size="sm" c="dimmed" title="The next key that acknowledges the present cursor becomes the owner">
+        none
+      </Text>
+    );
+  return (
+    <Text size="sm" className="wrap">
+      {name ?? `key ${keyId}`}
+    </Text>
   );
 }
 

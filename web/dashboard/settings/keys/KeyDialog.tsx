@@ -1,16 +1,32 @@
-import { Alert, Button, Group, Modal, NumberInput, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Button, Group, Modal, NumberInput, Select, Stack, Text, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { FaultNotice } from '../../../ui/FaultNotice.tsx';
 import { localTime } from '../../../ui/local-time.ts';
 import { useScopes } from '../../sign-in/queries.ts';
 import { ProxyRulesField } from './ProxyRulesField.tsx';
-import { changeKey, createKey, type Key, type KeyInput, type NewKey, type ProxyRule } from './queries.ts';
+import {
+  changeKey,
+  createKey,
+  type Key,
+  type KeyInput,
+  keysQuery,
+  type NewKey,
+  type ProxyRule,
+} from './queries.ts';
 import { ScopesField } from './ScopesField.tsx';
 
 /** `rate` is empty where the key has no limit of its own. */
-type Values = { name: string; scopes: string[]; rules: ProxyRule[]; expires: string; rate: number | '' };
+type Values = {
+  name: string;
+  scopes: string[];
+  rules: ProxyRule[];
+  expires: string;
+  rate: number | '';
+  /** The ID of a key; null: no key. */
+  replaces: string | null;
+};
 const dayMs = 86_400_000;
 
 /** Makes a key, or changes one. It may be given what the user has, and no more. */
@@ -27,6 +43,7 @@ export function KeyDialog({
   onMade: (made: NewKey) => void;
 }) {
   const queries = useQueryClient();
+  const { data: keys = [] } = useQuery(keysQuery(environment));
   const mine = useScopes();
   // One that was made on the command line may have more.
   const givable = [...new Set([...mine, ...(editedKey?.scopes ?? []).filter((scope) => scope !== '*')])];
@@ -36,6 +53,7 @@ export function KeyDialog({
     rules: editedKey?.proxy_rules ?? [],
     expires: localTime(editedKey?.expires_at ?? undefined),
     rate: editedKey?.rate_limit ?? '',
+    replaces: null,
   }));
   const form = useForm<Values>({
     initialValues: first,
@@ -48,7 +66,7 @@ export function KeyDialog({
     },
   });
   const save = useMutation({
-    mutationFn: async ({ name, scopes, rules, expires, rate }: Values) => {
+    mutationFn: async ({ name, scopes, rules, expires, rate, replaces }: Values) => {
       const given: KeyInput = {
         name: name.trim(),
         scopes,
@@ -56,7 +74,10 @@ export function KeyDialog({
         expires_at: expires === '' ? null : new Date(expires).toISOString(),
         rate_limit: rate === '' ? null : rate,
       };
-      if (editedKey === undefined) onMade(await createKey(environment, given));
+      if (editedKey === undefined)
+        onMade(
+          await createKey(environment, { ...given, replaces: replaces === null ? null : Number(replaces) }),
+        );
       // What nobody touched stays as it is stored, also what this page cannot show to the second or give again.
       else
         await changeKey(environment, {
@@ -141,6 +162,16 @@ export function KeyDialog({
             thousandSeparator=","
             {...form.getInputProps('rate')}
           />
+          {editedKey === undefined && keys.length > 0 && (
+            <Select
+              label="Replaces"
+              description="The new key owns the consumers of this key too. Revoke this key once nothing calls with it"
+              placeholder="No key"
+              clearable
+              data={keys.map(({ id, name, hint }) => ({ value: String(id), label: `${name} (…${hint})` }))}
+              {...form.getInputProps('replaces')}
+            />
+          )}
           {save.isError && <FaultNotice error={save.error} />}
           <Text size="sm" c="dimmed">
             Nobody's role may give a key that reads credentials of connections. Such a key is made on the

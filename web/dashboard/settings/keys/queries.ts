@@ -13,6 +13,10 @@ export type KeyInput = {
   /** Calls a minute; null: no limit of its own. */
   rate_limit: number | null;
 };
+export type NewKeyInput = KeyInput & {
+  /** The key whose consumers the new one owns too; null: no key. */
+  replaces: number | null;
+};
 
 export const keysQuery = (environment: string) =>
   queryOptions({
@@ -24,13 +28,14 @@ export const keysQuery = (environment: string) =>
 /** The secret is told this once. */
 export async function createKey(
   environment: string,
-  { expires_at: expiresAt, rate_limit: rateLimit, scopes, ...rest }: KeyInput,
+  { expires_at: expiresAt, rate_limit: rateLimit, replaces, scopes, ...rest }: NewKeyInput,
 ): Promise<NewKey> {
   const body = {
     ...rest,
     scopes: scopes as Body<'POST /environment/api-keys'>['scopes'],
     ...(expiresAt !== null && { expires_at: expiresAt }),
     ...(rateLimit !== null && { rate_limit: rateLimit }),
+    ...(replaces !== null && { replaces }),
   };
   return (await call('POST /environment/api-keys', { environment, body })).data;
 }
