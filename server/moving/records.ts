@@ -4,9 +4,15 @@ import type { JsonValue } from '../records/canonical.ts';
 import { RecordChecker, requireRecords } from '../records/check.ts';
 import { acknowledge, findConsumer } from '../records/consumers.ts';
 import { cursorWriter } from '../records/cursor.ts';
-import { ensureDataset, findDataset, type Dataset as Row } from '../records/dataset.ts';
+import {
+  ensureDataset,
+  findDataset,
+  findDatasetForReading,
+  type Dataset as Row,
+} from '../records/dataset.ts';
 import { deleteRecords } from '../records/delete.ts';
 import { type RecordOwner, saveRecords } from '../records/save.ts';
+import { findStored } from '../records/stored.ts';
 import type { Vault } from '../vault.ts';
 import type { Dataset } from './ledger.ts';
 
@@ -100,13 +106,12 @@ export async function firstPositionOf(
   db: Db,
   { target, ids }: { target: Target; ids: readonly string[] },
 ): Promise<number | undefined> {
-  const dataset = await findDataset(db, target);
-  if (dataset === undefined || ids.length === 0) return undefined;
-  const [row] = await db.query<{ seq: number | null }>(
-    'select min(seq) as seq from record where dataset_id = $1 and external_id = any($2)',
-    [dataset.id, ids],
-  );
-  return row?.seq ?? undefined;
+  return db.transaction(async (tx) => {
+    const dataset = await findDatasetForReading(tx, target);
+    if (dataset === undefined) return undefined;
+    const rows = await findStored(tx, dataset, ids);
+    return [...rows.values()].map(({ seq }) => seq).sort((a, b) => a - b)[0];
+  }, 'snapshot');
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Tx } from '../db/pool.ts';
-import { advanceDataset, type Dataset } from './dataset.ts';
+import { advanceDataset, type Dataset, rowsAt } from './dataset.ts';
 import { hashBytes } from './hash.ts';
 import { arrayText, deletePayloads, findPreviousBytes, insertPayloads, replacePayloads } from './payloads.ts';
 import type { SealedRecord } from './seal.ts';
@@ -168,12 +168,15 @@ async function resize(tx: Tx, by: { datasetId: number; restores: readonly Restor
   if (resized.length === 0) return;
   await tx.query(
     `update record
-     set size = (
-       select octet_length(body)
-       from payload
-       where payload.dataset_id = record.dataset_id and payload.seq = record.seq
-     )
-     where dataset_id = $1 and seq = any($2::bigint[])`,
+     set size = part.size
+     from (
+       select
+         row_id,
+         (select octet_length(body) from payload where dataset_id = $1 and payload.seq = asked.seq) as size
+       from unnest($2::bigint[]) as asked (seq)
+       ${rowsAt('record')}
+     ) as part
+     where record.ctid = part.row_id`,
     [by.datasetId, arrayText(resized.map(({ stored }) => stored.seq))],
   );
 }

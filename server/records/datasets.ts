@@ -1,5 +1,6 @@
-import type { Queryable } from '../db/pool.ts';
+import type { Db, Tx } from '../db/pool.ts';
 import { cursorWriter } from './cursor.ts';
+import { planByIndexAlone } from './dataset.ts';
 
 /** A dataset as its owner sees it. */
 export type DatasetView = {
@@ -53,19 +54,22 @@ const select = `
   from dataset`;
 
 /** All datasets of a connection, by model and variant. */
-export async function listDatasets(q: Queryable, connection: number): Promise<DatasetView[]> {
-  const rows = await q.query<Row>(
-    `${select}
-     where connection = $1
-     order by model collate "C", variant collate "C"`,
-    [connection],
-  );
+export async function listDatasets(db: Db, connection: number): Promise<DatasetView[]> {
+  const rows = await db.transaction(async (tx) => {
+    await planByIndexAlone(tx);
+    return tx.query<Row>(
+      `${select}
+       where connection = $1
+       order by model collate "C", variant collate "C"`,
+      [connection],
+    );
+  });
   return rows.map(toView);
 }
 
-/** One dataset; throws where there is none of this id. */
-export async function getDataset(q: Queryable, id: number): Promise<DatasetView> {
-  const [row] = await q.query<Row>(`${select} where id = $1`, [id]);
+/** One dataset, under its lock; throws where there is none of this id. */
+export async function getDataset(tx: Tx, id: number): Promise<DatasetView> {
+  const [row] = await tx.query<Row>(`${select} where id = $1`, [id]);
   if (row === undefined) throw new Error('the dataset has no row');
   return toView(row);
 }

@@ -68,9 +68,14 @@ async function destroyRows(db: Db, of: { datasetId: number; table: 'payload' | '
     const rows = await tx.query<{ count: number }>(
       `with gone as (
          delete from ${of.table}
-         where dataset_id = $1 and seq < (
-           select seq from ${of.table} where dataset_id = $1 order by seq limit 1
-         ) + $2
+         using (
+           select ctid as row_id
+           from ${of.table}
+           where dataset_id = $1
+           order by seq
+           limit $2
+         ) as part
+         where ${of.table}.ctid = part.row_id
          returning 1
        )
        select count(*) as count from gone`,

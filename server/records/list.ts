@@ -3,7 +3,7 @@ import { countRecords } from '../metrics/metrics.ts';
 import type { DataKey } from '../vault.ts';
 import { type Position, readFollowedCursor, readUnemptiedCursor } from './cursor.ts';
 import { type Dataset, findDatasetForReading } from './dataset.ts';
-import { arrayText, findPruned } from './payloads.ts';
+import { findPruned, selectPayloads } from './payloads.ts';
 import { changesText } from './previous.ts';
 import { findPruneTimes } from './prune-times.ts';
 import { readRange } from './range.ts';
@@ -184,9 +184,9 @@ async function readRows(
          select ${selected}
          from record
          where
-           dataset_id = $1 and external_id = asked.id
+           dataset_id = $1 and external_id >= asked.id and external_id <= asked.id
            and seq > $2 and ($3::timestamptz is null or last_modified_at >= $3) ${filter}
-         offset 0
+         order by external_id
        ) as found`,
       [dataset.id, after, request.modifiedAfter ?? null, [...new Set(request.ids)]],
     );
@@ -292,12 +292,12 @@ async function openBodies(
   if (request.withChanges) for (const record of records) record.changes = 'null';
   const [firstRow, lastRow] = [records[0], records.at(-1)];
   if (firstRow === undefined || lastRow === undefined || lastRow.seq <= dataset.pruneFloor) return;
-  const seqs = isWhole(request)
-    ? `between ${firstRow.seq} and ${lastRow.seq}`
-    : `= any('${arrayText(records.map(({ seq }) => seq))}'::bigint[])`;
-  const asked = request.withChanges ? 'seq, body, previous' : 'seq, body';
+  const columns = request.withChanges ? 'seq, body, previous' : 'seq, body';
+  const range = `dataset_id = ${dataset.id} and seq between ${firstRow.seq} and ${lastRow.seq}`;
   await tx.copyRows(
-    `select ${asked} from payload where dataset_id = ${dataset.id} and seq ${seqs} order by seq`,
+    isWhole(request)
+      ? `select ${columns} from payload where ${range} order by seq`
+      : selectPayloads({ datasetId: dataset.id, seqs: records.map(({ seq }) => seq), columns }),
     bodyOpener({ datasetId: dataset.id, records, room, dataKey: request.connection.dataKey }),
   );
 }

@@ -1,5 +1,6 @@
 import { CopyRows } from '../db/copy.ts';
 import { first, type Tx } from '../db/pool.ts';
+import { rowsAt } from './dataset.ts';
 
 /** SQL of the table `payload`; every function here needs the dataset's lock. */
 
@@ -55,9 +56,14 @@ export async function findPreviousBytes(
 ): Promise<Map<number, number>> {
   if (at.seqs.length === 0) return new Map();
   const rows = await tx.query<{ seq: number; bytes: number }>(
-    `select seq, coalesce(octet_length(previous), 0) as bytes
-     from payload
-     where dataset_id = $1 and seq = any($2::bigint[])`,
+    `select found.*
+     from unnest($2::bigint[]) as asked (seq)
+     cross join lateral (
+       select seq, coalesce(octet_length(previous), 0) as bytes
+       from payload
+       where dataset_id = $1 and payload.seq = asked.seq
+       offset 0
+     ) as found`,
     [at.datasetId, arrayText(at.seqs)],
   );
   return new Map(rows.map(({ seq, bytes }) => [seq, bytes]));
@@ -79,12 +85,16 @@ export async function replacePayloads(
   for (const portion of portions.values()) {
     await tx.query(
       `update payload
-       set seq = part.seq, previous = body, body = substring($5::bytea from part.end_at - part.size + 1 for part.size)
+       set seq = part.to_seq, previous = body, body = substring($5::bytea from part.end_at - part.size + 1 for part.size)
        from (
-         select former, seq, size, sum(size) over (order by n)::int as end_at
-         from unnest($2::bigint[], $3::bigint[], $4::int[]) with ordinality as given (former, seq, size, n)
+         select row_id, to_seq, size, end_at
+         from (
+           select seq, to_seq, size, sum(size) over (order by n)::int as end_at
+           from unnest($2::bigint[], $3::bigint[], $4::int[]) with ordinality as given (seq, to_seq, size, n)
+         ) as asked
+         ${rowsAt('payload')}
        ) as part
-       where dataset_id = $1 and payload.seq = part.former`,
+       where payload.ctid = part.row_id`,
       [
         datasetId,
         arrayText(portion.map(({ former }) => former)),
@@ -105,7 +115,8 @@ export async function deletePayloads(
   const rows = await tx.query<{ count: number; bytes: number }>(
     `with gone as (
        delete from payload
-       where dataset_id = $1 and seq = any($2::bigint[])
+       using (select row_id from unnest($2::bigint[]) as asked (seq) ${rowsAt('payload')}) as part
+       where payload.ctid = part.row_id
        returning ${rowBytes} as bytes
      )
      select count(*) as count, coalesce(sum(bytes), 0)::bigint as bytes
@@ -113,6 +124,27 @@ export async function deletePayloads(
     [at.datasetId, arrayText(at.seqs)],
   );
   return first(rows) ?? { count: 0, bytes: 0 };
+}
+
+/**
+ * SQL for a COPY: the payloads at `seqs`, in the order of positions. A nested loop, the only join that is planned here,
+ * keeps the order of its outer side; a sort would hold all payloads.
+ */
+export function selectPayloads(at: {
+  datasetId: number;
+  seqs: readonly number[];
+  columns: 'seq, body' | 'seq, body, previous';
+}): string {
+  const seqs = at.seqs.toSorted((a, b) => a - b);
+  return `
+    select found.*
+    from unnest('${arrayText(seqs)}'::bigint[]) as asked (seq)
+    cross join lateral (
+      select ${at.columns}
+      from payload
+      where dataset_id = ${at.datasetId} and payload.seq = asked.seq
+      offset 0
+    ) as found`;
 }
 
 /** Those of `seqs` at which no payload stands. One index probe each: the subquery cannot become a join. */

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { countRecords } from '../metrics/metrics.ts';
 import { slowestPosition } from './consumers.ts';
-import { type Dataset, lockDataset } from './dataset.ts';
+import { type Dataset, lockDataset, rowsAt } from './dataset.ts';
 import { findLastBefore } from './list.ts';
 import { arrayText, deletePayloads, rowBytes } from './payloads.ts';
 import { removePayloads } from './prune.ts';
@@ -197,7 +197,8 @@ async function removeTombstones(
   const gone = await tx.query<{ count: number }>(
     `with gone as (
        delete from record
-       where dataset_id = $1 and seq = any($2::bigint[])
+       using (select row_id from unnest($2::bigint[]) as asked (seq) ${rowsAt('record')}) as part
+       where record.ctid = part.row_id
        returning 1
      ),
      total as (select count(*) as count from gone)

@@ -66,13 +66,15 @@ function findDue(db: Db, now: Date): Promise<Due[]> {
            and (
              select last_modified_at
              from record
-             where dataset_id = dataset.id and seq = (
+             where dataset_id = dataset.id and seq >= (
                select seq
                from payload
                where dataset_id = dataset.id and seq > dataset.prune_floor
                order by seq
                limit 1
              )
+             order by seq
+             limit 1
            ) < $1::timestamptz - make_interval(days => policy.prune_after_days)
          ) or (
            dataset.deleted > 0

@@ -36,7 +36,7 @@ export async function noteStaleConsumers(db: Db, now: Date): Promise<number> {
          and connection.deleted_at is null
          and consumer.stale_at is null
          and consumer.acknowledged_at < $1::timestamptz - make_interval(days => $2)
-         and exists (select from record where dataset_id = dataset.id and record.seq > consumer.seq)
+         and consumer.seq < (select seq from record where dataset_id = dataset.id order by seq desc limit 1)
        returning
          connection.environment_id as "environmentId",
          integration.key as "integrationKey",

@@ -1,5 +1,5 @@
 import type { Tx } from '../db/pool.ts';
-import { advanceDataset, type Dataset } from './dataset.ts';
+import { advanceDataset, type Dataset, rowsAt } from './dataset.ts';
 import { arrayText, findPruned } from './payloads.ts';
 import { findPruneTimes } from './prune-times.ts';
 
@@ -8,7 +8,7 @@ import { findPruneTimes } from './prune-times.ts';
  * given, and keeps the payload it had last. One that is pruned stays so, and when it was pruned is written on it, since
  * no receipt names its new position. Answers their ids, in that order.
  *
- * One statement a table, however many there are: `unnest` leads, and each row is one index probe.
+ * One statement a table, however many there are, and one index probe a row: see `rowsAt`.
  */
 export async function buryRecords(
   tx: Tx,
@@ -25,12 +25,16 @@ export async function buryRecords(
   const moved = await tx.query<{ id: string; seq: number }>(
     `update record
      set
-       seq = $2::bigint + asked.at - 1,
+       seq = $2::bigint + part.at - 1,
        last_modified_at = $5::timestamptz,
        deleted_at = $5::timestamptz,
-       pruned_at = asked.pruned_at at time zone 'UTC'
-     from unnest($3::bigint[], $4::timestamp[]) with ordinality as asked (seq, pruned_at, at)
-     where dataset_id = $1 and record.seq = asked.seq
+       pruned_at = part.pruned_at at time zone 'UTC'
+     from (
+       select row_id, pruned_at, at
+       from unnest($3::bigint[], $4::timestamp[]) with ordinality as asked (seq, pruned_at, at)
+       ${rowsAt('record')}
+     ) as part
+     where record.ctid = part.row_id
      returning external_id as id, record.seq`,
     [
       dataset.id,
@@ -42,9 +46,13 @@ export async function buryRecords(
   );
   await tx.query(
     `update payload
-     set seq = $2::bigint + asked.at - 1
-     from unnest($3::bigint[]) with ordinality as asked (seq, at)
-     where dataset_id = $1 and payload.seq = asked.seq`,
+     set seq = $2::bigint + part.at - 1
+     from (
+       select row_id, at
+       from unnest($3::bigint[]) with ordinality as asked (seq, at)
+       ${rowsAt('payload')}
+     ) as part
+     where payload.ctid = part.row_id`,
     [dataset.id, firstSeq, arrayText(seqs)],
   );
   return moved.sort((a, b) => a.seq - b.seq).map(({ id }) => id);
