@@ -64,8 +64,8 @@ export async function listDeliveries(
   const values: unknown[] = [environmentId, before ?? Number.MAX_SAFE_INTEGER, mostRead, limit];
   const ofEndpoint = endpoint === undefined ? '' : `and delivery.endpoint_id = $${values.push(endpoint)}`;
   const ofType = type === undefined ? '' : `where event.type = $${values.push(type)}`;
-  // Each status has its own order in the indexes, and each is planned for how rare it is; together they are as many rows
-  // as a page for each.
+  // Each status has its own order in the indexes; together they are as many rows as a page for each. The planner does not
+  // see which status it is: for a waiting one it might read the index of all that wait in any environment.
   const newest = (status === undefined ? deliveryStatuses : [status]).map(
     (wanted) => `
       (
@@ -74,7 +74,7 @@ export async function listDeliveries(
         join endpoint on endpoint.id = delivery.endpoint_id and endpoint.deleted_at is null
         where delivery.environment_id = $1
           and delivery.id < $2
-          and delivery.status = '${wanted}'
+          and delivery.status = (select '${wanted}')
           ${ofEndpoint}
         order by delivery.id desc
         limit $3

@@ -16,7 +16,7 @@ export async function holdRun(tx: Queryable, { id, owner }: Right): Promise<void
   const rows = await tx.query(
     `select set_config('idle_in_transaction_session_timeout', '15000', true)
      from run
-     where id = $1 and owner = $2 and state = 'running'
+     where id = $1 and owner = $2
      for key share`,
     [id, owner],
   );

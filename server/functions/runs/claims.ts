@@ -58,6 +58,12 @@ const [lessPerRun, morePerSecond] = [4, 0.5];
 /** Attempts that a row keeps: a run of a day may be taken over any number of times. */
 const mostEarlier = 20;
 
+/**
+ * SQL: the state of a run that is found by its id or its sync. By `state` the planner might read an index of all runs that
+ * wait, or of all that run, which its statistics may take for empty. Only a running run has an owner.
+ */
+export const isWaiting = 'run.owner is null and run.ended_at is null';
+
 type Claiming = { now: Date; most: number; leaseMs?: number };
 /** How many runs a node may have under way of one integration, and has, by `integrationOf`. */
 export type Share = { most: number; held: ReadonlyMap<string, number> };
@@ -141,7 +147,7 @@ export async function claimWaiting(
     `with due as (
        select id
        from run
-       where id = any($1) and state = 'waiting'
+       where id = any($1) and ${isWaiting}
        for update skip locked
      ), taken as (
        update run
@@ -302,7 +308,7 @@ export async function takeClaim(
       `with taken as (
          update run
          set lease_until = clock_timestamp() + make_interval(secs => $3)
-         where id = $1 and owner = $2 and state = 'running' and lease_until > clock_timestamp()
+         where id = $1 and owner = $2 and lease_until > clock_timestamp()
          returning run.*, false as is_resumed
        )
        ${claimOf('taken')}`,
@@ -339,7 +345,7 @@ export async function renewLeases(
     `with held as (
        select run.id, given.counts
        from unnest($1::uuid[], $2::uuid[], $4::jsonb[]) as given (id, owner, counts)
-       join run on run.id = given.id and run.owner = given.owner and run.state = 'running'
+       join run on run.id = given.id and run.owner = given.owner
        for no key update of run skip locked
      )
      update run
@@ -367,7 +373,7 @@ export async function release(
     await q.query<{ id: string }>(
       `update run
        set state = 'waiting', owner = null, lease_until = null, attempt = attempt - 1, counts = $3
-       where id = $1 and owner = $2 and state = 'running'
+       where id = $1 and owner = $2
        returning id`,
       [id, owner, JSON.stringify(counts)],
     ),

@@ -189,7 +189,7 @@ export async function cancelRun(
          where id = $1`
       : `update run
          set cancel_requested = true
-         where id = $1 and state = 'running' and ($2::timestamptz, $3::jsonb) is not null`,
+         where id = $1 and owner is not null and ($2::timestamptz, $3::jsonb) is not null`,
     [id, at, JSON.stringify(error)],
   );
 }
@@ -220,7 +220,12 @@ export const runViewSql = `
   join function on function.id = run.function_id
   join function_version version on version.id = run.version_id
   join integration on integration.id = function.integration_id
-  left join connection on connection.id = run.connection_id and connection.deleted_at is null`;
+  left join lateral (
+    select connection_id
+    from connection
+    where id = run.connection_id and deleted_at is null
+    offset 0
+  ) as connection on true`;
 
 /** Throws `not_found`. */
 export async function getRun(

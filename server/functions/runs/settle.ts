@@ -39,7 +39,7 @@ export async function settle(db: Db, settling: Settling): Promise<'ended' | 'wai
       await tx.query<{ isCancelled: boolean }>(
         `select cancel_requested as "isCancelled"
          from run
-         where id = $1 and owner = $2 and state = 'running'
+         where id = $1 and owner = $2
          for update`,
         [claim.id, claim.owner],
       ),

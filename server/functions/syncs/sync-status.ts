@@ -121,7 +121,8 @@ const statusSql = `
     sync.last_succeeded_at as "lastSucceededAt",
     sync.held,
     exists (
-      select from run where run.sync_id = sync.id and run.kind = 'sync' and run.state = 'running'
+      select from run
+      where run.sync_id = sync.id and run.kind = 'sync' and run.state in ('waiting', 'running') and run.owner is not null
       union all
       select from sync_again as again where again.sync_id = sync.id
     ) as "isRunning",

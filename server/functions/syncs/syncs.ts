@@ -140,7 +140,8 @@ export async function pauseSyncs(tx: Tx, { syncIds }: { syncIds: readonly number
     `delete from run
      where sync_id = any($1)
        and kind = 'sync'
-       and state = 'waiting'
+       and state in ('waiting', 'running')
+       and owner is null
        and attempt = 0
        and trigger in ('schedule', 'webhook')`,
     [syncIds],
