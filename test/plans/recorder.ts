@@ -1,0 +1,66 @@
+import pg from 'pg';
+
+/** A statement as it reached the server. */
+export type Sent = {
+  text: string;
+  values: readonly unknown[];
+  /** The planner's settings of its transaction: a SELECT of `set_config`, or undefined where it has none. */
+  planning: string | undefined;
+};
+
+/**
+ * Records every statement of this process until it is ended. A flight counts as its statements, and a COPY of a query as the
+ * query.
+ */
+export function recordStatements(): { sent: Sent[]; end(): void } {
+  const sent: Sent[] = [];
+  const planningOf = new WeakMap<object, string>();
+  const note = (client: object, text: string, values: readonly unknown[]) => {
+    if (/^(begin|commit|rollback)/.test(text)) planningOf.delete(client);
+    const statement = /^copy \(([\s\S]*)\) to stdout/.exec(text)?.[1] ?? text;
+    sent.push({ text: statement.trim(), values, planning: planningOf.get(client) });
+    const settings = text.match(/set_config\('\w+', '\w+', true\)/g);
+    if (settings !== null) planningOf.set(client, `select ${settings.join(', ')}`);
+  };
+  const { prototype } = pg.Client as unknown as { prototype: { query(...args: unknown[]): unknown } };
+  const { query } = prototype;
+  prototype.query = function (this: object, ...args: unknown[]) {
+    const [asked, values] = args as [
+      string | { text?: string; values?: unknown[]; submit?: unknown },
+      unknown[]?,
+    ];
+    if (typeof asked === 'string') note(this, asked, Array.isArray(values) ? values : []);
+    else if (typeof asked.submit !== 'function') note(this, asked.text ?? '', asked.values ?? []);
+    else
+      (asked as { submit(connection: object): unknown }).submit = submitting(
+        asked.submit as (connection: object) => unknown,
+        (text) => {
+          for (const statement of text.split(';\n')) note(this, statement, []);
+        },
+      );
+    return query.apply(this, args);
+  };
+  return {
+    sent,
+    end() {
+      prototype.query = query;
+    },
+  };
+}
+
+/** Reads the text that a submittable hands to its connection. */
+function submitting(submit: (connection: object) => unknown, onText: (text: string) => void) {
+  return function (this: object, connection: { query(text: string): unknown }) {
+    const heard = new Proxy(connection, {
+      get(of, name) {
+        const value = Reflect.get(of, name) as unknown;
+        if (typeof value !== 'function') return value;
+        return (...args: unknown[]) => {
+          if (name === 'query') onText(args[0] as string);
+          return (value as (...args: unknown[]) => unknown).apply(of, args);
+        };
+      },
+    });
+    return submit.call(this, heard);
+  };
+}
