@@ -11,6 +11,7 @@ const mostServiceMb = 150;
 const mostDatabaseMb = 80;
 
 export const idleBenchmark: Benchmark = {
+  isWithoutOthers: true,
   about: 'a node with an embedded database that nobody calls; PSS counts pages that processes share once',
   run: measureIdle,
 };

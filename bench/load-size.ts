@@ -3,6 +3,7 @@ import type pg from 'pg';
 import { type Benchmark, type BenchOptions, openBenchService, walOf } from './support.ts';
 
 export const sizeBenchmark: Benchmark = {
+  isWithoutOthers: true,
   about: 'database and WAL by a million records of 1 KB, as a table',
   run: measureSize,
 };

@@ -3,8 +3,12 @@
  *
  * Each prints its figures beside a floor that was measured in the same run, in turns. Ratios to the floor compare
  * between machines, rates do not. Linux alone tells the memory of a process.
+ *
+ * Each runs twice: in an empty database, and in one that holds a million records of others, with statistics of them. What
+ * it saves itself no statistics know.
  */
 import { parseArgs } from 'node:util';
+import { handOver, startTestServer } from '../test/support/database.ts';
 import { activityBenchmark } from './activity.ts';
 import { functionsBenchmark } from './functions.ts';
 import { idleBenchmark } from './idle.ts';
@@ -15,7 +19,7 @@ import { proxyBenchmark } from './proxy.ts';
 import { listBenchmark, pruneBenchmark, saveBenchmark } from './records.ts';
 import { millionBenchmark } from './records-million.ts';
 import { sheetsBenchmark } from './sheets.ts';
-import type { Benchmark } from './support.ts';
+import { type Benchmark, makeTemplateOfOthers } from './support.ts';
 
 const benchmarks: Record<string, Benchmark> = {
   save: saveBenchmark,
@@ -43,8 +47,20 @@ if (unknown.length > 0 || !(Number.isInteger(rounds) && rounds > 0)) {
   process.exit(2);
 }
 
-for (const [name, { about, run }] of Object.entries(benchmarks)) {
-  if (positionals.length > 0 && !positionals.includes(name)) continue;
-  console.log(`${name}: ${about}`);
-  await run({ rounds, scale: values.quick ? 'quick' : 'full' });
+const { server, stop } = await startTestServer();
+const others = await makeTemplateOfOthers(server);
+try {
+  for (const [name, { about, run, isWithoutOthers }] of Object.entries(benchmarks)) {
+    if (positionals.length > 0 && !positionals.includes(name)) continue;
+    for (const template of isWithoutOthers ? [server.template] : [server.template, others.template]) {
+      handOver({ ...server, template });
+      console.log(
+        `${name}${template === others.template ? ', beside a million records of others' : ''}: ${about}`,
+      );
+      await run({ rounds, scale: values.quick ? 'quick' : 'full' });
+    }
+  }
+} finally {
+  await others.drop();
+  await stop();
 }

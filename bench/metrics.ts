@@ -9,6 +9,7 @@ import type { Benchmark } from './support.ts';
 const calls = { quick: 300_000, full: 3_000_000 } as const;
 
 export const metricsBenchmark: Benchmark = {
+  isWithoutOthers: true,
   about:
     'what a proxied call spends on being counted, on asking whether it is traced, and, where it has to wait, on being a cause',
   async run({ rounds, scale }) {

@@ -6,6 +6,7 @@
  * rate: on a machine that others use it is the figure to trust. The integration has no quota.
  */
 import { readFile } from 'node:fs/promises';
+import { openTestDatabase, urlOf } from '../test/support/database.ts';
 import { type RunningService, startRunningService } from '../test/support/service.ts';
 import { download, holdStreams, load, type Target } from './proxy-load.ts';
 import { cpuMsOf, measuredCore, otherCore, type Part, pin, startNginx, startPart } from './proxy-parts.ts';
@@ -23,10 +24,9 @@ async function runProxy({ rounds, scale }: BenchOptions): Promise<void> {
   const upstream = await startPart(otherCore, 'upstream');
   const passThrough = await startPart(measuredCore, 'pass-through', upstream.url);
   const nginx = await startNginx(upstream.url);
-  // What it starts stays there with it: the service's PostgreSQL, beside the load and the upstream.
+  // What it starts stays there with it. PostgreSQL has no core of its own.
   await pin(process.pid, otherCore);
-  const env = { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' };
-  const service = await startRunningService({ env });
+  const service = await startService();
   await pin(service.pid, measuredCore);
   try {
     const at = { upstream, passThrough, nginx, service: { pid: service.pid, url: service.baseUrl } };
@@ -37,7 +37,7 @@ async function runProxy({ rounds, scale }: BenchOptions): Promise<void> {
     await reportBodies(targets('/big'), rounds);
     await reportStreams(targets('/slow').find(({ name }) => name === 'service')!, service.pid);
     // Last, and not beside the others: a second service is one more program that the first has to share its core with.
-    const silent = await startRunningService({ env: { ...env, TRELLIS_ACTIVITY: 'off' } });
+    const silent = await startService({ TRELLIS_ACTIVITY: 'off' });
     await pin(silent.pid, measuredCore);
     const logging = targets('/v1/things').slice(-1);
     await reportActivityLog([...logging, await silentTarget(at, silent)], { rounds, seconds }).finally(() =>
@@ -49,6 +49,15 @@ async function runProxy({ rounds, scale }: BenchOptions): Promise<void> {
     await passThrough.stop();
     await upstream.stop();
   }
+}
+
+/** On a database of its own. */
+async function startService(env: Record<string, string> = {}): Promise<RunningService> {
+  const { target, drop } = await openTestDatabase();
+  const service = await startRunningService({
+    env: { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8', DATABASE_URL: urlOf(target), ...env },
+  });
+  return { ...service, stop: (options) => service.stop(options).finally(drop) };
 }
 
 /** One integration without quota and one connection; who is asked for a path, and how. */

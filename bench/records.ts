@@ -44,9 +44,13 @@ function makeRecord(n: number, bytes: number): Record<string, unknown> {
   return { ...record, text: randomBytes(text).toString('hex') };
 }
 
+/** Of a first sync. */
+const batches = 25;
+
 export const saveBenchmark: Benchmark = {
-  about: `${callers} callers on as many datasets, ${batch} records a call, against binary COPY`,
+  about: `${callers} callers on as many datasets, ${batch} records a call, against binary COPY; and a first sync`,
   async run({ rounds, scale }) {
+    await runFirstSyncs(rounds);
     const sizes = scale === 'full' ? [1024, 10_240] : [1024];
     for (const bytes of sizes) {
       const calls = Math.ceil((scale === 'full' ? 10 : 5) / (bytes / 1024) ** 0.5);
@@ -59,6 +63,35 @@ export const saveBenchmark: Benchmark = {
     }
   },
 };
+
+/** Batches into a new dataset: the median of the last three against that of the first three, of each round. */
+async function runFirstSyncs(rounds: number): Promise<void> {
+  const bench = await openBenchService();
+  const first: number[] = [];
+  const last: number[] = [];
+  const ratios: number[] = [];
+  try {
+    const bodies = Array.from({ length: batches }, (_, at) => saveBody(at * batch, batch, { bytes: 1024 }));
+    for (let round = -1; round < rounds; round += 1) {
+      const headers = await bench.makeConnection();
+      const times: number[] = [];
+      for (const body of bodies)
+        times.push(await timed(() => bench.send('POST', '/records', { headers, body })));
+      if (round < 0) continue; // warm
+      first.push(median(times.slice(0, 3)));
+      last.push(median(times.slice(-3)));
+      ratios.push((last.at(-1) as number) / (first.at(-1) as number));
+    }
+  } finally {
+    await bench.close();
+  }
+  const ms = (times: number[]) => `${median(times).toFixed(0)} ms`;
+  report(`batches 1 to 3 of ${batch} into a new dataset`, ms(first));
+  report(`batches ${batches - 2} to ${batches}, against those`, ms(last), {
+    ratio: median(ratios),
+    must: '<= 1.3',
+  });
+}
 
 async function runSaves(
   bench: BenchService,

@@ -4,7 +4,10 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
 import pg from 'pg';
-import { openTestDatabase, urlOf } from '../test/support/database.ts';
+import { ensureDay } from '../server/activity/partitions.ts';
+import { openDb } from '../server/db/pool.ts';
+import { atDatabase, openTestDatabase, type TestServer, urlOf } from '../test/support/database.ts';
+import { fillOtherOwners } from '../test/support/other-owners.ts';
 import { type RunningService, startRunningService } from '../test/support/service.ts';
 
 export type BenchOptions = {
@@ -15,7 +18,33 @@ export type BenchOptions = {
 };
 
 /** What `main.ts` runs by name. */
-export type Benchmark = { about: string; run(options: BenchOptions): Promise<void> };
+export type Benchmark = {
+  about: string;
+  /** It has no database, measures whole tables, or needs an embedded database of its own. */
+  isWithoutOthers?: true;
+  run(options: BenchOptions): Promise<void>;
+};
+
+/** A database like the server's template that holds a million records of others, and statistics of them. */
+export async function makeTemplateOfOthers(
+  server: TestServer,
+): Promise<{ template: string; drop(): Promise<void> }> {
+  const template = `${server.template}_others`;
+  const administer = async (statement: string) => {
+    const db = openDb(server.admin, { maxConnections: 1 });
+    await db.query(statement).finally(() => db.end());
+  };
+  await administer(`create database ${template} template ${server.template}`);
+  const db = openDb(atDatabase(server.admin, template), { maxConnections: 1 });
+  try {
+    await ensureDay(db, Date.now());
+    await fillOtherOwners(db, { connections: 20_000, datasets: 1_000, rows: 50_000 });
+    await db.query('vacuum analyze');
+  } finally {
+    await db.end();
+  }
+  return { template, drop: () => administer(`drop database ${template} with (force)`) };
+}
 
 /** The service as a process of its own, and its database for the floors. */
 export type BenchService = {
