@@ -21,6 +21,8 @@ const proof = z.discriminatedUnion('scheme', [
       parts: z.strictObject({ timestamp: z.string(), signature: z.string() }).optional(),
       /** The header with the time of sending, in seconds since 1970. */
       timestamp_header: header.optional(),
+      /** The field of the body with the time of sending, in milliseconds since 1970. */
+      timestamp_body: path.optional(),
       /** What is signed: `{body}`, and `{timestamp}` where there is one. */
       signed: z
         .string()
@@ -33,6 +35,11 @@ const proof = z.discriminatedUnion('scheme', [
       ({ parts, timestamp_header, signed }) =>
         (parts !== undefined || timestamp_header !== undefined) === signed.includes('{timestamp}'),
       { path: ['signed'], message: 'a timestamp is read and signed, or neither' },
+    )
+    .refine(
+      ({ parts, timestamp_header, timestamp_body }) =>
+        [parts, timestamp_header, timestamp_body].filter((from) => from !== undefined).length <= 1,
+      { path: ['timestamp_body'], message: 'the time of sending is read from one place' },
     ),
   /** https://www.standardwebhooks.com */
   z.strictObject({ scheme: z.literal('standard'), key }),

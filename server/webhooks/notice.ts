@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { AppError } from '../errors.ts';
 import type { WebhookPlace, WebhookRules } from '../providers/definition-webhook.ts';
-import type { Sent } from './proof.ts';
+import { fieldAt, type Sent } from './proof.ts';
 
 export type Payload = Record<string, unknown> | unknown[] | string | number | boolean | null;
 
@@ -97,13 +97,4 @@ function textAt(
   if (typeof text !== 'string' || text === '' || text.length > mostCharacters || text.includes('\0'))
     return undefined;
   return text;
-}
-
-function fieldAt(payload: Payload, path: string): unknown {
-  let value: unknown = payload;
-  for (const name of path.split('.')) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
-    value = (value as Record<string, unknown>)[name];
-  }
-  return value;
 }

@@ -34,8 +34,27 @@ export function faultOfProof(
 export function signedFacts(proof: WebhookProof, sent: Sent): string[] | undefined {
   if (proof.scheme === 'standard')
     return [one(sent, 'webhook-id') ?? '', one(sent, 'webhook-timestamp') ?? ''];
-  const timestamp = proof.scheme === 'hmac' ? timestampOf(proof, sent) : undefined;
+  if (proof.scheme !== 'hmac') return undefined;
+  if (proof.timestamp_body !== undefined) return [];
+  const timestamp = timestampOf(proof, sent);
   return timestamp === undefined ? undefined : [timestamp];
+}
+
+/** Why the time in a proved body (`timestamp_body`, in ms since 1970) is refused; undefined: it is accepted, or none is expected. */
+export function faultOfBodyTime(proof: WebhookProof, payload: unknown, now: Date): string | undefined {
+  if (proof.scheme !== 'hmac' || proof.timestamp_body === undefined) return undefined;
+  const timestamp = fieldAt(payload, proof.timestamp_body);
+  return faultOfTime(typeof timestamp === 'number' ? timestamp : Number.NaN, now);
+}
+
+/** The field at a path such as `event.type`; undefined where there is none. */
+export function fieldAt(payload: unknown, path: string): unknown {
+  let value = payload;
+  for (const name of path.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = (value as Record<string, unknown>)[name];
+  }
+  return value;
 }
 
 function faultUnder(
@@ -65,7 +84,7 @@ function faultOfHmac(
   if (held === undefined) return `The header ${header} is missing.`;
   const timestamp = timestampOf(proof, sent);
   if (parts !== undefined || timestamp_header !== undefined) {
-    const fault = faultOfTime(timestamp, now);
+    const fault = faultOfTime(msOf(timestamp), now);
     if (fault !== undefined) return fault;
   }
   const [before = '', after = ''] = signed
@@ -106,7 +125,7 @@ function faultOfStandard({
   const timestamp = one(sent, 'webhook-timestamp');
   const signatures = one(sent, 'webhook-signature');
   if (id === undefined || signatures === undefined) return 'The headers of Standard Webhooks are missing.';
-  const fault = faultOfTime(timestamp, now);
+  const fault = faultOfTime(msOf(timestamp), now);
   if (fault !== undefined) return fault;
   const key = standardKey(secret);
   if (key === undefined)
@@ -118,9 +137,14 @@ function faultOfStandard({
   return isRight ? undefined : "The signature is not that of this body under the integration's secret.";
 }
 
-function faultOfTime(timestamp: string | undefined, now: Date): string | undefined {
-  if (timestamp === undefined || !/^\d{1,12}$/.test(timestamp)) return 'It does not say when it was sent.';
-  const ageMs = now.getTime() - Number(timestamp) * 1000;
+/** Of a text in seconds since 1970; NaN for any other text. */
+function msOf(timestamp: string | undefined): number {
+  return /^\d{1,12}$/.test(timestamp ?? '') ? Number(timestamp) * 1000 : Number.NaN;
+}
+
+function faultOfTime(sentAtMs: number, now: Date): string | undefined {
+  if (!Number.isFinite(sentAtMs)) return 'It does not say when it was sent.';
+  const ageMs = now.getTime() - sentAtMs;
   return Math.abs(ageMs) <= mostAgeMs ? undefined : 'It was sent too long ago, or in the future.';
 }
 

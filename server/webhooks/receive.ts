@@ -18,7 +18,7 @@ import type { WebhookProof } from '../providers/definition-webhook.ts';
 import type { Vault } from '../vault.ts';
 import { forwardTo, forwardUnmatched, requireRoom } from './forward.ts';
 import { type Notice, readNotice } from './notice.ts';
-import { faultOfProof, type Sent, signedFacts } from './proof.ts';
+import { faultOfBodyTime, faultOfProof, type Sent, signedFacts } from './proof.ts';
 import { isFirst } from './seen.ts';
 
 export type ReceiveDeps = {
@@ -60,14 +60,16 @@ export async function receive(
   }
   const at = now();
   const secrets = secretsOf(integration, { proof: rules.proof, at });
-  const fault = faultOfProof(rules.proof, { sent, secrets, now: at });
-  if (fault !== undefined) {
+  const refuseFor = (fault: string | undefined) => {
+    if (fault === undefined) return;
     log.warn({ integration: integration.key, refused: fault }, 'a webhook was refused');
     throw new AppError('webhook_refused', fault);
-  }
+  };
+  refuseFor(faultOfProof(rules.proof, { sent, secrets, now: at }));
   const notice = readNotice(rules, sent);
   if (notice.challenge !== undefined) return { challenge: notice.challenge };
   const isProved = secrets.length > 0;
+  if (isProved) refuseFor(faultOfBodyTime(rules.proof, notice.payload, at));
   const { connections, runs } = await handOn(deps, { integration, notice, sent, at, isProved });
   log.info({ integration: integration.key, type: notice.type, connections, runs }, 'webhook');
   return { status: 'success' };

@@ -8,6 +8,7 @@ import { gzipSync } from 'node:zlib';
 import { placeAll } from '../../server/db/sequencer.ts';
 import { openReceiver, type Receiver } from '../../server/deliveries/deliveries.fixture.ts';
 import { eventSequence } from '../../server/events/sequence.ts';
+import { loadCatalog, providersDirectory } from '../../server/providers/catalog.ts';
 import { deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -473,4 +474,85 @@ test('what bears a time and came already does nothing, unless the one before it 
   await trellis.runJob('webhooks.seen');
   const [left] = await trellis.db.query<{ count: number }>('select count(*)::int as count from webhook_seen');
   assert.equal(left!.count, 0);
+});
+
+/** The service's clock, which the tests above have moved on. */
+const clock = () => Date.now() + (24 * 3600 + 1 + 20 * 60) * 1000;
+
+/** Every definition whose webhooks carry the time of sending. */
+const dated = loadCatalog(providersDirectory)
+  .list()
+  .flatMap(({ name, auth_mode, webhook }) => {
+    const proof = webhook?.proof;
+    if (proof === undefined || proof.scheme === 'token') return [];
+    if (proof.scheme === 'standard') return [{ name, auth_mode, proof }];
+    const from = proof.parts ?? proof.timestamp_header ?? proof.timestamp_body;
+    return from === undefined ? [] : [{ name, auth_mode, proof }];
+  });
+
+/** The headers and the body that the provider sends at a time. */
+function datedWebhook(proof: (typeof dated)[number]['proof'], sentAtMs: number) {
+  const time = String(Math.floor(sentAtMs / 1000));
+  const key = proof.scheme === 'standard' ? `whsec_${Buffer.from(secret).toString('base64')}` : secret;
+  if (proof.scheme === 'standard') {
+    const body = '{"type":"a"}';
+    const signed = createHmac('sha256', secret).update(`m.${time}.${body}`).digest('base64');
+    const headers = { 'webhook-id': 'm', 'webhook-timestamp': time, 'webhook-signature': `v1,${signed}` };
+    return { key, body, headers };
+  }
+  const body = JSON.stringify({
+    type: 'a',
+    ...(proof.timestamp_body && { [proof.timestamp_body]: sentAtMs }),
+  });
+  const text = proof.signed.replaceAll('{timestamp}', time).replace('{body}', body);
+  const signed = createHmac(proof.digest, secret).update(text).digest(proof.encoding);
+  const value = proof.parts
+    ? `${proof.parts.timestamp}=${time},${proof.parts.signature}=${signed}`
+    : proof.prefix + signed;
+  return {
+    ...{ key, body },
+    headers: { [proof.header]: value, ...(proof.timestamp_header && { [proof.timestamp_header]: time }) },
+  };
+}
+
+for (const { name, auth_mode, proof } of dated) {
+  test(`a webhook of ${name} has an effect once, and none when it is old or dated ahead`, async () => {
+    const { key: webhook_secret } = datedWebhook(proof, 0);
+    const unique_key = `dated-${name}`;
+    const client = { type: auth_mode, client_id: 'a', client_secret: secret };
+    const made = await trellis.call('POST', '/integrations', {
+      body: { provider: name, unique_key, ...(auth_mode === 'OAUTH2' && { credentials: client }) },
+    });
+    assert.equal(made.status, 200, made.text);
+    if (proof.key === 'webhook_secret') {
+      const body =
+        auth_mode === 'OAUTH2' ? { credentials: { ...client, webhook_secret } } : { webhook_secret };
+      const set = await trellis.call('PATCH', `/integrations/${unique_key}`, { body });
+      assert.equal(set.status, 200, set.text);
+    }
+    const at = (ms: number) => {
+      const { body, headers } = datedWebhook(proof, clock() + ms);
+      return () => send(unique_key, body, headers).then(({ status }) => status);
+    };
+    const count = async () => {
+      const [row] = await trellis.db.query<{ count: number }>(
+        `select count(*)::int as count from event where data ->> 'provider_config_key' = $1`,
+        [unique_key],
+      );
+      return row!.count;
+    };
+    const first = at(0);
+    assert.deepEqual([await first(), await count()], [200, 1]);
+    assert.deepEqual([await first(), await count()], [200, 1], 'a replay is answered and has no effect');
+    for (const ms of [-86_400_000, -360_000, 360_000]) assert.equal(await at(ms)(), 401, String(ms));
+    assert.equal(await count(), 1);
+  });
+}
+
+test('a webhook of Linear without its time, or with a text in its place, is refused', async () => {
+  for (const webhookTimestamp of [undefined, null, '', String(clock()), []]) {
+    const body = JSON.stringify({ type: 'a', webhookTimestamp });
+    const signed = createHmac('sha256', secret).update(body).digest('hex');
+    assert.equal((await send('dated-linear', body, { 'linear-signature': signed })).status, 401);
+  }
 });
