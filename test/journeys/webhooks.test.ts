@@ -9,6 +9,7 @@ import { placeAll } from '../../server/db/sequencer.ts';
 import { openReceiver, type Receiver } from '../../server/deliveries/deliveries.fixture.ts';
 import { eventSequence } from '../../server/events/sequence.ts';
 import { loadCatalog, providersDirectory } from '../../server/providers/catalog.ts';
+import type { WebhookProof } from '../../server/providers/definition-webhook.ts';
 import { deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -479,10 +480,11 @@ test('what bears a time and came already does nothing, unless the one before it 
 /** The service's clock, which the tests above have moved on. */
 const clock = () => Date.now() + (24 * 3600 + 1 + 20 * 60) * 1000;
 
+type Dated = { name: string; auth_mode: string; proof: Exclude<WebhookProof, { scheme: 'token' }> };
 /** Every definition whose webhooks carry the time of sending. */
 const dated = loadCatalog(providersDirectory)
   .list()
-  .flatMap(({ name, auth_mode, webhook }) => {
+  .flatMap(({ name, auth_mode, webhook }): Dated[] => {
     const proof = webhook?.proof;
     if (proof === undefined || proof.scheme === 'token') return [];
     if (proof.scheme === 'standard') return [{ name, auth_mode, proof }];
@@ -491,7 +493,7 @@ const dated = loadCatalog(providersDirectory)
   });
 
 /** The headers and the body that the provider sends at a time. */
-function datedWebhook(proof: (typeof dated)[number]['proof'], sentAtMs: number) {
+function datedWebhook(proof: Dated['proof'], sentAtMs: number) {
   const time = String(Math.floor(sentAtMs / 1000));
   const key = proof.scheme === 'standard' ? `whsec_${Buffer.from(secret).toString('base64')}` : secret;
   if (proof.scheme === 'standard') {
