@@ -15,6 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { functionProcessesOf } from '../../../test/support/processes.ts';
 import { sdkParts } from '../isolation/harness-text.ts';
 import { createRuntime, type Runtime } from '../isolation/runtime.ts';
@@ -175,12 +176,58 @@ test('a text that exhausts the check is refused or accepted, and the next one is
   }
 });
 
-test('a check whose process is killed fails that deploy alone', async (t) => {
+test('a bundle that a kill interrupts, at its check or at its load, is not refused: the deploy is to be tried again', async (t) => {
   if (process.platform !== 'linux') return t.skip('reads /proc');
-  // Takes seconds to parse.
-  const killed = examined(`${'f(1);'.repeat(1_500_000)}${action}`);
-  while (runtime.counts().running === 0) await new Promise(setImmediate);
-  for (const pid of await functionProcessesOf(process.pid)) process.kill(pid, 'SIGKILL');
-  assert.match(await killed, /^sheet\/actions\/one: cannot be loaded: The process of the run ended/);
-  assert.equal(await examined(action), 'action');
+  // Takes seconds to parse, and to load.
+  for (const code of [`${'f(1);'.repeat(1_500_000)}${action}`, `for (;;); ${action}`]) {
+    const killed = assert.rejects(examined(code), {
+      code: 'unavailable',
+      message: /process of the run ended .+Try again\.$/,
+    });
+    while (runtime.counts().running === 0) await new Promise(setImmediate);
+    if (code.startsWith('for')) await setTimeout(1_000);
+    for (const pid of await functionProcessesOf(process.pid)) process.kill(pid, 'SIGKILL');
+    await killed;
+    // The pool may not know yet that an idle process was killed too.
+    const again = () => examined(action).catch(({ code }) => code as string);
+    let outcome = await again();
+    while (outcome === 'unavailable') outcome = await again();
+    assert.equal(outcome, 'action');
+  }
+});
+
+test('a place in a stack that the code made up is not read out of a long line', async () => {
+  const stack = (line: string) =>
+    `${action} throw Object.assign(new Error('x'), { stack: 'Error: x\\n' + ${line} + '\\n    at f (a b.ts:1:2)' });`;
+  for (const line of [
+    `'    at f (' + 'a'.repeat(2_000) + ':1:1)'`,
+    `'    at ' + ':1'.repeat(6_000) + ' '`,
+    `' \\n'.repeat(5_000)`,
+  ])
+    assert.equal(await examined(stack(line)), 'sheet/actions/one: cannot be loaded: Error: x (b.ts:1:2)');
+});
+
+/** How many of 30 bundles are examined, and how many faults are told. */
+async function examinedOf(code: string): Promise<{ described: number; faults: number }> {
+  let described = 0;
+  const describe = describeHere(runtime);
+  const { faults } = await examineAll(
+    Array.from({ length: 30 }, () => given(code)),
+    {
+      describe: (of) => {
+        described += 1;
+        return describe(of);
+      },
+      environmentId: 1,
+    },
+  );
+  return { described, faults: faults.length };
+}
+
+test('a deploy is not examined further once it has 100 faults, or a bundle that used up its limits', async () => {
+  assert.deepEqual(await examinedOf(`require('fs');`.repeat(100)), { described: 2, faults: 100 });
+  const { described, faults } = await examinedOf(
+    'const all = []; for (;;) all.push(new Array(1e6).fill(1));',
+  );
+  assert.ok(described <= 3 && faults <= 3, `${described} ${faults}`);
 });

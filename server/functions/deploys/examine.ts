@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { AppError, type FieldError } from '../../errors.ts';
 import { checkRequires } from '../isolation/check-requires.ts';
 import { sdkNames } from '../isolation/harness-text.ts';
-import type { RunLimits, RunOutcome, Runtime } from '../isolation/runtime.ts';
+import type { RunLimits, RunOutcome, Runtime, ThrownError } from '../isolation/runtime.ts';
 import { type Definition, type Kind, readDescription } from './definition.ts';
 
 /** One function to deploy. */
@@ -47,6 +47,9 @@ const limits: RunLimits = {
 const atOnce = 2;
 /** Runs may hold all of them for long: a deploy waits so long for one. */
 const patienceMs = 60_000;
+/** A deploy is refused for one fault; nobody reads more than these. */
+const maxFaults = 100;
+const maxStackLine = 1_000;
 
 /** As `integration/syncs/name`: how functions are named to people. */
 export function titleOf({
@@ -57,29 +60,41 @@ export function titleOf({
   return `${integrationKey}/${kind === 'on_event' ? 'on-events' : `${kind}s`}/${name}`;
 }
 
-/** Examines each; of those that may not be deployed every fault, with the function's title in front. */
+/**
+ * Examines each, and returns the faults of those that may not be deployed, with the function's title in front. After 100
+ * faults, and after a bundle that used up its limits, no other one is begun: 5,000 such bundles would take hours.
+ */
 export async function examineAll(
   given: readonly Given[],
   { describe, environmentId }: { describe: Describe; environmentId: number },
 ): Promise<{ examined: Examined[]; faults: FieldError[] }> {
   const results: (Examined | FieldError[])[] = [];
   let next = 0;
+  let faultsLeft = maxFaults;
+  const usedUp = () => {
+    faultsLeft = 0;
+  };
   const work = async () => {
-    while (next < given.length) {
+    while (next < given.length && faultsLeft > 0) {
       const at = next++;
-      results[at] = await examine(given[at]!, { describe, environmentId });
+      const result = await examine(given[at]!, { describe, environmentId, usedUp });
+      results[at] = result;
+      if (Array.isArray(result)) faultsLeft -= result.length;
     }
   };
   await Promise.all(Array.from({ length: atOnce }, work));
   return {
     examined: results.filter((result): result is Examined => !Array.isArray(result)),
-    faults: results.filter((result) => Array.isArray(result)).flat(),
+    faults: results
+      .filter((result) => Array.isArray(result))
+      .flat()
+      .slice(0, maxFaults),
   };
 }
 
 async function examine(
   given: Given,
-  { describe, environmentId }: { describe: Describe; environmentId: number },
+  { describe, environmentId, usedUp }: { describe: Describe; environmentId: number; usedUp: () => void },
 ): Promise<Examined | FieldError[]> {
   const { code, source, kind, features, sdkVersion } = given;
   const fault = (message: string): FieldError => ({
@@ -97,7 +112,13 @@ async function examine(
         'No process for functions is free to look at the bundle. Nothing was deployed. Try again.';
       throw new AppError('unavailable', reason, { retryAfterS: 10, cause: new Error(message) });
     }
-    return [fault(`cannot be loaded: ${error === undefined ? message : wordsOf(error)}`)];
+    // No code of a bundle can end its process: it was killed, for want of memory too.
+    if (cause === 'exited')
+      throw new AppError('unavailable', `${titleOf(given)}: ${message} Nothing was deployed. Try again.`, {
+        retryAfterS: 10,
+      });
+    if (cause === 'timeout' || cause === 'out_of_memory') usedUp();
+    return [fault(`cannot be loaded: ${error === undefined ? message.replace(/\.$/, '') : wordsOf(error)}`)];
   }
   const said = readDescription(outcome.result, { features, sdkVersion });
   if ('faults' in said) {
@@ -131,17 +152,22 @@ export function describeHere(runtime: Pick<Runtime, 'run'>): Describe {
   };
 }
 
-function wordsOf({
-  name,
-  message,
-  stack,
-}: {
-  name: string;
-  message: string;
-  stack?: string | undefined;
-}): string {
-  const [, place] = /^\s+at .*?\(?([^\s()]+:\d+:\d+)\)?$/m.exec(stack ?? '') ?? [];
+function wordsOf({ name, message, stack }: ThrownError): string {
+  const place = stack === undefined ? undefined : placeIn(stack);
   return `${name}: ${message}${place === undefined ? '' : ` (${place})`}`;
+}
+
+/** The first place of a stack, as `file:line:column`. The code may have written the stack: this takes linear time. */
+function placeIn(stack: string): string | undefined {
+  for (const line of stack.split('\n')) {
+    if (line.length > maxStackLine || !/^\s+at /.test(line)) continue;
+    const place = line
+      .replace(/\)$/, '')
+      .split(/[\s()]/)
+      .at(-1)!;
+    if (/.:\d+:\d+$/.test(place)) return place;
+  }
+  return undefined;
 }
 
 /** What tells one version's text from another's. */

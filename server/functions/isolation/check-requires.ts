@@ -20,9 +20,15 @@ export async function checkRequires(
     made = undefined;
     throw error;
   });
+  let bundle: RunOrder['bundle'];
+  try {
+    bundle = await made;
+  } catch (error) {
+    return { failure: { cause: 'unavailable', message: `The check could not be made: ${error}` } };
+  }
   return runtime.run({
     ...order,
-    bundle: await made,
+    bundle,
     exportName: 'default',
     kind: 'action',
     input: { code, also } satisfies CheckInput,
