@@ -116,7 +116,7 @@ async function keepRecords(db: Db): Promise<void> {
   await calls.prune(cursor, 5);
   await calls.listAll();
   const name = { connection: connection.id, model: 'Row', variant: 'base' };
-  await acknowledge(db, { ...name, name: 'billing', cursor });
+  await acknowledge(db, { by: 'service', ...name, name: 'billing', cursor });
   await listConsumers(db, connection.id);
   await listDatasets(db, connection.id);
   const policy = { pruneAfterDays: 1, removeTombstonesAfterDays: 1, waitForConsumers: true };
