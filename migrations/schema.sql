@@ -688,6 +688,8 @@ create table operation_message (
   level text not null,
   message text not null,
   details jsonb not null,
+  sealed bytea,
+  connection_id bigint,
   constraint operation_message_level CHECK ((level = ANY (ARRAY['info'::text, 'warn'::text, 'error'::text]))),
   constraint operation_message_pkey PRIMARY KEY (created_at, operation_id, "position")
 );
@@ -845,6 +847,7 @@ create table run_line (
   at timestamp with time zone not null,
   level text not null,
   message text not null,
+  sealed bytea,
   constraint run_line_level CHECK ((level = ANY (ARRAY['debug'::text, 'info'::text, 'warn'::text, 'error'::text]))),
   constraint run_line_pkey PRIMARY KEY (run_id, "position"),
   constraint run_line_run_id_fkey FOREIGN KEY (run_id) REFERENCES run(id) ON DELETE CASCADE

@@ -1,7 +1,7 @@
 import { CopyRows } from '../db/copy.ts';
 import type { Tx } from '../db/pool.ts';
 import type { OperationIds } from './operation-id.ts';
-import type { Operation, OperationDetails, OperationMessage } from './operations.ts';
+import type { Operation, OperationDetails, OperationMessage, SealedMessage } from './operations.ts';
 
 /** So many entries are written in one go, while the processor has the code at hand: one at a time takes three times as long. */
 const writtenTogether = 64;
@@ -90,13 +90,14 @@ export class Batch {
   #addMessage(message: OperationMessage, { id, epochMs }: { id: Buffer; epochMs: number }): void {
     this.#messages ??= new CopyRows();
     this.#messages
-      .row(6)
+      .row(8)
       .bytes(id)
       .timestamptz(epochMs)
       .int4(this.#messageCount++)
       .text(message.level);
     addText(this.#messages, message.message);
     this.#messages.jsonb(jsonOf(message.details));
+    addSealed(this.#messages, message.sealed);
   }
 }
 
@@ -104,12 +105,20 @@ const columns =
   'id, created_at, environment_id, type, status, integration, connection, actor, request_id, duration_ms, method, path, ' +
   'http_status, error_code, requests, retries, request_bytes, answer_bytes, credentials_ms, quota_ms, connect_ms, ' +
   'first_byte_ms, body_ms, details';
-const messageColumns = 'operation_id, created_at, position, level, message, details';
+const messageColumns = 'operation_id, created_at, position, level, message, details, sealed, connection_id';
 
 /** PostgreSQL keeps no NUL in a text. */
 function addText(rows: CopyRows, text: string | undefined): void {
   if (text === undefined) rows.null();
   else rows.text(text.includes('\0') ? text.replaceAll('\0', '') : text);
+}
+
+function addSealed(rows: CopyRows, sealed: SealedMessage | undefined): void {
+  if (sealed === undefined) rows.null().null();
+  else {
+    rows.bytes(sealed.body);
+    addInt8(rows, sealed.connectionRow ?? undefined);
+  }
 }
 
 function addInt4(rows: CopyRows, value: number | undefined): void {

@@ -10,9 +10,10 @@ import type { Selectable } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
 import type { Operation as Stored } from '../db/tables.ts';
 import { AppError } from '../errors.ts';
+import type { DataKey, Vault } from '../vault.ts';
 import { timeOfId } from './operation-id.ts';
 
-/** What a room logs. Never a secret: it is kept in plain text. */
+/** What a room logs. Never a secret: all but what the code of functions wrote is kept in plain text. */
 export type Operation = {
   readonly environmentId: number;
   readonly type: OperationType;
@@ -68,6 +69,15 @@ export type OperationMessage = {
   readonly level: 'info' | 'warn' | 'error';
   readonly message: string;
   readonly details?: OperationDetails;
+  /** In the place of a message that the code of a function wrote, which is empty then. */
+  readonly sealed?: SealedMessage;
+};
+/** `connectionRow`: whose key sealed it; null: the environment's. */
+export type SealedMessage = { readonly body: Buffer; readonly connectionRow: number | null };
+export type ShownMessage = Pick<OperationMessage, 'level' | 'message'> & {
+  details: unknown;
+  /** Its connection was deleted, and the message says so. */
+  isDeleted: boolean;
 };
 
 export type OperationFilter = {
@@ -116,7 +126,7 @@ export type OperationRow = Pick<Selectable<Stored>, (typeof operationColumns)[nu
 /** With its messages. Throws `not_found` (404) where the environment has no such operation, or no longer. */
 export async function getOperation(
   db: Queryable,
-  { environmentId, id }: { environmentId: number; id: string },
+  { environmentId, id, vault }: { environmentId: number; id: string; vault: Vault },
 ) {
   const at = timeOfId(id);
   const [operation] = await db.run(
@@ -128,13 +138,44 @@ export async function getOperation(
       .where('id', '=', id),
   );
   if (operation === undefined) throw new AppError('not_found', 'There is no such operation, or no longer.');
-  const messages = await db.run(
-    tables
-      .selectFrom('operation_message')
-      .select(['level', 'message', 'details'])
-      .where('created_at', '=', at)
-      .where('operation_id', '=', id)
-      .orderBy('position'),
+  const rows = await db.query<StoredMessage>(
+    `select told.level, told.message, told.details, told.sealed, data_key.wrapped
+     from operation_message as told
+     left join environment on environment.id = $1
+     left join connection on connection.id = told.connection_id
+     left join data_key
+       on data_key.id = case when told.connection_id is null then environment.data_key else connection.data_key end
+     where told.created_at = $2 and told.operation_id = $3
+     order by told.position`,
+    [environmentId, at, id],
   );
-  return { ...operation, messages };
+  return { ...operation, messages: rows.map((row) => shown(row, vault)) };
+}
+
+type StoredMessage = Omit<ShownMessage, 'isDeleted'> & { sealed: Buffer | null; wrapped: Buffer | null };
+
+function shown({ sealed, wrapped, ...message }: StoredMessage, vault: Vault): ShownMessage {
+  if (sealed === null) return { ...message, isDeleted: false };
+  const opened = wrapped === null ? undefined : openMessage(sealed, vault.unwrap(wrapped));
+  return { ...message, message: opened ?? goneText, isDeleted: opened === undefined };
+}
+
+const messageContext = 'operation message';
+/** In the place of what a destroyed key has sealed. */
+const goneText = 'Deleted with the connection.';
+
+export function sealMessage(
+  message: string,
+  { dataKey, connectionRow }: { dataKey: DataKey; connectionRow: number | null },
+): SealedMessage {
+  return { body: dataKey.seal(message, messageContext), connectionRow };
+}
+
+/** Undefined where another key sealed it: one message must not keep the others from being read. */
+function openMessage(sealed: Buffer, key: DataKey): string | undefined {
+  try {
+    return key.open(sealed, messageContext).toString('utf8');
+  } catch {
+    return undefined;
+  }
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
 import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
+import type { Vault } from '../vault.ts';
 import { countOperations } from './count.ts';
 import { filterInput, filterOf, timeInput } from './filter-input.ts';
 import { getOperation } from './operations.ts';
@@ -14,6 +15,8 @@ const message = z.object({
   level: z.string(),
   message: z.string(),
   details: z.record(z.string(), z.unknown()),
+  /** The code of a function wrote it, and its connection was deleted: the message says so. */
+  deleted: z.boolean(),
 });
 const filters = { ...filterInput, from: timeInput.optional(), to: timeInput.optional() };
 const mostHours = 31 * 24;
@@ -31,7 +34,12 @@ const point = z.object({
 /** Looking up what was done. */
 export function activityRoutes(
   app: App,
-  { db, now, activity }: { db: Db; now: () => Date; activity: Pick<Activity, 'dropped'> },
+  {
+    db,
+    vault,
+    now,
+    activity,
+  }: { db: Db; vault: Vault; now: () => Date; activity: Pick<Activity, 'dropped'> },
 ): void {
   const access = { by: 'key', scope: 'activity:read' } as const;
 
@@ -137,10 +145,16 @@ export function activityRoutes(
       },
     },
     async ({ params: { id }, caller }) => {
-      const { messages, ...found } = await getOperation(db, { environmentId: caller.environmentId, id });
+      const { messages, ...found } = await getOperation(db, {
+        ...{ environmentId: caller.environmentId, id, vault },
+      });
       return {
         ...operationToWire(found),
-        messages: messages.map((one) => ({ ...one, details: one.details as Record<string, unknown> })),
+        messages: messages.map(({ isDeleted, ...one }) => ({
+          ...one,
+          details: one.details as Record<string, unknown>,
+          deleted: isDeleted,
+        })),
       };
     },
   );

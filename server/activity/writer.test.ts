@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
@@ -6,6 +7,7 @@ import { after, afterEach, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { openDb } from '../db/pool.ts';
 import { createLog } from '../log.ts';
+import { openVault } from '../vault.ts';
 import { getOperation, type Operation } from './operations.ts';
 import { dayOf, ensureDay, keepDays } from './partitions.ts';
 import { searchOperations } from './search.ts';
@@ -23,6 +25,7 @@ afterEach(async () => {
 after(() => database.drop());
 
 const environmentId = 1;
+const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 const operation = (more: Partial<Operation> = {}): Operation => ({
   environmentId,
   type: 'proxy',
@@ -89,7 +92,7 @@ test('what is logged is read back whole, with its messages in order', async () =
     created_at: createdAt,
     messages,
     ...rest
-  } = await getOperation(database.db, { environmentId, id: found!.id });
+  } = await getOperation(database.db, { environmentId, id: found!.id, vault });
   assert.deepEqual([id, createdAt], [found!.id, found!.created_at]);
   assert.deepEqual(rest, {
     type: 'proxy',
@@ -115,10 +118,15 @@ test('what is logged is read back whole, with its messages in order', async () =
     details: { requests: 2, note: 'a "b" \\u0000' },
   });
   assert.deepEqual(messages, [
-    { level: 'warn', message: 'first', details: {} },
-    { level: 'error', message: 'second \ufffd', details: { at: 1, text: 'nul  and lone \ufffd' } },
+    { level: 'warn', message: 'first', details: {}, isDeleted: false },
+    {
+      level: 'error',
+      message: 'second \ufffd',
+      details: { at: 1, text: 'nul  and lone \ufffd' },
+      isDeleted: false,
+    },
   ]);
-  await assert.rejects(getOperation(database.db, { environmentId: 2, id }), { code: 'not_found' });
+  await assert.rejects(getOperation(database.db, { environmentId: 2, id, vault }), { code: 'not_found' });
 });
 
 test('the order is kept, across batches and within a millisecond', async () => {

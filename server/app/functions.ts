@@ -93,7 +93,7 @@ export function createFunctions(app: App, parts: Parts) {
 function meansElsewhere({ db, vault, now }: Parts) {
   const errands = createErrands(db);
   return {
-    runner: runElsewhere({ db, errands, now }),
+    runner: runElsewhere({ db, vault, errands, now }),
     describe: describeElsewhere(errands),
     judge: judgeElsewhere({ db, vault, errands }),
   };

@@ -191,7 +191,7 @@ export async function addRoutes(
   deliveryRoutes(app, { db, now });
   settingsRoutes(app, { db, vault, outbound, now, afterRotation: deliverer.forgetKeys });
   eventRoutes(app, { db });
-  activityRoutes(app, { db, now, activity });
+  activityRoutes(app, { db, vault, now, activity });
   tailRoute(app, {
     ...{ db, now },
     authorizeAgain: async (request) =>
@@ -202,12 +202,12 @@ export async function addRoutes(
   });
   auditRoutes(app, { db });
   functionRoutes(app, { db, now, open });
-  overviewRoutes(app, { db, now, open });
+  overviewRoutes(app, { db, vault, now, open });
   configRoutes(app, { db, open });
   deployRoutes(app, { ...deploys, open });
   shippedRoutes(app, { catalog, shipped, open });
-  syncRoutes(app, { db, reader, now, poke: runner.poke, open });
-  runRoutes(app, { db, now, poke: runner.poke, open });
+  syncRoutes(app, { db, vault, reader, now, poke: runner.poke, open });
+  runRoutes(app, { db, vault, now, poke: runner.poke, open });
   actionRoutes(app, { actions, connections: reader, open });
   setUpRoutes(app, {
     ...{ db, vault, reading, brand, now, actions, shipped, open },

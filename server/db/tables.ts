@@ -516,12 +516,14 @@ export interface Operation {
 }
 
 export interface OperationMessage {
+  connection_id: number | null;
   created_at: Timestamp;
   details: Json;
   level: string;
   message: string;
   operation_id: string;
   position: number;
+  sealed: Buffer | null;
 }
 
 export interface Payload {
@@ -629,6 +631,7 @@ export interface RunLine {
   message: string;
   position: number;
   run_id: string;
+  sealed: Buffer | null;
 }
 
 export interface SecurityEvent {

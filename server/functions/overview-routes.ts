@@ -5,6 +5,7 @@ import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { integrationKey } from '../integrations/wire.ts';
+import type { Vault } from '../vault.ts';
 import { functionName } from './deploys/definition.ts';
 import { countFunctions, type DeployedFunction, listFunctions } from './deploys/store.ts';
 import { type Lately, latelyOf } from './overview.ts';
@@ -12,7 +13,7 @@ import { runStates } from './runs/runs.ts';
 import { countSyncs, listedSyncWire, listSyncs, syncCountsWire, syncStates } from './syncs/sync-list.ts';
 import { functionWire, kindOf, toWire as wireOf } from './wire.ts';
 
-type Deps = { db: Db; now: () => Date; open: () => Promise<void> };
+type Deps = { db: Db; vault: Vault; now: () => Date; open: () => Promise<void> };
 
 const dayMs = 86_400_000;
 /** Schemas are read of one function at a time. */
@@ -34,7 +35,7 @@ const listed = functionWire
     failures: z.int(),
   });
 
-export function overviewRoutes(app: App, { db, now, open }: Deps): void {
+export function overviewRoutes(app: App, { db, vault, now, open }: Deps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
 
   app.get(
@@ -118,7 +119,7 @@ export function overviewRoutes(app: App, { db, now, open }: Deps): void {
         function: query.function,
         connectionId: query.connection_id,
       };
-      const found = await listSyncs(db, { ...filter, state, after, limit: limit + 1 });
+      const found = await listSyncs(db, { ...filter, state, vault, after, limit: limit + 1 });
       const syncs = found.slice(0, limit);
       const next = found.length > limit ? (syncs.at(-1)?.id ?? null) : null;
       return { syncs, counts: await countSyncs(db, filter), next_after: next };

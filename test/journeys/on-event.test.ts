@@ -52,8 +52,8 @@ const find = async (connectionId: string, key = 'open') =>
 const remove = (connectionId: string) =>
   trellis.call('DELETE', `/connections/${connectionId}?provider_config_key=open`);
 const runsOf = (name: string) =>
-  trellis.db.query<{ state: string; error: { code: string } | null; trigger: string }>(
-    `select state, error, trigger from run join function on function.id = run.function_id
+  trellis.db.query<{ id: string; state: string; error: { code: string } | null; trigger: string }>(
+    `select run.id, state, error, trigger from run join function on function.id = run.function_id
      where name = $1 order by run.id`,
     [name],
   );
@@ -153,13 +153,12 @@ test('what is to happen before a deletion happens while the connection is there,
     (await runsOf('parting')).map(({ state }) => state),
     ['succeeded', 'failed'],
   );
-  const lines = await trellis.db.query<{ message: string }>(
-    "select message from run_line where message like 'leaving%' order by run_id",
-  );
-  assert.deepEqual(
-    lines.map(({ message }) => message),
-    ['leaving 1', 'leaving 2'],
-  );
+  // What it wrote went with the connection.
+  for (const { id } of await runsOf('parting')) {
+    const { body } = await trellis.call('GET', `/functions/runs/${id}/lines`);
+    const [line] = body.lines as { message: string; deleted: boolean }[];
+    assert.deepEqual([line?.message, line?.deleted], ['Deleted with the connection.', true]);
+  }
   assert.equal((await remove('never-there')).status, 400);
   assert.equal((await runsOf('parting')).length, 2);
 });

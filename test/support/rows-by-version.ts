@@ -233,6 +233,10 @@ export function rowsByVersion(): RowsByVersion {
     44,
     `update api_key set first_key_id = id;
      update consumer set owner_key_id = 1, held_seq = seq, held_since = now();`,
+    45,
+    `update run_line set message = '', sealed = '\\x01';
+     insert into operation_message (operation_id, created_at, position, level, message, details, sealed, connection_id)
+     select operation_id, created_at, 1000, level, '', '{}', '\\x01', 1 from operation_message;`,
   );
   return { vault, after };
 }

@@ -1,6 +1,6 @@
 /** How an action that failed is told to whoever called it. Pure. */
 import { AppError, type ErrorCode, type FieldError } from '../../errors.ts';
-import type { RunError } from '../runs/settle.ts';
+import type { RunError } from '../runs/sealed-output.ts';
 
 /** What the code threw, as a run keeps it. */
 type Thrown = { name?: unknown; stack?: unknown; payload?: unknown };

@@ -14,7 +14,7 @@ import { type DeployedFunction, getFunction, listFunctions } from '../deploys/st
 import { faultOfJson } from '../isolation/messages.ts';
 import { beginRun, queueRun } from '../runs/asked-run.ts';
 import { hindranceOf, inputContext, outputContext } from '../runs/execute.ts';
-import type { RunError } from '../runs/settle.ts';
+import { openError, type RunError, type StoredError } from '../runs/sealed-output.ts';
 import type { Runner } from '../runs/worker.ts';
 import { actionError } from './action-error.ts';
 
@@ -133,7 +133,7 @@ export function createActions({ db, connections, runner, now, random = Math.rand
           connectionId: number;
           isReadOnly: boolean;
           output: Buffer | null;
-          error: RunError | null;
+          error: StoredError | null;
         }>(
           `select run.connection_id as "connectionId", run.output, run.error,
              coalesce((version.definition ->> 'read_only')::boolean, false) as "isReadOnly"
@@ -154,10 +154,11 @@ export function createActions({ db, connections, runner, now, random = Math.rand
       return {
         isReadOnly,
         async result() {
-          if (error !== null) throw actionError(error);
-          if (output === null) return null;
+          if (error !== null && error.sealed === undefined) throw actionError(error);
+          if (error === null && output === null) return null;
           const { dataKey } = await connections.get(placeOf(head));
-          return dataKey.openJson(output, outputContext);
+          if (error !== null) throw actionError(openError(error, dataKey));
+          return dataKey.openJson(output!, outputContext);
         },
       };
     },

@@ -48,6 +48,7 @@ async function begin() {
 const elsewhere = (untakenAfterMs?: number, db: Db = bench.db) =>
   runElsewhere({
     db,
+    vault: bench.one.vault,
     errands: createErrands(db, { ...(untakenAfterMs && { untakenAfterMs }) }),
     now: bench.now,
   });
@@ -77,7 +78,12 @@ test('a run whose errand could not be asked is over, so that none who finds the 
   const claim = await begin();
   const outage = new Error('the answer was lost');
   const failing = { ask: () => Promise.reject(outage) };
-  const asked = runElsewhere({ db: bench.db, errands: failing, now: bench.now }).runNow(claim);
+  const asked = runElsewhere({
+    db: bench.db,
+    vault: bench.one.vault,
+    errands: failing,
+    now: bench.now,
+  }).runNow(claim);
   await assert.rejects(asked, outage);
   assert.equal(await takeClaim(bench.db, claim), undefined);
   assert.deepEqual(await states(), [['failed', 'function_unavailable']]);
@@ -86,7 +92,7 @@ test('a run whose errand could not be asked is over, so that none who finds the 
 test('a run that its node may go on with although its errand is lost is ended there when the caller hangs up', async () => {
   const claim = await begin();
   const lost = { ask: () => Promise.resolve({ none: 'lost' as const }) };
-  const asking = runElsewhere({ db: bench.db, errands: lost, now: bench.now });
+  const asking = runElsewhere({ db: bench.db, vault: bench.one.vault, errands: lost, now: bench.now });
   const ending = await asking.runNow(claim, AbortSignal.abort());
   assert.match(ending?.state === 'cancelled' ? ending.error.message : '', /What it did until then is done/);
   assert.deepEqual(await states(), [['cancelled', 'cancelled']]);

@@ -53,10 +53,12 @@ const hungUp: Ending = {
 /** Runs that somebody waits for. What is queued needs nobody's word: it is found by those who look for it. */
 export function runElsewhere({
   db,
+  vault,
   errands,
   now,
 }: {
   db: Db;
+  vault: Vault;
   errands: Errands;
   now: () => Date;
 }): Pick<Runner, 'runNow' | 'poke'> {
@@ -76,12 +78,12 @@ export function runElsewhere({
         const ending = endingFrom(end);
         // Its output is in its row, and so is what the node that had it could not tell.
         const isToldThere = ending === undefined || ending.state === 'succeeded';
-        return isToldThere ? awaitEnding(db, { id, signal }) : ending;
+        return isToldThere ? awaitEnding(db, { id, vault, signal }) : ending;
       }
       // Who had it writes that it was cancelled.
       if (end.none === 'cancelled') return cancelled;
       if (end.none === 'lost') {
-        const ending = await awaitEnding(db, { id, signal });
+        const ending = await awaitEnding(db, { id, vault, signal });
         if (ending !== undefined || !signal?.aborted) return ending;
         // Whoever has it yet finds that it is over, and ends it.
         await settleAs(hungUp);
@@ -139,11 +141,11 @@ function endingFrom(end: ErrandEnd): Ending | undefined {
  */
 async function awaitEnding(
   db: Db,
-  { id, signal }: { id: string; signal: AbortSignal | undefined },
+  { id, vault, signal }: { id: string; vault: Vault; signal: AbortSignal | undefined },
 ): Promise<Ending | undefined> {
   for (let knownAtMs = performance.now(); ; await pause(againMs)) {
     try {
-      const { ending, isLeft } = await findEnding(db, { id, leftAfterS: takenOverS });
+      const { ending, isLeft } = await findEnding(db, { id, vault, leftAfterS: takenOverS });
       if (ending !== undefined || isLeft || signal?.aborted) return ending;
       knownAtMs = performance.now();
     } catch (error) {

@@ -70,8 +70,14 @@ export function errandKinds({
 }
 
 function answerOf(ending: Ending | undefined): Buffer {
-  const answer: EndingAnswer = {
-    ending: ending === undefined ? null : ending.state === 'succeeded' ? { state: 'succeeded' } : ending,
-  };
-  return asBytes(answer);
+  return asBytes({ ending: toldOf(ending) } satisfies EndingAnswer);
+}
+
+/** Neither an output nor a key crosses between nodes. */
+function toldOf(ending: Ending | undefined): EndingAnswer['ending'] {
+  if (ending === undefined) return null;
+  if (ending.state === 'succeeded') return { state: 'succeeded' };
+  if (ending.state !== 'failed') return ending;
+  const { by: _, ...told } = ending;
+  return told;
 }

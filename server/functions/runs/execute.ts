@@ -9,9 +9,11 @@ import { type ContextDeps, createContext, requireRow } from '../context/context.
 import type { RunCounts } from '../context/run-counts.ts';
 import { Secrets } from '../context/secrets.ts';
 import { findCode } from '../deploys/store.ts';
-import type { LogLine, RunFailure, Runtime, Serve } from '../isolation/runtime.ts';
+import type { RunFailure, Runtime, Serve } from '../isolation/runtime.ts';
 import type { Claim } from './claims.ts';
-import type { Ending, RunError } from './settle.ts';
+import type { RunLogLine } from './run-log.ts';
+import { type RunError, type SealingKey, sealingKeyOf } from './sealed-output.ts';
+import type { Ending } from './settle.ts';
 import { storable, storableText } from './storable.ts';
 
 export type ExecuteDeps = ContextDeps & { db: Db; runtime: Runtime };
@@ -20,7 +22,7 @@ type Order = {
   claim: Claim;
   counts: RunCounts;
   signal: AbortSignal;
-  log: (line: LogLine) => void;
+  log: (line: RunLogLine) => void;
 };
 
 const minuteMs = 60_000;
@@ -89,6 +91,7 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
   if (found === undefined) return cancelledBy('function_removed', 'The function was removed.');
   const isSync = kind === 'sync' || kind === 'webhook';
   const secrets = new Secrets();
+  const by = await sealingKeyOf(deps.db, { connection, vault: deps.vault });
   const outcome = await deps.runtime.run({
     environmentId,
     bundle: { id: String(versionId), code: found.code },
@@ -114,10 +117,10 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
         counts,
       }),
     ),
-    log: (line) => log({ ...line, text: secrets.hide(line.text) }),
+    log: (line) => log({ ...line, text: secrets.hide(line.text), by }),
     signal,
   });
-  if ('failure' in outcome) return endingOf(secrets.hideIn(outcome.failure) as RunFailure);
+  if ('failure' in outcome) return endingOf(secrets.hideIn(outcome.failure) as RunFailure, by);
   const output = kind === 'action' ? connection.dataKey.sealJson(outcome.result, outputContext) : null;
   return { state: 'succeeded', output };
 }
@@ -147,7 +150,7 @@ function deletesByRun(code: string): boolean {
   return code.includes('deleteRecordsFromPreviousExecutions') && !code.includes('trackDeletesStart');
 }
 
-function endingOf({ cause, message, error }: RunFailure): Ending {
+function endingOf({ cause, message, error }: RunFailure, by: SealingKey): Ending {
   if (cause === 'cancelled') return cancelledBy('cancelled', message);
   if (cause !== 'threw') {
     return {
@@ -171,6 +174,7 @@ function endingOf({ cause, message, error }: RunFailure): Ending {
       payload: shown,
     },
     mayPass: code !== undefined && passing.has(code),
+    by,
   };
 }
 

@@ -90,7 +90,9 @@ test('twenty triggers while a run goes on, and as it ends, make one more, whoeve
   await many(trigger);
   await look();
   assert.deepEqual(await states(), ['running schedule']);
-  const [state] = await listSyncs(bench.db, { environmentId: bench.environment.id, after: 0, limit: 1 });
+  const [state] = await listSyncs(bench.db, {
+    ...{ environmentId: bench.environment.id, vault: bench.one.vault, after: 0, limit: 1 },
+  });
   assert.equal(state?.state, 'running');
   await Promise.all([many(trigger), settled(of), many(look)]);
   await many(look);

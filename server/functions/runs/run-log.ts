@@ -1,7 +1,8 @@
 /** What the code of a run writes to its log: kept in batches, bounded, and readable while the run goes on. */
-import type { OperationMessage } from '../../activity/operations.ts';
+import { type OperationMessage, sealMessage } from '../../activity/operations.ts';
 import { type Db, first } from '../../db/pool.ts';
 import type { LogLine } from '../isolation/runtime.ts';
+import { type SealingKey, sealLines } from './sealed-output.ts';
 
 /** Of one attempt. Then one line says that the rest is left out. */
 const mostLines = 2_000;
@@ -11,15 +12,18 @@ const positionsOfAttempt = 100_000;
 /** The last ones, for the activity log. */
 const mostTold = 50;
 
+/** `by` seals what the code wrote; a line of this service has none. */
+export type RunLogLine = LogLine & { by?: SealingKey | undefined };
+
 export type RunLog = {
-  write(line: LogLine): void;
+  write(line: RunLogLine): void;
   /** What was written last, for the activity log. */
   told(): OperationMessage[];
   /** Writes what waits; resolves when it is stored, or given up. */
   end(): Promise<void>;
 };
 
-type Line = LogLine & { position: number; at: Date };
+type Line = RunLogLine & { position: number; at: Date };
 
 export function createRunLog({
   db,
@@ -36,7 +40,7 @@ export function createRunLog({
 }): RunLog {
   let waiting: Line[] = [];
   let count = 0;
-  let last: LogLine[] = [];
+  let last: RunLogLine[] = [];
   let timer: NodeJS.Timeout | undefined;
   let writing = Promise.resolve();
   let begin: number | undefined;
@@ -59,22 +63,24 @@ export function createRunLog({
       last.push(line);
       if (last.length > 2 * mostTold) last = last.slice(-mostTold);
       if (count > mostLines) return;
-      const text = count === mostLines ? 'More lines were written and are left out.' : line.text;
-      const level = count === mostLines ? 'warn' : line.level;
-      waiting.push({ level, text, position: count, at: now() });
+      const kept = count === mostLines ? leftOut : line;
+      waiting.push({ ...kept, position: count, at: now() });
       count += 1;
       timer ??= setTimeout(flush, flushMs);
     },
     told: () =>
-      last
-        .slice(-mostTold)
-        .map(({ level, text }) => ({ level: level === 'debug' ? 'info' : level, message: text })),
+      last.slice(-mostTold).map(({ level, text, by }) => ({
+        level: level === 'debug' ? 'info' : level,
+        ...(by === undefined ? { message: text } : { message: '', sealed: sealMessage(text, by) }),
+      })),
     async end() {
       flush();
       await writing;
     },
   };
 }
+
+const leftOut: RunLogLine = { level: 'warn', text: 'More lines were written and are left out.' };
 
 /** The position behind all lines that a run has. */
 async function behindLast(db: Db, runId: string): Promise<number> {
@@ -91,11 +97,15 @@ async function store(
   db: Db,
   { runId, begin, lines }: { runId: string; begin: number; lines: readonly Line[] },
 ): Promise<void> {
+  // PostgreSQL stores neither NUL nor lone surrogates.
+  const texts = lines.map(({ text }) => text.replaceAll('\0', '').toWellFormed());
+  const sealed = sealedAll(lines, texts);
   // A run that was removed meanwhile has no log.
   await db.query(
-    `insert into run_line (run_id, position, at, level, message)
-     select run.id, line.position, line.at, line.level, line.message
-     from unnest($2::integer[], $3::timestamptz[], $4::text[], $5::text[]) as line (position, at, level, message)
+    `insert into run_line (run_id, position, at, level, message, sealed)
+     select run.id, line.position, line.at, line.level, line.message, line.sealed
+     from unnest($2::integer[], $3::timestamptz[], $4::text[], $5::text[], $6::bytea[])
+       as line (position, at, level, message, sealed)
      join run on run.id = $1
      on conflict on constraint run_line_pkey do nothing`,
     [
@@ -103,8 +113,25 @@ async function store(
       lines.map(({ position }) => begin + position),
       lines.map(({ at }) => at),
       lines.map(({ level }) => level),
-      // PostgreSQL stores neither.
-      lines.map(({ text }) => text.replaceAll('\0', '').toWellFormed()),
+      texts.map((text, index) => (sealed[index] === null ? text : '')),
+      sealed,
     ],
   );
+}
+
+/** Those of one key together; null for what is kept as it is. */
+function sealedAll(lines: readonly Line[], texts: readonly string[]): (Buffer | null)[] {
+  const sealed: (Buffer | null)[] = lines.map(() => null);
+  const byKey = Map.groupBy(
+    lines.keys().filter((index) => lines[index]!.by !== undefined),
+    (index) => lines[index]!.by!,
+  );
+  for (const [by, indexes] of byKey) {
+    const bodies = sealLines(
+      indexes.map((index) => texts[index]!),
+      by,
+    );
+    for (const [at, index] of indexes.entries()) sealed[index] = bodies[at]!;
+  }
+  return sealed;
 }

@@ -5,13 +5,15 @@ import type { Db } from '../../db/pool.ts';
 import { type Caller, hasScope } from '../../http/caller.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
+import type { Vault } from '../../vault.ts';
 import { functionName } from '../deploys/definition.ts';
 import { kindOf } from '../wire.ts';
+import { linesOf } from './run-lines.ts';
 import { listRuns } from './run-list.ts';
-import { cancelRun, getRun, listLines, type RunView, runKinds, runStates } from './runs.ts';
-import type { RunError } from './settle.ts';
+import { cancelRun, getRun, type RunView, runKinds, runStates } from './runs.ts';
+import { keyReader, openError, type RunError } from './sealed-output.ts';
 
-type Deps = { db: Db; now: () => Date; poke: () => void; open: () => Promise<void> };
+type Deps = { db: Db; vault: Vault; now: () => Date; poke: () => void; open: () => Promise<void> };
 
 const counts = z.object({
   added: z.number(),
@@ -52,11 +54,17 @@ const runWire = z.object({
     }),
   ),
 });
-const lineWire = z.object({ position: z.number(), at: z.string(), level: z.string(), message: z.string() });
+const lineWire = z.object({
+  position: z.number(),
+  at: z.string(),
+  level: z.string(),
+  message: z.string(),
+  /** The code wrote it, and its connection was deleted: the message says so. */
+  deleted: z.boolean(),
+});
 const one = z.object({ id: z.uuid() });
-const mostLines = 1_000;
 
-export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
+export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
   const write = { config: { access: { by: 'key', scope: 'functions:write' } }, preParsing: open } as const;
 
@@ -95,7 +103,8 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
         before: cursor,
         limit: limit + 1,
       });
-      const runs = found.slice(0, limit).map((run) => toWire(run, caller));
+      const keys = keyReader(vault);
+      const runs = found.slice(0, limit).map((run) => toWire(run, { caller, keys }));
       return { runs, next_cursor: found.length > limit ? (runs.at(-1)?.id ?? null) : null };
     },
   );
@@ -114,7 +123,9 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
       },
     },
     async ({ params: { id }, caller }) =>
-      toWire(await getRun(db, { environmentId: caller.environmentId, id }), caller),
+      toWire(await getRun(db, { environmentId: caller.environmentId, id }), {
+        ...{ caller, keys: keyReader(vault) },
+      }),
   );
 
   app.get(
@@ -124,21 +135,39 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
       schema: {
         operationId: 'listRunLines',
         summary: "Lines of a run's log",
-        description: 'Those after a position; while the run goes on more come about each second.',
+        description:
+          'Those after a position; while the run goes on more come about each second. With `text` those that hold it, ' +
+          'whatever the case of its letters: a call looks at 1,000 lines, and `next_after` says where the next one goes on.',
         errors: ['functions_off', 'not_found'],
         params: one,
         querystring: z.strictObject({
           after: z.coerce.number().int().min(-1).max(2_147_483_647).default(-1),
+          text: z.string().min(1).max(200).optional(),
         }),
-        response: { 200: z.object({ lines: z.array(lineWire), has_more: z.boolean() }) },
+        response: {
+          200: z.object({
+            lines: z.array(lineWire),
+            has_more: z.boolean(),
+            /** The `after` of the next call; null where there is no more. */
+            next_after: z.number().nullable(),
+          }),
+        },
       },
     },
-    async ({ params: { id }, query: { after }, caller }) => {
+    async ({ params: { id }, query: { after, text }, caller }) => {
       const { environmentId } = caller;
-      await getRun(db, { environmentId, id });
-      const found = await listLines(db, { environmentId, id, after, limit: mostLines + 1 });
-      const lines = found.slice(0, mostLines).map(({ at, ...line }) => ({ ...line, at: at.toISOString() }));
-      return { lines, has_more: found.length > mostLines };
+      const { wrappedKey } = await getRun(db, { environmentId, id });
+      const key = keyReader(vault)(wrappedKey);
+      const { lines, nextAfter } = await linesOf(db, { ...{ environmentId, id, after, text, key } });
+      return {
+        lines: lines.map(({ at, isDeleted, ...line }) => ({
+          ...line,
+          at: at.toISOString(),
+          deleted: isDeleted,
+        })),
+        has_more: nextAfter !== undefined,
+        next_after: nextAfter ?? null,
+      };
     },
   );
 
@@ -160,7 +189,7 @@ export function runRoutes(app: App, { db, now, poke, open }: Deps): void {
       const { environmentId } = caller;
       await db.transaction((tx) => cancelRun(tx, { environmentId, id, at: now() }));
       poke();
-      return toWire(await getRun(db, { environmentId, id }), caller);
+      return toWire(await getRun(db, { environmentId, id }), { caller, keys: keyReader(vault) });
     },
   );
 }
@@ -169,7 +198,11 @@ function wireKind(kind: RunView['kind']) {
   return kind === 'on_event' ? 'on-event' : kind;
 }
 
-function toWire(run: RunView, caller: Caller): z.input<typeof runWire> {
+function toWire(
+  run: RunView,
+  { caller, keys }: { caller: Caller; keys: ReturnType<typeof keyReader> },
+): z.input<typeof runWire> {
+  const key = keys(run.wrappedKey);
   return {
     id: run.id,
     provider_config_key: run.integrationKey,
@@ -187,10 +220,11 @@ function toWire(run: RunView, caller: Caller): z.input<typeof runWire> {
     not_before: run.notBefore.toISOString(),
     started_at: run.startedAt?.toISOString() ?? null,
     ended_at: run.endedAt?.toISOString() ?? null,
-    error: run.error && errorOf(run.error, caller),
+    error: run.error && errorOf(openError(run.error, key), caller),
     counts: run.counts,
-    earlier_attempts: run.earlier.map(({ ended_at: endedAt, ...rest }) => ({
+    earlier_attempts: run.earlier.map(({ ended_at: endedAt, error, ...rest }) => ({
       ...rest,
+      error: openError(error, key),
       ended_at: new Date(endedAt).toISOString(),
     })),
   };

@@ -2,7 +2,7 @@ import type { Db, Queryable } from '../../db/pool.ts';
 import type { Job } from '../../jobs/jobs.ts';
 import { removeOldRuns } from './runs.ts';
 import { bringNearer } from './schedule.ts';
-import type { RunError } from './settle.ts';
+import type { RunError } from './sealed-output.ts';
 
 const dayMs = 86_400_000;
 /** So that one run of the job does not hold it for longer than the next one waits. */

@@ -11,8 +11,11 @@ import { createIntegration } from '../../integrations/store.ts';
 import type { Kind } from '../deploys/definition.ts';
 import { deploy } from '../deploys/deploy.ts';
 import { describeHere } from '../deploys/examine.ts';
+import { linesOf } from './run-lines.ts';
 import { openRunNode, type RunNode } from './run-node.fixture.ts';
+import { getRun } from './runs.ts';
 import { startNewSyncs, startSyncsOf } from './schedule.ts';
+import { keyReader, openError, type StoredError, wrappedKeySql } from './sealed-output.ts';
 import type { RunnerLimits } from './worker.ts';
 
 export type RunsBench = Awaited<ReturnType<typeof openRunsBench>>;
@@ -100,20 +103,38 @@ export async function openRunsBench(limits: Partial<RunnerLimits> = {}) {
       await startSyncsOf(db, { connectionId: made.id, at: now() });
       return made;
     },
-    runs: () =>
-      db.query<{
+    async runs() {
+      const rows = await db.query<{
         id: string;
         state: string;
         trigger: string;
         attempt: number;
-        error: { code: string; message: string } | null;
+        error: StoredError | null;
         counts: object;
-      }>('select id, state, trigger, attempt, error, counts from run order by id'),
-    async lines(): Promise<string[]> {
-      const rows = await db.query<{ message: string }>(
-        'select message from run_line order by run_id, position',
+        wrapped: Buffer | null;
+      }>(
+        `select run.id, state, trigger, attempt, error, counts, ${wrappedKeySql} as wrapped from run order by run.id`,
       );
-      return rows.map(({ message }) => message);
+      const keys = keyReader(vault);
+      return rows.map(({ wrapped, error, ...run }) => ({
+        ...run,
+        error: error && openError(error, keys(wrapped)),
+      }));
+    },
+    async lines(): Promise<string[]> {
+      const rows = await db.query<{ id: string }>(
+        'select distinct run_id as id from run_line order by run_id',
+      );
+      const texts: string[] = [];
+      for (const { id } of rows) {
+        const { wrappedKey } = await getRun(db, { environmentId: environment.id, id });
+        const key = keyReader(vault)(wrappedKey);
+        const { lines } = await linesOf(db, {
+          ...{ environmentId: environment.id, id, after: -1, text: undefined, key },
+        });
+        texts.push(...lines.map(({ message }) => message));
+      }
+      return texts;
     },
     /** Ids of the live records of a connection's model `Row`. */
     async records(connection: number): Promise<string[]> {

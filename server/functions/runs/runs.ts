@@ -12,7 +12,8 @@ import { releaseAllLocks } from '../context/locks.ts';
 import type { RunCounts } from '../context/run-counts.ts';
 import type { RunKind, Trigger } from './claims.ts';
 import { syncAttempts } from './schedule.ts';
-import { cancelled, type RunError } from './settle.ts';
+import { type RunError, type StoredError, wrappedKeySql } from './sealed-output.ts';
+import { cancelled } from './settle.ts';
 
 export const runStates = ['waiting', 'running', 'succeeded', 'failed', 'cancelled'] as const;
 export type RunState = (typeof runStates)[number];
@@ -35,13 +36,15 @@ export type RunView = {
   notBefore: Date;
   startedAt: Date | null;
   endedAt: Date | null;
-  error: RunError | null;
+  error: StoredError | null;
   counts: RunCounts;
   /** Attempts before the last one, the oldest first. */
   earlier: EarlierAttempt[];
+  /** The key of what its code wrote and threw; null where it was destroyed. */
+  wrappedKey: Buffer | null;
 };
 
-export type EarlierAttempt = { attempt: number; ended_at: string; error: { code: string; message: string } };
+export type EarlierAttempt = { attempt: number; ended_at: string; error: StoredError };
 
 /** What is asked for now comes before what is due by its time. */
 const manualPriority = 5;
@@ -215,7 +218,8 @@ export const runViewSql = `
     run.ended_at as "endedAt",
     run.error,
     run.counts,
-    run.earlier
+    run.earlier,
+    ${wrappedKeySql} as "wrappedKey"
   from run
   join function on function.id = run.function_id
   join function_version version on version.id = run.version_id
@@ -240,24 +244,6 @@ export async function getRun(
   );
   if (found === undefined) throw new AppError('not_found', 'There is no such run, or no longer.');
   return found;
-}
-
-export type RunLine = { position: number; at: Date; level: string; message: string };
-
-/** Lines of a run's log after a position, in their order. */
-export function listLines(
-  q: Queryable,
-  { environmentId, id, after, limit }: { environmentId: number; id: string; after: number; limit: number },
-): Promise<RunLine[]> {
-  return q.query<RunLine>(
-    `select line.position, line.at, line.level, line.message
-     from run_line line
-     join run on run.id = line.run_id
-     where run.environment_id = $1 and run.id = $2 and line.position > $3
-     order by line.position
-     limit $4`,
-    [environmentId, id, after, limit],
-  );
 }
 
 /** Removes what ended before `before`, at most 1000 at a time; how many. */

@@ -51,6 +51,7 @@ test('what a run came to is written when the database is back', async (t) => {
     db,
     { claim, ending: succeeded, counts: {}, now: bench.now(), random: 0 },
     {
+      vault: bench.one.vault,
       isHeld: () => true,
       onFailure(error) {
         told.push(error);
@@ -69,7 +70,7 @@ test('what was written although nobody heard of it stands', async (t) => {
   const ending = await settleWhileHeld(
     db,
     { claim, ending: succeeded, counts: {}, now: bench.now(), random: 0 },
-    { isHeld: () => true, onFailure: () => {} },
+    { vault: bench.one.vault, isHeld: () => true, onFailure: () => {} },
   );
   assert.deepEqual(ending, succeeded);
   assert.deepEqual(await rows(), ['succeeded']);
@@ -81,11 +82,18 @@ test('nothing is written of a run that is another node’s by then, nor once it 
   const settling = { claim, ending: succeeded, counts: {}, now: bench.now(), random: 0 };
   cable.pull();
   await assert.rejects(
-    settleWhileHeld(db, settling, { isHeld: () => false, onFailure: () => assert.fail('it is tried again') }),
+    settleWhileHeld(db, settling, {
+      vault: bench.one.vault,
+      isHeld: () => false,
+      onFailure: () => assert.fail('it is tried again'),
+    }),
     /database does not answer/,
   );
   await bench.db.query('update run set owner = gen_random_uuid()');
   const onFailure = () => cable.plug();
-  assert.equal(await settleWhileHeld(db, settling, { isHeld: () => true, onFailure }), undefined);
+  assert.equal(
+    await settleWhileHeld(db, settling, { vault: bench.one.vault, isHeld: () => true, onFailure }),
+    undefined,
+  );
   assert.deepEqual(await rows(), ['running']);
 });

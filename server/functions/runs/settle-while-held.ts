@@ -1,7 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Db, first, mayPass, type Queryable } from '../../db/pool.ts';
+import type { Vault } from '../../vault.ts';
 import type { RunState } from './runs.ts';
-import { type Ending, type RunError, type Settling, settle } from './settle.ts';
+import { keyReader, openError, type StoredError, wrappedKeySql } from './sealed-output.ts';
+import { type Ending, type Settling, settle } from './settle.ts';
 
 const againMs = 250;
 
@@ -13,7 +15,7 @@ const againMs = 250;
 export async function settleWhileHeld(
   db: Db,
   settling: Settling,
-  { isHeld, onFailure }: { isHeld: () => boolean; onFailure: (error: unknown) => void },
+  { vault, isHeld, onFailure }: { vault: Vault; isHeld: () => boolean; onFailure: (error: unknown) => void },
 ): Promise<Ending | undefined> {
   let isInDoubt = false;
   for (;;) {
@@ -21,7 +23,7 @@ export async function settleWhileHeld(
       if ((await settle(db, settling)) !== undefined) return settling.ending;
       if (!isInDoubt) return undefined;
       // An attempt may have been committed whose answer did not arrive.
-      const { ending } = await findEnding(db, settling.claim);
+      const { ending } = await findEnding(db, { id: settling.claim.id, vault });
       return ending?.state === settling.ending.state ? settling.ending : ending;
     } catch (error) {
       if (!isHeld() || !mayPass(error)) throw error;
@@ -38,17 +40,24 @@ export async function settleWhileHeld(
  */
 export async function findEnding(
   q: Queryable,
-  { id, leftAfterS = 0 }: { id: string; leftAfterS?: number },
+  { id, vault, leftAfterS = 0 }: { id: string; vault: Vault; leftAfterS?: number },
 ): Promise<{ ending: Ending | undefined; isLeft: boolean }> {
   const row = first(
-    await q.query<{ state: RunState; output: Buffer | null; error: RunError | null; isLeft: boolean }>(
+    await q.query<{
+      state: RunState;
+      output: Buffer | null;
+      error: StoredError | null;
+      wrapped: Buffer | null;
+      isLeft: boolean;
+    }>(
       `select
-         state,
-         output,
-         error,
-         coalesce(lease_until <= clock_timestamp() - make_interval(secs => $2), true) as "isLeft"
+         run.state,
+         run.output,
+         run.error,
+         ${wrappedKeySql} as wrapped,
+         coalesce(run.lease_until <= clock_timestamp() - make_interval(secs => $2), true) as "isLeft"
        from run
-       where id = $1`,
+       where run.id = $1`,
       [id, leftAfterS],
     ),
   );
@@ -56,6 +65,8 @@ export async function findEnding(
   const { state, output, isLeft } = row;
   if (state === 'waiting' || state === 'running') return { ending: undefined, isLeft };
   if (state === 'succeeded') return { ending: { state, output }, isLeft };
-  const error = row.error ?? { code: 'internal', message: 'unexpected error' };
+  const error = row.error
+    ? openError(row.error, keyReader(vault)(row.wrapped))
+    : { code: 'internal', message: 'unexpected error' };
   return { ending: state === 'cancelled' ? { state, error } : { state, error, mayPass: false }, isLeft };
 }

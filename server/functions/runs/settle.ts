@@ -9,14 +9,14 @@ import { releaseAllLocks } from '../context/locks.ts';
 import type { ModelCounts, RunCounts } from '../context/run-counts.ts';
 import type { Claim } from './claims.ts';
 import type { EarlierAttempt } from './runs.ts';
-
-export type RunError = { code: string; message: string; payload?: unknown };
+import { type RunError, type SealingKey, storedError } from './sealed-output.ts';
 
 /** What a run came to. */
 export type Ending =
   /** `output` is sealed. */
   | { state: 'succeeded'; output: Buffer | null }
-  | { state: 'failed'; error: RunError; mayPass: boolean }
+  /** `by` seals an error that the code threw. */
+  | { state: 'failed'; error: RunError; mayPass: boolean; by?: SealingKey | undefined }
   | { state: 'cancelled'; error: RunError }
   /** The code was not called: `error` says what of its connection is in the way. */
   | { state: 'held'; error: RunError };
@@ -67,19 +67,24 @@ export const cancelled = {
 /** As the row keeps an attempt that another one follows. */
 function attemptOver({
   claim,
-  error: { code, message },
+  ending: {
+    error: { code, message },
+    by,
+  },
   now,
 }: {
   claim: Claim;
-  error: RunError;
+  ending: Thrown;
   now: Date;
 }): EarlierAttempt {
-  return { attempt: claim.attempt, ended_at: now.toISOString(), error: { code, message } };
+  return { attempt: claim.attempt, ended_at: now.toISOString(), error: storedError({ code, message }, by) };
 }
+
+type Thrown = { error: RunError; by?: SealingKey | undefined };
 
 async function tryAgain(
   tx: Tx,
-  { claim, ending, counts, now, random }: Settling & { ending: { error: RunError } },
+  { claim, ending, counts, now, random }: Settling & { ending: Thrown },
 ): Promise<void> {
   const notBefore = new Date(now.getTime() + backoffMs(claim.attempt, random));
   await tx.query(
@@ -88,15 +93,16 @@ async function tryAgain(
        earlier = earlier || $5::jsonb
      where id = $1`,
     [
-      ...[claim.id, notBefore, JSON.stringify(ending.error), JSON.stringify(counts)],
-      JSON.stringify([attemptOver({ claim, error: ending.error, now })]),
+      ...[claim.id, notBefore, JSON.stringify(storedError(ending.error, ending.by)), JSON.stringify(counts)],
+      JSON.stringify([attemptOver({ claim, ending, now })]),
     ],
   );
 }
 
 /** An input may be megabytes, and nobody asks for it any more. */
 async function end(tx: Tx, { claim, ending, counts, now }: Settling): Promise<void> {
-  const error = 'error' in ending ? JSON.stringify(ending.error) : null;
+  const by = ending.state === 'failed' ? ending.by : undefined;
+  const error = 'error' in ending ? JSON.stringify(storedError(ending.error, by)) : null;
   const ended = first(
     await tx.query<{ startedAt: Date }>(
       `update run

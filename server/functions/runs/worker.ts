@@ -211,7 +211,7 @@ export function createRunner(deps: RunnerDeps): Runner {
     const isOfStop = of.why === 'stopping' && ending.state !== 'succeeded';
     if (isOfStop && !isRepeatable(claim)) ending = cutShort;
     if (ending.state === 'failed')
-      lines.write({ level: 'error', text: `${ending.error.code}: ${ending.error.message}` });
+      lines.write({ level: 'error', text: `${ending.error.code}: ${ending.error.message}`, by: ending.by });
     await lines.end();
     if (of.why === 'lost') return undefined;
     if (isOfStop && isRepeatable(claim)) {
@@ -221,7 +221,7 @@ export function createRunner(deps: RunnerDeps): Runner {
     const settled = await settleWhileHeld(
       db,
       { claim, ending, counts, now: now(), random: random() },
-      { isHeld: () => of.why !== 'lost', onFailure: report },
+      { vault: deps.vault, isHeld: () => of.why !== 'lost', onFailure: report },
     );
     // One that is held is told by its sync, once.
     if (settled === ending && ending.state !== 'held')

@@ -1,8 +1,10 @@
 /** Syncs as people look at them: of a function or a connection, by what they are at, a page at a time. */
 import { z } from 'zod';
 import { first, type Queryable } from '../../db/pool.ts';
+import type { DataKey, Vault } from '../../vault.ts';
 import { spellFrequency } from '../deploys/frequency.ts';
 import { runStates } from '../runs/runs.ts';
+import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts';
 
 /**
  * What a sync is at, the first that holds: a run waits, goes on or is to follow; nothing starts by itself; its connection
@@ -59,6 +61,7 @@ const found = `
   select
     sync.*,
     function.environment_id,
+    connection.data_key as "dataKey",
     integration.key as "integrationKey",
     connection.connection_id as "connectionId",
     connection.account_email as "accountEmail",
@@ -108,7 +111,8 @@ type Row = {
   held: z.input<typeof fault> | null;
   currentId: string | null;
   currentState: z.input<typeof runRef>['state'] | null;
-  last: NonNullable<ListedSync['last_run']> | null;
+  last: (Omit<NonNullable<ListedSync['last_run']>, 'error'> & { error: StoredError | null }) | null;
+  wrappedKey: Buffer | null;
 };
 
 /** In the order in which they were made, those after `after`. */
@@ -118,8 +122,9 @@ export async function listSyncs(
     after,
     limit,
     state,
+    vault,
     ...filter
-  }: SyncFilter & { state?: SyncState | undefined; after: number; limit: number },
+  }: SyncFilter & { state?: SyncState | undefined; vault: Vault; after: number; limit: number },
 ): Promise<ListedSync[]> {
   const rows = await q.query<Row>(
     `select
@@ -150,14 +155,16 @@ export async function listSyncs(
            order by run.id desc
            limit 1
          ) as last
-       ) as last
+       ) as last,
+       (select wrapped from data_key where id = "dataKey") as "wrappedKey"
      from (${found}) as found
      where found.id > $5 and ($6::text is null or "is" = $6)
      order by found.id
      limit $7`,
     [...valuesOf(filter), after, state ?? null, limit],
   );
-  return rows.map(toWire);
+  const keys = keyReader(vault);
+  return rows.map((row) => toWire(row, keys));
 }
 
 /** How many of them are at what. */
@@ -172,7 +179,7 @@ export async function countSyncs(q: Queryable, filter: SyncFilter): Promise<z.in
   return row ?? { running: 0, paused: 0, held: 0, failing: 0, active: 0 };
 }
 
-function toWire(row: Row): ListedSync {
+function toWire(row: Row, keys: ReturnType<typeof keyReader>): ListedSync {
   const own = row.frequencyS === null ? null : spellFrequency(row.frequencyS);
   const { last } = row;
   return {
@@ -194,12 +201,15 @@ function toWire(row: Row): ListedSync {
       row.currentId === null || row.currentState === null
         ? null
         : { id: row.currentId, state: row.currentState },
-    last_run: last === null ? null : { ...last, ...endedOf(last) },
+    last_run: last === null ? null : { ...last, ...endedOf(last, keys(row.wrappedKey)) },
   };
 }
 
-function endedOf({ ended_at: endedAt, error }: NonNullable<Row['last']>) {
-  return { ended_at: new Date(endedAt).toISOString(), error: error === null ? null : faultOf(error) };
+function endedOf({ ended_at: endedAt, error }: NonNullable<Row['last']>, key: DataKey | undefined) {
+  return {
+    ended_at: new Date(endedAt).toISOString(),
+    error: error === null ? null : faultOf(openError(error, key)),
+  };
 }
 
 /** Without what else it may carry. */

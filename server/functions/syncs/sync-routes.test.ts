@@ -91,6 +91,7 @@ test('a sync is triggered, told of, paused and started, and shows its runs', asy
   assert.deepEqual((await trellis.call('GET', `/functions/runs/${run?.id}/lines`)).body, {
     lines: [],
     has_more: false,
+    next_after: null,
   });
   assert.deepEqual(await runs(`?cursor=${run?.id}`), []);
   for (;;) {

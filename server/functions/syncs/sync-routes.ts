@@ -10,6 +10,7 @@ import { connectionErrors, type RouteError } from '../../http/describe.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
+import type { Vault } from '../../vault.ts';
 import { functionName } from '../deploys/definition.ts';
 import { readFrequency } from '../deploys/frequency.ts';
 import { queueRuns } from '../runs/runs.ts';
@@ -30,6 +31,7 @@ import {
 
 type Deps = {
   db: Db;
+  vault: Vault;
   reader: Pick<ConnectionReader, 'get'>;
   now: () => Date;
   /** Lets this node look for what is due at once. */
@@ -73,7 +75,7 @@ const done = { 200: z.object({ success: z.literal(true) }) };
 const ofVariant = z.object({ name: functionName, variant: functionName });
 const variantBody = z.strictObject({ provider_config_key: integrationKey, connection_id: connectionId });
 
-export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): void {
+export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Deps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
   const write = { config: { access: { by: 'key', scope: 'functions:write' } }, preParsing: open } as const;
 
@@ -200,7 +202,9 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
         // An integration without syncs has none to tell of.
         if (!(error instanceof AppError && error.code === 'no_syncs_found')) throw error;
       });
-      return { syncs: await syncStatuses({ db, reader, now }, { ...at, wanted: wantedOf(query.syncs) }) };
+      return {
+        syncs: await syncStatuses({ db, vault, reader, now }, { ...at, wanted: wantedOf(query.syncs) }),
+      };
     },
   );
 
@@ -237,7 +241,7 @@ export function syncRoutes(app: App, { db, reader, now, poke, open }: Deps): voi
         await note(tx, { caller, action, target, details: { ...details, frequency } });
       });
       if (given !== null) return { frequency: given.text };
-      const [status] = await syncStatuses({ db, reader, now }, { ...at, wanted: [wanted] });
+      const [status] = await syncStatuses({ db, vault, reader, now }, { ...at, wanted: [wanted] });
       return { frequency: status?.frequency ?? '' };
     },
   );

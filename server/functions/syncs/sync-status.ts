@@ -3,10 +3,12 @@ import { z } from 'zod';
 import type { ConnectionReader } from '../../connections/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import type { Vault } from '../../vault.ts';
 import { openCheckpoint } from '../context/checkpoint.ts';
 import type { ModelCounts, RunCounts } from '../context/run-counts.ts';
 import { spellFrequency } from '../deploys/frequency.ts';
 import type { RunState } from '../runs/runs.ts';
+import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts';
 import { fromSyncs, isNamed, ofPlace, type SyncName, type SyncPlace } from './syncs.ts';
 
 const counts = z.object({ added: z.number(), updated: z.number(), deleted: z.number() });
@@ -59,7 +61,8 @@ type Row = {
   lastSucceededAt: Date | null;
   held: { code: string; message: string } | null;
   isRunning: boolean;
-  last: { state: RunState; counts: RunCounts; error: { code: string; message: string } | null } | null;
+  last: { state: RunState; counts: RunCounts; error: StoredError | null } | null;
+  wrappedKey: Buffer | null;
   recordCount: Record<string, number>;
   /** Sealed. */
   checkpoint: Buffer | null;
@@ -75,7 +78,12 @@ const mostSyncs = 1_000;
 
 /** Of at most 1000 syncs, by connection, name and variant. `wanted` undefined: all. */
 export async function syncStatuses(
-  { db, reader, now }: { db: Db; reader: Pick<ConnectionReader, 'get'>; now: () => Date },
+  {
+    db,
+    vault,
+    reader,
+    now,
+  }: { db: Db; vault: Vault; reader: Pick<ConnectionReader, 'get'>; now: () => Date },
   {
     environmentId,
     integrationKey,
@@ -89,14 +97,20 @@ export async function syncStatuses(
     ...[wanted === undefined, mostSyncs, now()],
   ]);
   const statuses: SyncStatus[] = [];
+  const keys = keyReader(vault);
   for (const row of rows) {
-    const { checkpoint: sealed, connectionId: id } = row;
+    const { checkpoint: sealed, last, connectionId: id, wrappedKey } = row;
     const read = async () =>
       openCheckpoint(
         sealed!,
         (await reader.get({ environmentId, integrationKey, connectionId: id })).dataKey,
       );
-    statuses.push({ ...toWire(row), checkpoint: sealed && (await read().catch(nothingWhereDeleted)) });
+    const error = last?.error ? openError(last.error, keys(wrappedKey)) : null;
+    statuses.push({
+      ...toWire(row),
+      checkpoint: sealed && (await read().catch(nothingWhereDeleted)),
+      error: error && { code: error.code, message: error.message },
+    });
   }
   return statuses;
 }
@@ -136,6 +150,7 @@ const statusSql = `
         limit 1
       ) as last
     ) as last,
+    (select wrapped from data_key where id = connection.data_key) as "wrappedKey",
     (
       select value
       from function_checkpoint
@@ -171,7 +186,7 @@ const statusSql = `
   order by connection.id, function.name collate "C", sync.variant collate "C"
   limit $7`;
 
-function toWire(row: Row): Omit<SyncStatus, 'checkpoint'> {
+function toWire(row: Row): Omit<SyncStatus, 'checkpoint' | 'error'> {
   const { last, state, isRunning } = row;
   const hasFailed = last !== null && last.state !== 'succeeded';
   return {
@@ -187,7 +202,6 @@ function toWire(row: Row): Omit<SyncStatus, 'checkpoint'> {
     latestExecutionStatus: isRunning ? 'RUNNING' : last === null ? null : hasFailed ? 'STOPPED' : 'SUCCESS',
     latestResult: last === null || hasFailed ? {} : changesOf(last.counts),
     recordCount: row.recordCount,
-    error: last?.error ? { code: last.error.code, message: last.error.message } : null,
     held: row.held ? { code: row.held.code, message: row.held.message } : null,
     push: row.push ? pushToWire(row.push) : null,
   };

@@ -1,4 +1,4 @@
-import { Badge, Box, Button, Card, Group, Select, Stack, Text, Title } from '@mantine/core';
+import { Badge, Box, Button, Card, Group, Select, Stack, Text, TextInput, Title } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
@@ -32,6 +32,7 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
     return () => clearTimeout(timer);
   }, [over, refetch]);
   const [level, setLevel] = useState<keyof typeof levels>();
+  const [text, setText] = useState('');
   return (
     <Card component="section" aria-label="Log">
       <Group justify="space-between" mb="sm" gap="xs">
@@ -45,6 +46,14 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
         </Group>
         {query.data !== undefined && query.data.length > 0 && (
           <Group gap="xs">
+            <TextInput
+              size="xs"
+              w={150}
+              aria-label="Text"
+              placeholder="Any text"
+              value={text}
+              onChange={({ currentTarget: { value } }) => setText(value)}
+            />
             <Select
               size="xs"
               w={150}
@@ -65,13 +74,15 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
       <Loaded query={query} loading={<LoadingRows rows={1} height={120} />}>
         {(lines) => {
           const fitting = lines.filter(
-            (line) => level === undefined || levels[level].some((one) => one === line.level),
+            (line) =>
+              (level === undefined || levels[level].some((one) => one === line.level)) &&
+              line.message.toLowerCase().includes(text.toLowerCase()),
           );
           if (fitting.length > 0) return <Lines lines={fitting} isLive={!over} />;
           return (
             <Text size="sm" c="dimmed">
               {lines.length > 0
-                ? 'No line of this level.'
+                ? 'No line of this level and text.'
                 : over
                   ? 'It wrote nothing to its log.'
                   : 'Nothing is written yet.'}
