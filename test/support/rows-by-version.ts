@@ -233,6 +233,8 @@ export function rowsByVersion(): RowsByVersion {
     44,
     `update api_key set first_key_id = id;
      update consumer set owner_key_id = 1, held_seq = seq, held_since = now();`,
+  );
+  after.set(
     45,
     `update run_line set message = '', sealed = '\\x01';
      insert into operation_message (operation_id, created_at, position, level, message, details, sealed, connection_id)
