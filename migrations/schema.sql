@@ -681,6 +681,27 @@ CREATE INDEX operation_failed ON ONLY public.operation USING btree (environment_
 CREATE INDEX operation_of_connection ON ONLY public.operation USING btree (environment_id, connection, id);
 CREATE INDEX operation_of_type ON ONLY public.operation USING btree (environment_id, type, id) INCLUDE (created_at) WHERE (type <> 'proxy'::text);
 
+create table operation_count (
+  environment_id bigint not null,
+  span_s integer not null,
+  begins_at timestamp with time zone not null,
+  type text not null,
+  status text not null,
+  integration text not null,
+  target text not null,
+  variant text not null,
+  count bigint not null,
+  histogram integer[] not null,
+  constraint operation_count_pkey PRIMARY KEY (environment_id, span_s, begins_at, type, status, integration, target, variant)
+);
+
+create table operation_count_start (
+  environment_id bigint not null,
+  at timestamp with time zone not null,
+  constraint operation_count_start_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint operation_count_start_pkey PRIMARY KEY (environment_id)
+);
+
 create table operation_message (
   operation_id uuid not null,
   created_at timestamp with time zone not null,

@@ -1,10 +1,13 @@
 import { CopyRows } from '../db/copy.ts';
-import type { Tx } from '../db/pool.ts';
+import type { Queryable, Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
 import type { OperationIds } from './operation-id.ts';
 import type { Operation, OperationDetails, OperationMessage, SealedMessage } from './operations.ts';
+import { type CountNames, Tally } from './tally.ts';
 
 /** So many entries are written in one go, while the processor has the code at hand: one at a time takes three times as long. */
 const writtenTogether = 64;
+const maxIdleMs = 5_000;
 
 /** Rows for COPY, written as they come: a few hundred bytes in one buffer, where objects would burden the collector. */
 export class Batch {
@@ -17,12 +20,21 @@ export class Batch {
   #lastDay = -1;
 
   readonly #ids: OperationIds;
+  readonly #tally: Tally;
+  /** The transaction of the last attempt to write it. */
+  #transaction: string | undefined;
   /** Not written yet, and when each of them was. */
   readonly #fresh: Operation[] = [];
   readonly #times: number[] = [];
 
-  constructor(ids: OperationIds) {
+  constructor(ids: OperationIds, names: CountNames) {
     this.#ids = ids;
+    this.#tally = new Tally(names);
+  }
+
+  /** Counts an operation that is not kept. */
+  countOnly(operation: Operation, at: number): void {
+    this.#tally.add(operation, at);
   }
 
   add(operation: Operation, at: number): void {
@@ -46,6 +58,7 @@ export class Batch {
     const day = Math.floor(epochMs / 86_400_000);
     if (day !== this.#lastDay) this.days.set(day, epochMs);
     this.#lastDay = day;
+    this.#tally.add(operation, epochMs);
     const rows = this.#rows.row(24).bytes(id).timestamptz(epochMs).int8(operation.environmentId);
     rows.text(operation.type).text(operation.status);
     addText(rows, operation.integration);
@@ -80,11 +93,34 @@ export class Batch {
     this.#messages = undefined;
     this.#messageCount = 0;
     this.#lastDay = -1;
+    this.#tally.clear();
+    this.#transaction = undefined;
+  }
+
+  /** Whether an earlier attempt was committed although its answer was lost. Throws `unavailable` while it goes on. */
+  async isWritten(q: Queryable): Promise<boolean> {
+    if (this.#transaction === undefined) return false;
+    const [found] = await q.query<{ status: string | null }>(
+      'select pg_xact_status($1::text::xid8) as status',
+      [this.#transaction],
+    );
+    if (found?.status === 'in progress') throw new AppError('unavailable');
+    return found?.status === 'committed';
   }
 
   async write(tx: Tx): Promise<void> {
-    await tx.copyInto(`operation (${columns})`, this.#rows);
+    // A crash of the database may cost the last half second of the log; nobody waits for the disk in turn. A node that
+    // stops in between (SIGSTOP, a paused machine) must not keep others from the counts' rows.
+    const [begun] = await tx.query<{ id: string }>(
+      `select
+         pg_current_xact_id()::text as id,
+         set_config('synchronous_commit', 'off', true),
+         set_config('idle_in_transaction_session_timeout', '${maxIdleMs}', true)`,
+    );
+    this.#transaction = begun?.id;
+    if (this.count > 0) await tx.copyInto(`operation (${columns})`, this.#rows);
     if (this.#messages) await tx.copyInto(`operation_message (${messageColumns})`, this.#messages);
+    await this.#tally.write(tx);
   }
 
   #addMessage(message: OperationMessage, { id, epochMs }: { id: Buffer; epochMs: number }): void {

@@ -1,12 +1,39 @@
+import { sql } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
+import { countedRows, countedSince, isCounted, keptFrom, partsOf } from './counts.ts';
 import { fits } from './fits.ts';
 import type { OperationFilter } from './operations.ts';
+import type { Range } from './series.ts';
 
-/** How many there were in each hour, by status; hours without any are left out. Oldest first. */
+type HourCount = { hour: Date; status: string; count: number };
+
+const hourMs = 3_600_000;
+
+/**
+ * How many there were in each hour, by status; hours without any are left out. Oldest first. From the counts, and from
+ * entries where counts cannot answer the filter or are not complete yet.
+ */
 export async function countOperations(
-  db: Queryable,
-  filter: OperationFilter & { from: Date; to: Date },
-): Promise<{ hour: Date; status: string; count: number }[]> {
+  q: Queryable,
+  { filter, now }: { filter: OperationFilter & Range; now: Date },
+): Promise<HourCount[]> {
+  if (!isCounted(filter)) return countEntries(q, filter);
+  const since = Math.max(await countedSince(q, filter), keptFrom(hourMs / 1000, now.getTime()));
+  const { from, to } = filter;
+  const limit = since <= from.getTime() ? from.getTime() : Math.ceil(since / hourMs) * hourMs;
+  const border = new Date(Math.min(limit, to.getTime()));
+  const entries = border > from ? await countEntries(q, { ...filter, to: border }) : [];
+  const parts = partsOf({ from: border.getTime(), to: to.getTime() }, hourMs / 1000, now.getTime());
+  const query = sql<HourCount>`
+    select date_trunc('hour', begins_at, 'UTC') as hour, status, sum(count)::bigint as count
+    from (${countedRows(filter, parts)}) as counted
+    where is_wanted
+    group by 1, status
+    order by 1, status`;
+  return [...entries, ...(await q.run({ compile: () => query.compile(tables) }))];
+}
+
+function countEntries(db: Queryable, filter: OperationFilter & Range): Promise<HourCount[]> {
   return db.run(
     tables
       .selectFrom('operation')

@@ -6,12 +6,19 @@ import type { OperationFilter } from './operations.ts';
  * an index. Messages are looked for within `range` alone, which has to hold the rows' times.
  */
 export function fits(filter: OperationFilter, range: { from: Date; to: Date }): Expression<SqlBool> {
-  const { integration, connection, type, status, text } = filter;
+  const { integration, connection, type, status, text, endpoint, sync, variant } = filter;
   const conditions = [sql<SqlBool>`true`];
   if (integration !== undefined) conditions.push(sql`operation.integration = ${integration}`);
   if (connection !== undefined) conditions.push(sql`operation.connection = ${connection}`);
   if (type !== undefined) conditions.push(sql`operation.type = ${type}`);
   if (status !== undefined) conditions.push(sql`operation.status = ${status}`);
+  if (endpoint !== undefined) conditions.push(sql`operation.details ->> 'endpoint' = ${String(endpoint)}`);
+  if (sync !== undefined) {
+    conditions.push(
+      sql`operation.details ->> 'kind' = 'sync' and operation.details ->> 'function' = ${sync}`,
+    );
+  }
+  if (variant !== undefined) conditions.push(sql`operation.details ->> 'variant' = ${variant}`);
   if (text !== undefined) {
     conditions.push(sql`(
       strpos(lower(operation.path), lower(${text}::text)) > 0

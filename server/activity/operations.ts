@@ -1,8 +1,8 @@
 /**
  * The activity log: what was done through the service, to be looked up for some days.
  *
- * Owns: what an operation is, and reading one. Neighbours: `writer.ts` writes in batches, `partitions.ts` makes and drops
- * days, `redact.ts` says what may be kept, `logged.ts` is how rooms log, `search.ts` looks up, `tail.ts` follows,
+ * Owns: what an operation is, and reading one. Neighbours: `writer.ts` writes in batches, `tally.ts` counts them, `counts.ts` reads
+ * counts, `partitions.ts` makes and drops days, `redact.ts` says what may be kept, `logged.ts` is how rooms log, `search.ts` looks up, `tail.ts` follows,
  * `routes.ts` serves. Does not own: who changed what (`audit.ts`), which is written in the transaction of its cause and
  * kept.
  */
@@ -88,6 +88,11 @@ export type OperationFilter = {
   readonly status?: OperationStatus | undefined;
   /** Part of the path, of the error code or of a message, whatever its case. */
   readonly text?: string | undefined;
+  /** The ID of an endpoint: its deliveries. */
+  readonly endpoint?: number | undefined;
+  /** Names of a sync and of its variant: their runs. */
+  readonly sync?: string | undefined;
+  readonly variant?: string | undefined;
   /** Inclusive. */
   readonly from?: Date | undefined;
   /** Exclusive. */

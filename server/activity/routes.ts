@@ -2,12 +2,24 @@ import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
 import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
 import type { Vault } from '../vault.ts';
 import { countOperations } from './count.ts';
+import { isCounted } from './counts.ts';
 import { filterInput, filterOf, timeInput } from './filter-input.ts';
+import { type Group, groupings, groupsOf, maxGroups } from './groups.ts';
 import { getOperation } from './operations.ts';
 import { searchOperations } from './search.ts';
-import { countSteps, mostSteps, type Point, seriesOf, stepsS } from './series.ts';
+import {
+  countSteps,
+  type Kept,
+  maxStepsOf,
+  mostDays,
+  mostSteps,
+  type Point,
+  seriesOf,
+  stepsS,
+} from './series.ts';
 import { operationToWire, operationWire } from './wire.ts';
 import type { Activity } from './writer.ts';
 
@@ -21,6 +33,7 @@ const message = z.object({
 const filters = { ...filterInput, from: timeInput.optional(), to: timeInput.optional() };
 const mostHours = 31 * 24;
 const hourMs = 3_600_000;
+const dayS = 86_400;
 
 const point = z.object({
   at: z.string(),
@@ -29,6 +42,20 @@ const point = z.object({
   p50_ms: z.number().nullable(),
   p95_ms: z.number().nullable(),
   sampled: z.boolean(),
+  /** Whether there may be more of them, and more that failed. */
+  at_least: z.boolean(),
+});
+const grouped = z.object({
+  provider_config_key: z.string().nullable(),
+  type: z.string().nullable(),
+  endpoint: z.number().nullable(),
+  kind: z.string().nullable(),
+  function: z.string().nullable(),
+  variant: z.string().nullable(),
+  count: z.number(),
+  failed: z.number(),
+  p50_ms: z.number().nullable(),
+  p95_ms: z.number().nullable(),
 });
 
 /** Looking up what was done. */
@@ -39,7 +66,8 @@ export function activityRoutes(
     vault,
     now,
     activity,
-  }: { db: Db; vault: Vault; now: () => Date; activity: Pick<Activity, 'dropped'> },
+    kept,
+  }: { db: Db; vault: Vault; now: () => Date; activity: Pick<Activity, 'dropped'>; kept: Kept },
 ): void {
   const access = { by: 'key', scope: 'activity:read' } as const;
 
@@ -92,42 +120,65 @@ export function activityRoutes(
         description:
           'Of the last 24 hours, or from `from` to `to`, at most 31 days. `hours` leaves hours without any out. With ' +
           '`step_s` there is `series` in place of it: how many there were in each step, how many failed and how long they ' +
-          `took (p50, p95), at most ${mostSteps} steps. A step with more entries than a call looks at is \`sampled\`: ` +
-          'its newest ones stand for it.',
+          `took (p50, p95), at most ${mostSteps} steps, or ${mostDays} of a day. With \`by\` there is \`groups\`: the same ` +
+          `of the whole time by integration, type, endpoint or function, at most ${maxGroups}, those with most failures ` +
+          'first. All are exact, unless a filter by connection or text, or a time before there were counts, needs the ' +
+          'entries themselves: a call looks at a bounded number of them, and a step with more is `sampled` and `at_least`.',
         querystring: z.strictObject({
           ...filters,
+          endpoint: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
+          sync: text({ max: 255 }).optional(),
+          variant: text({ max: 255 }).optional(),
           step_s: z.coerce.number().pipe(z.literal(stepsS)).optional(),
+          by: z.enum(groupings).optional(),
         }),
         response: {
           200: z.object({
             hours: z.array(z.object({ hour: z.string(), status: z.string(), count: z.number() })).optional(),
             series: z.array(point).optional(),
+            groups: z.array(grouped).optional(),
+            /** Whether there are more groups than these. */
+            has_more: z.boolean().optional(),
+            /** Of a series or groups: whether all counts are exact. */
+            exact: z.boolean().optional(),
             /** How many this node has let go since it started, of all environments. */
             dropped: z.number(),
           }),
         },
       },
     },
-    async ({ query: { from: given, to: end, step_s: stepS, ...query }, caller }) => {
-      const to = end ?? now();
+    async ({ query, caller }) => {
+      const { from: given, to: end, step_s: stepS, by, endpoint, sync, variant, ...chosen } = query;
+      const at = now();
+      const to = end ?? at;
       const from = given ?? new Date(to.getTime() - 24 * hourMs);
-      if (to.getTime() - from.getTime() > mostHours * hourMs) {
-        throw fieldError('invalid_query_params', ['from'], 'must be at most 31 days before `to`');
+      const days = stepS === dayS || by !== undefined ? mostDays : mostHours / 24;
+      if (to.getTime() - from.getTime() > days * 24 * hourMs) {
+        throw fieldError('invalid_query_params', ['from'], `must be at most ${days} days before \`to\``);
       }
       const { dropped } = activity;
-      const filter = { ...filterOf(caller, query), from, to };
+      const filter = { ...filterOf(caller, chosen), endpoint, sync, variant, from, to };
+      filter.type ??= endpoint !== undefined ? 'delivery' : sync !== undefined ? 'run' : undefined;
+      if (by !== undefined) {
+        if (!isCounted(filter)) {
+          throw fieldError('invalid_query_params', ['by'], 'cannot be with `connection_id` or `text`');
+        }
+        const { groups, hasMore, isAtLeast } = await groupsOf(db, { filter, by, now: at });
+        return { groups: groups.map(groupToWire), has_more: hasMore, exact: !isAtLeast, dropped };
+      }
       if (stepS === undefined) {
-        const counts = await countOperations(db, filter);
+        const counts = await countOperations(db, { filter, now: at });
         return { hours: counts.map(({ hour, ...rest }) => ({ hour: hour.toISOString(), ...rest })), dropped };
       }
-      if (countSteps(filter, stepS) > mostSteps) {
+      if (countSteps(filter, stepS) > maxStepsOf(stepS)) {
         throw fieldError(
           'invalid_query_params',
           ['step_s'],
-          `makes more than ${mostSteps} steps of this time`,
+          `makes more than ${maxStepsOf(stepS)} steps of this time`,
         );
       }
-      return { series: (await seriesOf(db, { filter, stepS })).map(pointToWire), dropped };
+      const series = await seriesOf(db, { filter, stepS, kept, now: at });
+      return { series: series.map(pointToWire), exact: !series.some(({ isAtLeast }) => isAtLeast), dropped };
     },
   );
 
@@ -160,6 +211,22 @@ export function activityRoutes(
   );
 }
 
-function pointToWire({ at, p50Ms, p95Ms, isSampled, ...counts }: Point): z.input<typeof point> {
-  return { at: at.toISOString(), ...counts, p50_ms: p50Ms, p95_ms: p95Ms, sampled: isSampled };
+function pointToWire({ at, p50Ms, p95Ms, isSampled, isAtLeast, ...counts }: Point): z.input<typeof point> {
+  const times = { p50_ms: p50Ms, p95_ms: p95Ms };
+  return { at: at.toISOString(), ...counts, ...times, sampled: isSampled, at_least: isAtLeast };
+}
+
+/** A function's target is `kind/name`; those that are counted without a name have none. */
+function groupToWire({ integration, target, p50Ms, p95Ms, ...group }: Group): z.input<typeof grouped> {
+  const slash = target?.indexOf('/') ?? -1;
+  return {
+    ...group,
+    variant: group.variant || null,
+    provider_config_key: integration || null,
+    endpoint: group.type === 'delivery' && target ? Number(target) : null,
+    kind: target && slash > 0 ? target.slice(0, slash) : null,
+    function: target && slash > 0 ? target.slice(slash + 1) : null,
+    p50_ms: p50Ms,
+    p95_ms: p95Ms,
+  };
 }

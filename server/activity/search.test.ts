@@ -17,6 +17,7 @@ afterEach(async () => {
   for (const day of await listDays(database.db)) {
     await database.db.query(`drop table operation_${day}, operation_message_${day}`);
   }
+  await database.db.query('truncate operation_count');
 });
 after(() => database.drop());
 
@@ -170,7 +171,7 @@ test('entries that come while it looks push none out of the page', async () => {
     const second = await searchOperations(db, { ...search, before: first.next });
     const paths = [...first.operations, ...second.operations].map(({ path }) => path);
     assert.deepEqual(paths, ['/9', '/5', '/4', '/3', '/2', '/1']);
-    await db.query('truncate operation, operation_message');
+    await db.query('truncate operation, operation_message, operation_count');
   }
 });
 
@@ -212,7 +213,7 @@ test('hours are counted by status, of what the filter names', async () => {
   );
   const range = { environmentId, from: new Date('2026-01-31'), to: new Date('2026-02-02') };
   const counted = async (filter: { connection?: string; to?: Date } = {}) =>
-    (await countOperations(database.db, { ...range, ...filter })).map(
+    (await countOperations(database.db, { filter: { ...range, ...filter }, now: range.to })).map(
       ({ hour, status, count }) => `${hour.toISOString()} ${status} ${count}`,
     );
   const ada = '2026-01-31T10:00:00.000Z success 1';

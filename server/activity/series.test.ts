@@ -10,8 +10,18 @@ const environmentId = 1;
 let database: TestDatabase;
 before(async () => {
   database = await openTestDatabase();
+  await database.db.query(
+    `insert into environment (id, name, data_key) overriding system value values ($1, 'dev', gen_random_uuid())`,
+    [environmentId],
+  );
+  // Counts are complete from later on, so these are answered from entries.
+  await database.db.query(
+    `insert into operation_count_start (environment_id, at) values ($1, '2027-01-01')
+     on conflict (environment_id) do update set at = excluded.at`,
+    [environmentId],
+  );
 });
-beforeEach(() => database.db.query('truncate operation, operation_message'));
+beforeEach(() => database.db.query('truncate operation, operation_message, operation_count'));
 after(() => database.drop());
 
 async function log(entries: (Partial<Operation> & { at: string })[]): Promise<void> {
@@ -39,6 +49,8 @@ async function series(
   const points = await seriesOf(database.db, {
     filter: { environmentId, ...filter, from: new Date(from), to: new Date(to) },
     stepS,
+    kept: { sampleRate: 1, keptDays: 15 },
+    now: new Date(to),
     ...(most !== undefined && { most }),
   });
   return points.map(

@@ -20,7 +20,7 @@ before(async () => {
 });
 afterEach(async () => {
   for (const activity of opened.splice(0)) await activity.stop();
-  await database.db.query('truncate operation, operation_message');
+  await database.db.query('truncate operation, operation_message, operation_count');
 });
 after(() => database.drop());
 

@@ -6,6 +6,7 @@ import { Batch } from './batch.ts';
 import { OperationIds } from './operation-id.ts';
 import type { Operation } from './operations.ts';
 import { ensureDay } from './partitions.ts';
+import { CountNames } from './tally.ts';
 
 /** Where rooms log what they did. */
 export type Activity = {
@@ -18,7 +19,7 @@ export type Activity = {
 };
 
 export type ActivitySettings = {
-  /** How many of the proxied calls that succeeded are kept, 0 to 1. Whatever else was done, or failed, always is. */
+  /** How many of the proxied calls that succeeded are kept, 0 to 1. All others always are. All are counted. */
   readonly sampleRate: number;
 };
 
@@ -59,6 +60,7 @@ export function createActivity({
   let spare: Batch | undefined;
   let waiting = 0;
   const ids = new OperationIds();
+  const names = new CountNames();
   const madeDays = new Set<number>();
   let dropped = 0;
   let toldDropped = 0;
@@ -95,7 +97,7 @@ export function createActivity({
     // A batch is of many callers, whoever's call it was that began it.
     writing ??= outside(writeAll).finally(() => {
       writing = undefined;
-      if (waiting > 0 && !isStopped) writeLater(tries > 0 ? retryMs : flushMs);
+      if (batches.length > 0 && !isStopped) writeLater(tries > 0 ? retryMs : flushMs);
     });
   }
 
@@ -131,11 +133,17 @@ export function createActivity({
       await ensureDay(db, epochMs);
       madeDays.add(day);
     }
-    await db.transaction(async (tx) => {
-      // A crash of the database may cost the last half second of the log; nobody waits for the disk in turn.
-      await tx.query('set local synchronous_commit = off');
-      await batch.write(tx);
-    });
+    if (tries > 0 && (await batch.isWritten(db))) return;
+    await db.transaction((tx) => batch.write(tx));
+  }
+
+  function opened(): Batch {
+    if (open === undefined) {
+      open = spare ?? new Batch(ids, names);
+      spare = undefined;
+      batches.push(open);
+    }
+    return open;
   }
 
   return {
@@ -144,19 +152,17 @@ export function createActivity({
     },
     log(operation) {
       const { type, status } = operation;
-      if (type === 'proxy' && status === 'success' && sampleRate < 1 && random() >= sampleRate) return;
+      const isKept = type !== 'proxy' || status !== 'success' || sampleRate >= 1 || random() < sampleRate;
       if (isStopped || waiting >= capacity) {
-        drop(1);
+        if (isKept) drop(1);
         return;
       }
-      if (open === undefined) {
-        open = spare ?? new Batch(ids);
-        spare = undefined;
-        batches.push(open);
-      }
-      open.add(operation, nowMs());
-      waiting += 1;
-      if (open.count >= mostAtOnce && tries === 0) {
+      const batch = opened();
+      if (isKept) {
+        batch.add(operation, nowMs());
+        waiting += 1;
+      } else batch.countOnly(operation, nowMs());
+      if (batch.count >= mostAtOnce && tries === 0) {
         open = undefined;
         writeNow();
       } else if (timer === undefined) writeLater(flushMs);

@@ -1,4 +1,5 @@
 /** What is done in the background, each minute and by one node: the jobs of all rooms. */
+import { sweepCounts } from '../activity/count-sweep.ts';
 import { keepDays } from '../activity/partitions.ts';
 import { sweepJob } from '../connect/sweep.ts';
 import { expiryJob } from '../connections/expiry.ts';
@@ -12,6 +13,7 @@ import { bundleSweepJob } from '../functions/deploys/sweep.ts';
 import { runSweepJob } from '../functions/runs/run-sweep.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { sweepErrands } from '../nodes/errand-desk.ts';
+import { hasNodesBefore } from '../nodes/nodes.ts';
 import { quotaSweepJob } from '../proxy/quota/ledger.ts';
 import { recordJobs } from '../records/jobs.ts';
 import { signInSweepJob } from '../users/sweep.ts';
@@ -20,6 +22,9 @@ import { seenSweepJob } from '../webhooks/seen.ts';
 import { watchJob } from '../webhooks/watches.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
+
+/** Nodes since this migration count the operations that they log. */
+const operationCountsMigration = 48;
 
 type MinuteJob = Job<Record<string, never>>;
 
@@ -43,6 +48,15 @@ export function listJobs(parts: Parts, { watching }: Functions): MinuteJob[] {
     deliverySweepJob({ db, now, keptDays: config.deliveryDays }),
     eventRetentionJob(db, { keptDays: config.eventDays, now }),
     { name: 'activity.days', run: () => keepDays(db, { now: now(), keptDays }) },
+    {
+      name: 'activity.counts',
+      run: async (_, signal) =>
+        sweepCounts(db, {
+          now: now(),
+          hasOlderNodes: await hasNodesBefore(db, operationCountsMigration),
+          signal,
+        }),
+    },
     runSweepJob({ db, now, keptDays }),
     { name: 'nodes.errands', run: () => sweepErrands(db) },
     probeJob({ db, reader, credentials, isSandboxOn, log, now }),

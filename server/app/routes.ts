@@ -191,7 +191,7 @@ export async function addRoutes(
   deliveryRoutes(app, { db, now });
   settingsRoutes(app, { db, vault, outbound, now, afterRotation: deliverer.forgetKeys });
   eventRoutes(app, { db });
-  activityRoutes(app, { db, vault, now, activity });
+  activityRoutes(app, { db, vault, now, activity, kept: parts.config.activity });
   tailRoute(app, {
     ...{ db, now },
     authorizeAgain: async (request) =>

@@ -515,6 +515,24 @@ export interface Operation {
   type: string;
 }
 
+export interface OperationCount {
+  begins_at: Timestamp;
+  count: number;
+  environment_id: number;
+  histogram: number[];
+  integration: string;
+  span_s: number;
+  status: string;
+  target: string;
+  type: string;
+  variant: string;
+}
+
+export interface OperationCountStart {
+  at: Timestamp;
+  environment_id: number;
+}
+
 export interface OperationMessage {
   connection_id: number | null;
   created_at: Timestamp;
@@ -836,6 +854,8 @@ export interface DB {
   migration: Migration;
   node: Node;
   operation: Operation;
+  operation_count: OperationCount;
+  operation_count_start: OperationCountStart;
   operation_message: OperationMessage;
   payload: Payload;
   prune: Prune;

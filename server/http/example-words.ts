@@ -187,6 +187,8 @@ const named: Record<string, Word> = {
   ),
   wait: say('Seconds to wait for the next event where there is none.', 0),
   seconds: say('How long the stream lasts; 0: it tells what is there already.', 0),
+  by: say('What operations are grouped by: one of the values that the schema lists.', 'endpoint'),
+  sync: say('The name of a sync: its runs alone.', 'contacts'),
   step_s: say('Seconds of a step: one of the values that the schema lists.', 300),
   'audit.scope': say(
     'Of the environment, or (for owners who are signed in) of the whole installation.',

@@ -162,6 +162,13 @@ export async function requireNodesSince(
   q: Queryable,
   { migration, what }: { migration: number; what: string },
 ): Promise<void> {
+  if (!(await hasNodesBefore(q, migration))) return;
+  const message = `A node of an earlier version runs, which does not know ${what}. Bring all nodes up to this version first.`;
+  throw new AppError('unavailable', message, { retryAfterS: 60 });
+}
+
+/** Whether a node lives that does not bring the migration of this number. */
+export async function hasNodesBefore(q: Queryable, migration: number): Promise<boolean> {
   const older = await q.query(
     `select
      from node
@@ -170,7 +177,5 @@ export async function requireNodesSince(
      limit 1`,
     [String(migration).padStart(4, '0'), silentAfterS],
   );
-  if (older.length === 0) return;
-  const message = `A node of an earlier version runs, which does not know ${what}. Bring all nodes up to this version first.`;
-  throw new AppError('unavailable', message, { retryAfterS: 60 });
+  return older.length > 0;
 }

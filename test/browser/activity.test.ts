@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
+import { createActivity } from '../../server/activity/writer.ts';
+import { createLog } from '../../server/log.ts';
 import { skipBrowser } from '../support/browser.ts';
 import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { connect, type TestTrellis } from '../support/trellis.ts';
@@ -198,5 +200,33 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page.unroute(list);
     await page.getByRole('button', { name: 'Try again' }).click();
     await page.getByRole('link', { name: 'records.save' }).first().waitFor();
+  });
+
+  test('counts are exact without a filter, and lower bounds are labelled as such', async () => {
+    const { db } = trellis;
+    const [environment] = await db.query<{ id: number }>(`select id from environment where name = 'dev'`);
+    const of = { environmentId: environment!.id, type: 'connect', connection: 'busy' } as const;
+    const activity = createActivity({
+      db,
+      log: createLog({ level: 'silent', format: 'json' }),
+      settings: { sampleRate: 1 },
+    });
+    // More in a minute than a step of an hour looks at: 40,000 entries for 60 or 61 steps.
+    for (let n = 0; n < 1_500; n += 1) {
+      activity.log({ ...of, status: n < 13 ? 'failed' : 'success', durationMs: 20 });
+    }
+    await activity.stop();
+    assert.equal(activity.dropped, 0);
+    const { body } = await trellis.call('GET', '/operations/stats?type=connect&by=type');
+    const [all] = body.groups as { count: number; failed: number }[];
+    await open('?type=connect&range=1h');
+    await page
+      .getByText(`${all!.count.toLocaleString('en')} operations, ${all!.failed} failed`, { exact: true })
+      .waitFor();
+    await page.getByText('Counts are exact').waitFor();
+    await open('?type=connect&connection=busy&range=1h');
+    await page.getByText(/^at least [\d,]+ operations, at least \d+ failed$/).waitFor();
+    await page.getByText('Counts are lower bounds').waitFor();
+    await picture(page, 'activity-at-least');
   });
 });

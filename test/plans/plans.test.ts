@@ -22,6 +22,7 @@ import { recordStatements, type Sent } from './recorder.ts';
 const names = [
   ...['record', 'payload', 'tracked', 'prune', 'consumer', 'dataset', 'connection', 'run', 'run_line'],
   ...['event', 'delivery', 'delivery_lane', 'operation', 'operation_message', 'audit'],
+  'operation_count',
 ];
 
 let trellis: TestTrellis;
@@ -71,6 +72,14 @@ async function runScenarios(): Promise<void> {
     const { path, ...options } = request(given);
     await trellis.call(name.split(' ', 1)[0]!, path, options);
   }
+  for (const query of [
+    'text=none',
+    'step_s=900',
+    'step_s=86400&sync=none',
+    'step_s=900&text=none',
+    'by=function',
+  ])
+    await trellis.call('GET', `/operations/stats?${query}`);
 }
 
 /** Every way in which records are written, read and removed. */

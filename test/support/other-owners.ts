@@ -72,4 +72,9 @@ const statements = ({ connections, datasets, rows }: OtherOwners): string[] => [
   `insert into operation_message (operation_id, created_at, position, level, message, details)
    select id, created_at, 1, 'info', 'other', '{}'
    from operation`,
+  `insert into operation_count (
+     environment_id, span_s, begins_at, type, status, integration, target, variant, count, histogram
+   )
+   select 1 + n % 200, (array[60, 3600, 86400])[1 + n % 3], now() - n * interval '1 minute', 'proxy', 'success', 'crm', '', '', 1, '{1}'
+   from ${numbers(rows)}`,
 ];

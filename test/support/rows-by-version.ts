@@ -240,5 +240,12 @@ export function rowsByVersion(): RowsByVersion {
      insert into operation_message (operation_id, created_at, position, level, message, details, sealed, connection_id)
      select operation_id, created_at, 1000, level, '', '{}', '\\x01', 1 from operation_message;`,
   );
+  after.set(
+    48,
+    `insert into operation_count (
+       environment_id, span_s, begins_at, type, status, integration, target, variant, count, histogram
+     )
+     values (1, 60, date_trunc('minute', now()), 'proxy', 'failed', '${held.integrationKey}', '', '', 2, '{0,2}');`,
+  );
   return { vault, after };
 }

@@ -27,7 +27,7 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
     gridAxis: 'x',
     xAxisProps: { minTickGap: 24 },
   } as const;
-  const isSampled = points.some(({ sampled }) => sampled);
+  const isAtLeast = points.some((point) => point.at_least);
   return (
     <>
       <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
@@ -58,11 +58,11 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
           />
         </Box>
       </SimpleGrid>
-      {isSampled && (
-        <Text size="sm" c="dimmed" mt="xs">
-          Of busy times the newest operations stand for all: counts are lower bounds there.
-        </Text>
-      )}
+      <Text size="sm" c="dimmed" mt="xs">
+        {isAtLeast
+          ? 'Counts are lower bounds, and p50 and p95 are those of the newest operations: not all could be counted with this filter or for this time.'
+          : 'Counts are exact; p50 and p95 to within 12%.'}
+      </Text>
     </>
   );
 }

@@ -83,10 +83,12 @@ function Charts({
   );
 }
 
-/** "1,204 operations, 3 failed". */
+/** "1,204 operations, 3 failed", or "at least 1,204 operations, at least 3 failed". */
 function countsOf(points: Point[]): string {
   const sum = (pick: (point: Point) => number) => points.reduce((total, point) => total + pick(point), 0);
   const count = sum((point) => point.count);
-  const least = points.some(({ sampled }) => sampled) ? 'at least ' : '';
-  return `${least}${count.toLocaleString()} ${count === 1 ? 'operation' : 'operations'}, ${sum((point) => point.failed).toLocaleString()} failed`;
+  const failed = sum((point) => point.failed);
+  const least = points.some((point) => point.at_least) ? 'at least ' : '';
+  const operations = count === 1 ? 'operation' : 'operations';
+  return `${least}${count.toLocaleString()} ${operations}, ${least}${failed.toLocaleString()} failed`;
 }

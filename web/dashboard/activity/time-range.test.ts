@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { countSteps, mostSteps, stepsS } from '../../../server/activity/series.ts';
+import { countSteps, maxStepsOf, mostDays, stepsS } from '../../../server/activity/series.ts';
 import { eventsOf } from './event-source.ts';
 import { chartTimesOf, timesOf } from './time-range.ts';
 
@@ -15,14 +15,17 @@ test('charts ask for no more steps than the service makes, whatever time is chos
     { from: '2020-01-01T00:00:00.000Z' },
     { from: '2026-01-31T10:00:00.000Z', to: '2026-01-31T10:00:01.000Z' },
     { to: '2026-01-01T00:00:01.000Z' },
+    { from: '2025-10-01T00:00:01.000Z' },
+    { from: '2025-12-30T10:00:00.000Z' },
     { from: '2026-01-01T23:59:59.000Z', to: '2026-01-31T00:00:01.000Z' },
   ] as const;
   for (const one of given) {
     const { from, to, step_s: stepS } = chartTimesOf(one, nowMs);
     // The service counts up to its own now, which may be later than the page's.
     const range = { from: new Date(from), to: to === undefined ? new Date(nowMs + 60_000) : new Date(to) };
-    assert.ok(countSteps(range, stepS) <= mostSteps, JSON.stringify(one));
-    assert.ok(range.to.getTime() - range.from.getTime() <= 31 * 86_400_000, JSON.stringify(one));
+    assert.ok(countSteps(range, stepS) <= maxStepsOf(stepS), JSON.stringify(one));
+    const days = stepS === 86_400 ? mostDays : 31;
+    assert.ok(range.to.getTime() - range.from.getTime() <= days * 86_400_000, JSON.stringify(one));
     assert.ok((stepsS as readonly number[]).includes(stepS));
   }
 });

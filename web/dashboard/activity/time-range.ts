@@ -3,7 +3,9 @@ const dayMs = 86_400_000;
 /** Widths of steps that the service knows, in seconds. */
 const stepsS = [60, 300, 900, 3600, 21_600, 86_400];
 const mostSteps = 100;
-const mostDays = 31;
+/** How far back a series goes at most: by days, and by shorter steps. */
+const mostDays = 399;
+const mostDaysByHours = 31;
 
 /** Times that are counted back from now. */
 export const ranges = {
@@ -21,7 +23,7 @@ export function timesOf({ range, from, to }: Given, nowMs: number): { from?: str
   return { ...(from !== undefined && { from }), ...(to !== undefined && { to }) };
 }
 
-/** What the charts show: the same time, or the last day where there is none; at most 31 days, in at most 100 steps. */
+/** What the charts show: the same time, or the last day where there is none; at most 399 days. */
 export function chartTimesOf(
   search: Given,
   nowMs: number,
@@ -32,7 +34,11 @@ export function chartTimesOf(
   // The service counts from its own clock.
   const beginMs = Math.max(floored(wantedMs), floored(endMs - mostDays * dayMs) + 2 * minuteMs);
   // One more than fit: steps begin at their multiples, not where the time does.
-  const step = stepsS.find((one) => (endMs - beginMs) / (one * 1000) <= mostSteps - 2) ?? 86_400;
+  const lengthMs = endMs - beginMs;
+  const step =
+    lengthMs > mostDaysByHours * dayMs
+      ? 86_400
+      : (stepsS.find((one) => lengthMs / (one * 1000) <= mostSteps - 2) ?? 86_400);
   const label =
     search.range !== undefined
       ? ranges[search.range].label
