@@ -243,8 +243,13 @@ const select = `
     (select count(*)
      from record
      where record.dataset_id = consumer.dataset_id and record.seq > consumer.seq) as behind
-  from consumer
-  join dataset on dataset.id = consumer.dataset_id
+  from dataset
+  cross join lateral (
+    select *
+    from consumer
+    where dataset_id = dataset.id
+    offset 0
+  ) as consumer
   where connection = $1`;
 
 function fromRow({ datasetId, seq, since, stalledSince, ...row }: Row): Consumer {

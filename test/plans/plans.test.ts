@@ -168,6 +168,8 @@ const exempt: Record<string, string> = {
     'looks at all datasets, for those without a connection',
   'policy.prune_after_days)': 'looks at all datasets, for what a policy removes',
   'set stale_at = $1': 'looks at all consumers',
+  'from (select "id", "created_at", "type"': 'reads what one environment logged on one day, a partition',
+  'and event.position <= $4': 'gives events their deliveries, by their positions',
   'with placed as materialized (\n       \n  select':
     'replays events of one endpoint, 1,000 a statement; each reads its deliveries once',
 };
