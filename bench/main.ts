@@ -11,6 +11,7 @@ import { parseArgs } from 'node:util';
 import { handOver, startTestServer } from '../test/support/database.ts';
 import { activityBenchmark } from './activity.ts';
 import { functionsBenchmark } from './functions.ts';
+import { hostileFunctionsBenchmark } from './hostile-functions.ts';
 import { idleBenchmark } from './idle.ts';
 import { loadBenchmark } from './load.ts';
 import { sizeBenchmark } from './load-size.ts';
@@ -30,6 +31,7 @@ const benchmarks: Record<string, Benchmark> = {
   metrics: metricsBenchmark,
   activity: activityBenchmark,
   functions: functionsBenchmark,
+  'hostile-functions': hostileFunctionsBenchmark,
   sheets: sheetsBenchmark,
   load: loadBenchmark,
   size: sizeBenchmark,

@@ -67,14 +67,17 @@ type SendOptions = { headers?: Record<string, string>; body?: string | Buffer };
  */
 export async function openBenchService({
   baseUrl = 'https://bench.invalid',
+  env: more = {},
 }: {
   baseUrl?: string;
+  env?: Record<string, string>;
 } = {}): Promise<BenchService> {
   const { target, drop } = await openTestDatabase();
   const env = {
     DATABASE_URL: urlOf(target),
     TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
     TRELLIS_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}`,
+    ...more,
   };
   const service = await startRunningService({ env });
   const agent = new Agent({ keepAlive: true });

@@ -46,8 +46,8 @@ export function requireRecords(checked: CheckedRecords | { faults: FieldError[] 
   return 'faults' in checked ? refuse(checked.faults) : checked;
 }
 
-/** Fields to lay over a stored record; `index` is its place in the call. */
-export type CheckedPart = { id: string; index: number; fields: JsonObject };
+/** Fields to lay over a stored record, as JSON text; `index` is its place in the call. */
+export type CheckedPart = { id: string; index: number; text: string };
 
 /**
  * Parts of records, as `RecordChecker` checks records: all of them, in the order sent, also where several are of one
@@ -55,17 +55,29 @@ export type CheckedPart = { id: string; index: number; fields: JsonObject };
  */
 export function checkParts(records: readonly JsonValue[], metadataKey: string): CheckedPart[] {
   if (records.length > maxRecords) refuse([fault(['records'], `At most ${maxRecords} records a call`)]);
+  return requireParts(readParts(records, metadataKey));
+}
+
+/** Throws `invalid_record` in place of faults. */
+export function requireParts(read: CheckedPart[] | { faults: FieldError[] }): CheckedPart[] {
+  return 'faults' in read ? refuse(read.faults) : read;
+}
+
+/** As `checkParts`, on any thread: faults are answered. */
+export function readParts(
+  records: readonly JsonValue[],
+  metadataKey: string,
+): CheckedPart[] | { faults: FieldError[] } {
   const faults: FieldError[] = [];
   const parts: CheckedPart[] = [];
   for (const [index, record] of records.entries()) {
     const read = readFields(record, metadataKey);
     const canonical = 'fault' in read ? read : canonicalJson(read.fields);
     if ('fault' in canonical) faults.push(faultAt(index, canonical));
-    else if ('id' in read) parts.push({ ...read, index });
+    else if ('id' in read) parts.push({ id: read.id, index, text: JSON.stringify(read.fields) });
     if (faults.length === maxFaults) break;
   }
-  if (faults.length > 0) refuse(faults);
-  return parts;
+  return faults.length > 0 ? { faults } : parts;
 }
 
 /** Refuses a call that lays so much over the record at `index` that it outgrows what one may have. */

@@ -17,6 +17,8 @@ export const pageBytes = 16 * 1024 * 1024;
 export type PageRequest = Omit<ListRequest, 'connection' | 'maxBytes' | 'until' | 'room'> & {
   /** Asked before each portion, so that a page which a slow reader takes ends with its connection. */
   connection: () => Promise<RecordOwner>;
+  /** In place of `pageBytes`. */
+  maxPageBytes?: number;
 };
 
 /**
@@ -37,7 +39,7 @@ async function* readInTurn(db: Db, request: PageRequest): AsyncGenerator<Portion
   // One is being written to the reader while the other is filled.
   const rooms = [createRoom(), createRoom()] as const;
   const most = request.limit <= smallPage ? smallPage : portionRecords;
-  let bytesLeft = pageBytes;
+  let bytesLeft = request.maxPageBytes ?? pageBytes;
   let until: number | undefined;
   let isEnd = false;
   for (let turn: 0 | 1 = 0; !isEnd; turn = turn === 0 ? 1 : 0) {

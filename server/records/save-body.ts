@@ -1,6 +1,6 @@
 import type { FieldError } from '../errors.ts';
 import type { JsonValue } from './canonical.ts';
-import { maxRecords, RecordChecker } from './check.ts';
+import { type CheckedPart, maxRecords, RecordChecker, readParts } from './check.ts';
 import type { CheckedRecords } from './checked.ts';
 import { readJson } from './json.ts';
 import { readItems } from './json-array.ts';
@@ -41,4 +41,17 @@ function readAtOnce(bytes: Buffer, metadataKey: string): SaveBody {
   const checker = new RecordChecker({ metadataKey, expectedBytes: bytes.length });
   for (const [index, record] of given.entries()) checker.add(record, index);
   return { body: replaced, records: checker.end() };
+}
+
+/** The body of an update, as `SaveBody` is of a save. */
+export type PartsBody = { body: unknown; parts: CheckedPart[] | { faults: FieldError[] } | undefined };
+
+/** Reads and checks; throws SyntaxError for what is not JSON. */
+export function readPartsBody(bytes: Buffer, metadataKey: string): PartsBody {
+  const body = readJson(bytes);
+  const given =
+    typeof body === 'object' && body !== null ? (body as { records?: unknown }).records : undefined;
+  if (!Array.isArray(given) || given.length > maxRecords) return { body, parts: undefined };
+  const replaced = { ...(body as object), records: new Array(given.length).fill(null) };
+  return { body: replaced, parts: readParts(given, metadataKey) };
 }

@@ -2,13 +2,17 @@
 
 import { parentPort } from 'node:worker_threads';
 import { DataKey } from '../vault.ts';
+import type { ThreadAnswer } from '../work-thread.ts';
 import { letGo } from './large.ts';
-import { readSaveBody } from './save-body.ts';
-import type { Answer, Order } from './save-queue.ts';
+import { layParts } from './lay.ts';
+import { readPartsBody, readSaveBody } from './save-body.ts';
+import type { Done, Order } from './save-queue.ts';
 import { sealBatch } from './seal-batch.ts';
 
 parentPort?.on('message', (order: Order) => {
   if ('read' in order) read(order.read);
+  else if ('parts' in order) readParts(order.parts);
+  else if ('lay' in order) answer({ done: layParts(order.lay.layers, order.lay.ignoreFields) });
   else seal(order.seal);
 });
 
@@ -29,12 +33,23 @@ function read({ bytes, metadataKey }: Extract<Order, { read: object }>['read']):
   }
 }
 
+function readParts({ bytes, metadataKey }: Extract<Order, { parts: object }>['parts']): void {
+  try {
+    answer({ done: readPartsBody(Buffer.from(bytes.buffer), metadataKey) });
+  } catch (error) {
+    if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
+    answer({ refused: error });
+  } finally {
+    letGo(bytes);
+  }
+}
+
 function seal({ piece, root, ...by }: Extract<Order, { seal: object }>['seal']): void {
   const done = sealBatch(piece, { ...by, dataKey: new DataKey(root.export()) });
   letGo(piece.bytes);
   answer({ done }, [done.bodies.buffer, done.hashes.buffer]);
 }
 
-function answer(message: Answer, transfer: ArrayBuffer[] = []): void {
+function answer(message: ThreadAnswer<Done>, transfer: ArrayBuffer[] = []): void {
   parentPort?.postMessage(message, transfer);
 }

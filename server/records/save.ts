@@ -145,7 +145,8 @@ async function compare(
       sent.set(record.id, record);
     }
   }
-  await readStored(tx, { datasetId: dataset.id, dataKey, rows: toRead }, (row, fields) => {
+  await readStored(tx, { datasetId: dataset.id, dataKey, rows: toRead }, (row, stored) => {
+    const fields = JSON.parse(stored) as JsonObject;
     const { id, body } = sent.get(row.id) as SealedRecord;
     const text = openPayload(body, { dataKey, datasetId: dataset.id, recordId: id }).toString();
     const to = JSON.parse(text) as JsonObject;

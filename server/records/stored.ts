@@ -1,6 +1,5 @@
 import type { Tx } from '../db/pool.ts';
 import type { DataKey } from '../vault.ts';
-import type { JsonObject } from './canonical.ts';
 import type { Dataset } from './dataset.ts';
 import { selectPayloads } from './payloads.ts';
 import { openPayload } from './seal.ts';
@@ -44,13 +43,13 @@ export async function findStored(
 }
 
 /**
- * Opens the payloads that stand at these rows and hands over one at a time, in the order of positions; pruned ones are
+ * Opens the payloads that stand at these rows and hands over the JSON text of one at a time, in the order of positions; pruned ones are
  * passed over. Only what `onPayload` keeps stays in memory.
  */
 export async function readStored(
   tx: Tx,
   at: { datasetId: number; dataKey: DataKey; rows: readonly Stored[] },
-  onPayload: (row: Stored, fields: JsonObject) => void,
+  onPayload: (row: Stored, text: string) => void,
 ): Promise<void> {
   if (at.rows.length === 0) return;
   const bySeq = new Map(at.rows.map((row) => [row.seq, row]));
@@ -60,7 +59,7 @@ export async function readStored(
       const row = bySeq.get(Number(seq?.readBigInt64BE()));
       if (row === undefined || body === undefined) return;
       const text = openPayload(body, { ...at, recordId: row.id }).toString('utf8');
-      onPayload(row, JSON.parse(text) as JsonObject);
+      onPayload(row, text);
     },
   );
 }

@@ -3,17 +3,17 @@ import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { countRecords } from '../metrics/metrics.ts';
 import type { DataKey } from '../vault.ts';
-import type { JsonValue } from './canonical.ts';
 import { type Change, writeChanges } from './changes.ts';
-import { type CheckedPart, checkParts, refuseLarge } from './check.ts';
+import { type CheckedPart, refuseLarge } from './check.ts';
 import { RecordPacker } from './checked.ts';
 import { type Dataset, findDatasetForReading, lockDataset } from './dataset.ts';
-import { changedFields, type IgnoredFields, ignoredFields } from './ignore.ts';
-import { merge } from './merge.ts';
+import { type IgnoredFields, ignoredFields } from './ignore.ts';
+import { type Layers, layParts } from './lay.ts';
 import type { NewerChanges } from './newer-changes.ts';
 import { findPruned } from './payloads.ts';
 import { sealNames } from './previous.ts';
 import type { RecordOwner } from './save.ts';
+import { layOnThread } from './save-queue.ts';
 import { type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
 import { noteSeen } from './track-deletes.ts';
@@ -22,10 +22,8 @@ export type UpdateRequest = {
   connection: RecordOwner;
   model: string;
   variant: string;
-  /** Each with its id and the fields to lay over what is stored. */
-  records: readonly JsonValue[];
-  /** Dropped from each record: it is ours. */
-  metadataKey: string;
+  /** What is laid over stored records. */
+  parts: readonly CheckedPart[];
   /** What others changed meanwhile stays as it is, and counts as unchanged. */
   leaves?: NewerChanges | undefined;
 };
@@ -41,8 +39,12 @@ export type UpdateResult = {
   pruned: string[];
 };
 
+/** Less is merged sooner here than on the thread. */
+const leastForThread = 64 * 1024;
+/** Characters that the thread is given in one order. */
+const orderLength = 1024 * 1024;
 /** Stored bytes that are merged, sealed and written at a time. */
-const groupBytes = 16 * 1024 * 1024;
+const groupBytes = 4 * 1024 * 1024;
 
 /**
  * Lays parts over stored records: objects are merged at every depth, everything else is replaced, arrays too; several
@@ -50,20 +52,22 @@ const groupBytes = 16 * 1024 * 1024;
  * comes out equal, or differs in ignored fields alone, is not written. All of it or nothing.
  *
  * Merging and sealing happen before the dataset is locked; under the lock only what has moved until then is merged
- * again, and what lies beyond 16 MB. Throws `invalid_record` for what cannot be stored, also where a record outgrows
+ * again, and what lies beyond 4 MB. Throws `invalid_record` for what cannot be stored, also where a record outgrows
  * 8 MB by it, and `unknown_connection` where the connection was deleted meanwhile.
  */
 export async function updateRecords(db: Db, request: UpdateRequest): Promise<UpdateResult> {
   const { connection, model, variant } = request;
-  const parts = partsById(checkParts(request.records, request.metadataKey));
+  const parts = partsById(request.parts);
   const ids = [...parts.keys()];
   const early = await db.transaction(async (tx) => {
     const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
     if (dataset === undefined) return undefined;
     const by = { datasetId: dataset.id, dataKey: connection.dataKey, parts };
-    const ignored = ignoredFields(dataset.ignoreFields);
+    const { ignoreFields } = dataset;
+    const ignored = ignoredFields(ignoreFields);
     const [rows = []] = groupsOf(findLive(ids, await findStored(tx, dataset, ids)));
-    return { by: { ...by, ignored }, laid: await lay(tx, { ...by, ignored, rows }) };
+    const laying = { ...by, ignored, ignoreFields };
+    return { by: laying, laid: await lay(tx, { ...laying, rows }) };
   }, 'snapshot');
   if (early === undefined || ids.length === 0)
     return { updatedCount: 0, unchangedCount: 0, missing: ids, deleted: [], pruned: [] };
@@ -140,26 +144,37 @@ type Laying = {
   dataKey: DataKey;
   parts: ReadonlyMap<string, readonly CheckedPart[]>;
   ignored: IgnoredFields;
+  ignoreFields: readonly string[];
 };
 
 /** Pruned records are not in the result. */
 async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Map<string, Laid>> {
   const laid = new Map<string, Laid>();
+  const lengthOf = ({ id, size }: Stored) =>
+    (by.parts.get(id) ?? []).reduce((sum, { text }) => sum + text.length, size);
+  const isLarge = by.rows.reduce((sum, row) => sum + lengthOf(row), 0) >= leastForThread;
   // Both forms of each, and room to spare.
   const names = new Map<string, string[]>();
   const changed = new RecordPacker(by.rows.reduce((sum, { size }) => sum + size * 3, 0));
-  await readStored(tx, by, (row, fields) => {
-    const parts = by.parts.get(row.id) ?? [];
-    const merged = parts.reduce((under, part) => merge(under, part.fields), fields);
-    const canonical = by.ignored.canonical(merged);
-    const { id, seq } = row;
-    laid.set(id, { seq, record: undefined, names: undefined });
-    if (canonical === by.ignored.canonical(fields)) return;
-    const text = JSON.stringify(merged);
-    refuseLarge(text, parts.at(-1)?.index ?? 0);
-    changed.add({ id, text, canonical });
-    names.set(id, changedFields(fields, merged));
+  const read: { row: Stored; stored: string; parts: readonly CheckedPart[] }[] = [];
+  await readStored(tx, by, (row, stored) => {
+    read.push({ row, stored, parts: by.parts.get(row.id) ?? [] });
   });
+  for (const some of ordersOf(read)) {
+    const layers: Layers = some.map(({ stored, parts }) => ({
+      stored,
+      parts: parts.map(({ text }) => text),
+    }));
+    const came = await (isLarge ? layOnThread : layParts)(layers, by.ignoreFields);
+    for (const [n, { row, parts }] of some.entries()) {
+      laid.set(row.id, { seq: row.seq, record: undefined, names: undefined });
+      const change = came[n];
+      if (change === undefined) continue;
+      refuseLarge(change.text, parts.at(-1)?.index ?? 0);
+      changed.add({ id: row.id, text: change.text, canonical: change.canonical });
+      names.set(row.id, change.names);
+    }
+  }
   const sealedNames = sealNames(names, by);
   // What is ignored is left out already.
   for (const record of await sealRecords(changed.pack(), { ...by, ignoreFields: [] })) {
@@ -167,6 +182,21 @@ async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Ma
     laid.set(record.id, { seq, record, names: sealedNames.get(record.id) });
   }
   return laid;
+}
+
+/** Neighbours that the thread is given together. */
+function ordersOf<T extends { stored: string }>(read: readonly T[]): T[][] {
+  const orders: T[][] = [];
+  let length = orderLength;
+  for (const one of read) {
+    if (length >= orderLength) {
+      orders.push([]);
+      length = 0;
+    }
+    orders.at(-1)?.push(one);
+    length += one.stored.length;
+  }
+  return orders;
 }
 
 /** As `lay`, under the lock: what was laid early stands where the record has neither moved nor been pruned since. */

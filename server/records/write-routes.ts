@@ -6,7 +6,7 @@ import type { Db } from '../db/pool.ts';
 import { connectionErrors } from '../http/describe.ts';
 import type { App } from '../http/server.ts';
 import type { JsonValue } from './canonical.ts';
-import { maxRecords } from './check.ts';
+import { checkParts, maxRecords } from './check.ts';
 import { deleteRecords } from './delete.ts';
 import { connectionHeaders, datasetInput, placeOf, recordIdsInput } from './input.ts';
 import { loggedCall } from './logged-call.ts';
@@ -53,8 +53,7 @@ export function writeRoutes(app: App, { db, brand, connections, activity }: Deps
           connection: await connections.get(placeOf(caller, headers)),
           model,
           variant,
-          records: body.records as JsonValue[],
-          metadataKey: brand.metadataKey,
+          parts: checkParts(body.records as JsonValue[], brand.metadataKey),
         });
         return { counts: { updated: updatedCount, unchanged: unchangedCount }, ...left };
       };

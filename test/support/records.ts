@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { brandNames } from '../../server/brand.ts';
 import type { Db } from '../../server/db/pool.ts';
 import type { JsonValue } from '../../server/records/canonical.ts';
-import { RecordChecker, requireRecords } from '../../server/records/check.ts';
+import { checkParts, RecordChecker, requireRecords } from '../../server/records/check.ts';
 import { cursorWriter } from '../../server/records/cursor.ts';
 import { deleteRecords } from '../../server/records/delete.ts';
 import { emptyDataset } from '../../server/records/empty.ts';
@@ -89,7 +89,8 @@ export function datasetCalls(
       records: JsonValue[],
       by: Partial<Pick<SaveRequest, 'restore' | 'ignoreFields' | 'withChangedFields'>>,
     ) => saveRecords(db, { connection, model, variant, records: checked(records), restore: 'always', ...by }),
-    update: (records: JsonValue[]) => updateRecords(db, { connection, model, variant, records, metadataKey }),
+    update: async (records: JsonValue[]) =>
+      updateRecords(db, { connection, model, variant, parts: checkParts(records, metadataKey) }),
     delete: (...ids: string[]) => deleteRecords(db, { ...name, ids }),
     /** As a reset with `emptyCache` does it. */
     async empty(): Promise<void> {

@@ -16,7 +16,8 @@ export function createSyncContext(service: Service, about: About, models: Models
   const checked = createCheck(service, models);
 
   async function write(name: string, given: unknown, model: string): Promise<true> {
-    const records = listOf(given);
+    // A delete names records and needs nothing else of them.
+    const records = name === 'batchDelete' ? listOf(given).map(withIdAlone) : listOf(given);
     // One portion after the other: the service says by its answer that it can take the next.
     for (let from = 0; from < records.length; from += mostRecords) {
       const portion = { model, records: records.slice(from, from + mostRecords) };
@@ -125,6 +126,10 @@ function createCheck(service: Service, models: Models) {
     }
     return given;
   };
+}
+
+function withIdAlone(record: unknown): { id: unknown } {
+  return { id: (record as Partial<WithId> | null | undefined)?.id };
 }
 
 function listOf(given: unknown): unknown[] {

@@ -90,7 +90,7 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
       reply.raw.once('close', () => gone.abort());
       // It may have hung up while its key and connection were looked up.
       if (reply.raw.destroyed) gone.abort();
-      return reply.type(json).send(asJson(await actions.call({ ...call, signal: gone.signal })));
+      return reply.type(json).send(await actions.call({ ...call, signal: gone.signal }));
     },
   );
 
@@ -113,14 +113,9 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
     async ({ params: { id }, caller }, reply) => {
       const call = await actions.getCall({ environmentId: caller.environmentId, id });
       if (!call.isReadOnly) requireScope(caller, 'functions:write');
-      return reply.type(json).send(asJson(await call.result()));
+      return reply.type(json).send(await call.result());
     },
   );
 }
 
 const json = 'application/json; charset=utf-8';
-
-/** The output itself, whatever it is: a text is one in quotes. */
-function asJson(output: unknown): Buffer {
-  return Buffer.from(JSON.stringify(output ?? null));
-}

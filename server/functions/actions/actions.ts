@@ -10,8 +10,9 @@ import { type ConnectionReader, type LiveConnection, placeOf } from '../../conne
 import { findHead } from '../../connections/store.ts';
 import { type Db, first } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import type { DataKey } from '../../vault.ts';
 import { type DeployedFunction, getFunction, listFunctions } from '../deploys/store.ts';
-import { faultOfJson } from '../isolation/messages.ts';
+import { faultOfJson } from '../isolation/json-limits.ts';
 import { beginRun, queueRun } from '../runs/asked-run.ts';
 import { hindranceOf, inputContext, outputContext } from '../runs/execute.ts';
 import { openError, type RunError, type StoredError } from '../runs/sealed-output.ts';
@@ -37,10 +38,10 @@ export type Actions = {
   /** Throws `not_found`, or `disabled_resource` where it is switched off. */
   get(at: At & { name: string }): Promise<DeployedFunction>;
   /**
-   * Runs it now and answers its output. `signal` ends the run. Throws what `action-error.ts` makes of a failure, and
+   * Runs it now and answers its output as JSON. `signal` ends the run. Throws what `action-error.ts` makes of a failure, and
    * `unavailable` where too many are under way here.
    */
-  call(call: ActionCall & { signal: AbortSignal }): Promise<unknown>;
+  call(call: ActionCall & { signal: AbortSignal }): Promise<Buffer>;
   /** Leaves it to whichever node comes to it; answers the ID to ask for its result with. */
   queue(call: ActionCall): Promise<string>;
   /** One that was left. Throws `not_found` while it is not over, too. */
@@ -51,7 +52,7 @@ export type EndedCall = {
   /** Of the version that ran. */
   isReadOnly: boolean;
   /** As `call`. */
-  result(): Promise<unknown>;
+  result(): Promise<Buffer>;
 };
 
 type Deps = {
@@ -77,7 +78,7 @@ export function createActions({ db, connections, runner, now, random = Math.rand
     const ending = await runner.runNow(claim, signal);
     if (ending === undefined) return { error: actionError(stopped), mayPass: false };
     if (ending.state === 'succeeded') {
-      return { output: ending.output && call.connection.dataKey.openJson(ending.output, outputContext) };
+      return { output: openOutput(ending.output, call.connection.dataKey) };
     }
     return { error: actionError(ending.error), mayPass: ending.state === 'failed' && ending.mayPass };
   }
@@ -155,14 +156,19 @@ export function createActions({ db, connections, runner, now, random = Math.rand
         isReadOnly,
         async result() {
           if (error !== null && error.sealed === undefined) throw actionError(error);
-          if (error === null && output === null) return null;
+          if (error === null && output === null) return Buffer.from('null');
           const { dataKey } = await connections.get(placeOf(head));
           if (error !== null) throw actionError(openError(error, dataKey));
-          return dataKey.openJson(output!, outputContext);
+          return openOutput(output, dataKey);
         },
       };
     },
   };
+}
+
+/** As it is: an output may have megabytes. */
+function openOutput(output: Buffer | null, dataKey: DataKey): Buffer {
+  return output === null ? Buffer.from('null') : dataKey.open(output, outputContext);
 }
 
 const stopped: RunError = {

@@ -11,6 +11,7 @@ import {
 import type { LiveConnection } from '../../connections/reader.ts';
 import { AppError } from '../../errors.ts';
 import { holdsScope, type ProxyCaller } from '../../http/caller.ts';
+import { examineJson, maxParsedBytes, maxParsedValues } from '../isolation/json-limits.ts';
 import type { Actions } from './actions.ts';
 import { inputOf, toTool } from './mcp-tools.ts';
 
@@ -77,8 +78,8 @@ async function callTool(
       input: inputOf(found.definition, given),
     });
     return {
-      content: [{ type: 'text', text: JSON.stringify(output ?? null) }],
-      ...(isPlain(output) && { structuredContent: output }),
+      content: [{ type: 'text', text: output.toString('utf8') }],
+      ...structured(output),
     };
   } catch (error) {
     if (!(error instanceof AppError))
@@ -90,6 +91,11 @@ async function callTool(
   }
 }
 
-function isPlain(output: unknown): output is Record<string, unknown> {
-  return typeof output === 'object' && output !== null && !Array.isArray(output);
+/** An object once more as such, unless reading it here would take long. */
+function structured(json: Buffer): Pick<CallToolResult, 'structuredContent'> {
+  if (json[0] !== openBrace || json.length > maxParsedBytes) return {};
+  if (examineJson(json).values > maxParsedValues) return {};
+  return { structuredContent: JSON.parse(json.toString('utf8')) as Record<string, unknown> };
 }
+
+const openBrace = 0x7b;

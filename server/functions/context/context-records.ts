@@ -4,19 +4,31 @@ import type { LiveConnection } from '../../connections/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { JsonValue } from '../../records/canonical.ts';
-import { RecordChecker, readRecordId, requireRecords } from '../../records/check.ts';
+import {
+  type CheckedPart,
+  checkParts,
+  RecordChecker,
+  readRecordId,
+  requireParts,
+  requireRecords,
+} from '../../records/check.ts';
+import type { CheckedRecords } from '../../records/checked.ts';
 import { findDataset } from '../../records/dataset.ts';
 import { deleteRecords } from '../../records/delete.ts';
 import { NewerChanges } from '../../records/newer-changes.ts';
-import { readPage } from '../../records/page.ts';
 import { defaultRestore } from '../../records/policy.ts';
 import { saveRecords } from '../../records/save.ts';
+import { readOnThread, readPartsOnThread } from '../../records/save-queue.ts';
 import { dropTracking, endTracking, startTracking } from '../../records/track-deletes.ts';
 import { updateRecords } from '../../records/update.ts';
-import { pageToWire } from '../../records/wire.ts';
-import { type Ask, ask, type ContextDeps, type RunFacts } from './context.ts';
+import { LargeJson } from '../isolation/payload.ts';
+import { largeWork } from './byte-gate.ts';
+import { type Ask, ask, type ContextDeps, type RunFacts, unfit } from './context.ts';
 import type { ModelCounts } from './run-counts.ts';
+import { pageJson, recordsJson } from './stored-records.ts';
+import { takingTurns } from './taking-turns.ts';
 
+type Into = { model: string; connection: LiveConnection };
 type Given = { fenced: Db; connection: () => Promise<LiveConnection>; facts: RunFacts };
 
 /** As the harness sends them. */
@@ -38,14 +50,9 @@ export function recordAsks(
   const { metadataKey } = brand;
   /** By model; what was set stays set. */
   const strategies = new Map<string, NewerChanges | 'override'>();
-  let turn: Promise<unknown> = Promise.resolve();
-
   /** One write after the other, whatever the code does not wait for. */
-  function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = turn.then(work);
-    turn = done.catch(() => {});
-    return done;
-  }
+  const inTurn = takingTurns();
+  const inPageTurn = takingTurns();
   function countsOf(name: string): ModelCounts {
     // A model may have the name of something that every object has.
     if (!Object.hasOwn(counts, name)) counts[name] = { added: 0, updated: 0, deleted: 0, unchanged: 0 };
@@ -72,34 +79,78 @@ export function recordAsks(
     });
   }
 
+  const [, saveSmall] = writing('batchSave', write, async (args, { connection: of }) => {
+    const checker = new RecordChecker({ metadataKey, expectedBytes: 1_024 * args.records.length });
+    for (const [index, record] of args.records.entries()) checker.add(record as JsonValue, index);
+    return save(requireRecords(checker.end()), { model: args.model, connection: of });
+  });
+  const saveLarge = writingLarge('batchSave', async (bytes) => {
+    const { body, records: checked } = await readOnThread(bytes, metadataKey);
+    return { body, write: (of) => save(requireRecords(checked!), of) };
+  });
+  async function save(checked: CheckedRecords, { model: name, connection: of }: Into) {
+    const sum = countsOf(name);
+    const saved = await saveRecords(fenced, {
+      connection: of,
+      ...{ model: name, variant },
+      records: checked,
+      restore: await defaultRestore(db, of),
+      leaves: leftAlone(name),
+    });
+    sum.added += saved.added.length;
+    sum.updated += saved.updated.length;
+    sum.unchanged += saved.unchangedCount;
+    return { duplicates: saved.duplicates };
+  }
+  const [, updateSmall] = writing('batchUpdate', write, async (args, { connection: of }) => {
+    const parts = checkParts(args.records as JsonValue[], metadataKey);
+    return update(parts, { model: args.model, connection: of });
+  });
+  const updateLarge = writingLarge('batchUpdate', async (bytes) => {
+    const { body, parts } = await readPartsOnThread(bytes, metadataKey);
+    return { body, write: (of) => update(requireParts(parts!), of) };
+  });
+  async function update(parts: readonly CheckedPart[], { model: name, connection: of }: Into) {
+    const sum = countsOf(name);
+    const updated = await updateRecords(fenced, {
+      connection: of,
+      ...{ model: name, variant, parts },
+      leaves: leftAlone(name),
+    });
+    sum.updated += updated.updatedCount;
+    sum.unchanged += updated.unchangedCount;
+    const { missing, deleted, pruned } = updated;
+    return { missing, deleted, pruned };
+  }
+
+  /** A write whose records are read on a thread: `body` has nulls in their place. */
+  function writingLarge(
+    name: string,
+    read: (bytes: Buffer<ArrayBuffer>) => Promise<{ body: unknown; write: (into: Into) => Promise<unknown> }>,
+  ): Ask {
+    return async (args, { signal }) => {
+      const { bytes } = args as LargeJson;
+      const work = async () => {
+        const { body, write: store } = await read(bytes).catch((error: unknown) => {
+          if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
+          throw new AppError('invalid_body', `What was given to ${name} does not fit: ${error.message}.`);
+        });
+        const fits = write.safeParse(body);
+        if (!fits.success) throw unfit(name, fits.error.issues);
+        const { model: into } = fits.data;
+        requireModel(into);
+        return store({ model: into, connection: await connection() });
+      };
+      return { value: await inTurn(() => largeWork.run(bytes.length, work, signal)) };
+    };
+  }
+
   return [
-    writing('batchSave', write, async (args, { connection: of, counts: sum }) => {
-      const checker = new RecordChecker({ metadataKey, expectedBytes: 1_024 * args.records.length });
-      for (const [index, record] of args.records.entries()) checker.add(record as JsonValue, index);
-      const saved = await saveRecords(fenced, {
-        connection: of,
-        ...{ model: args.model, variant },
-        records: requireRecords(checker.end()),
-        restore: await defaultRestore(db, of),
-        leaves: leftAlone(args.model),
-      });
-      sum.added += saved.added.length;
-      sum.updated += saved.updated.length;
-      sum.unchanged += saved.unchangedCount;
-      return { duplicates: saved.duplicates };
-    }),
-    writing('batchUpdate', write, async (args, { connection: of, counts: sum }) => {
-      const updated = await updateRecords(fenced, {
-        connection: of,
-        ...{ model: args.model, variant, metadataKey },
-        records: args.records as JsonValue[],
-        leaves: leftAlone(args.model),
-      });
-      sum.updated += updated.updatedCount;
-      sum.unchanged += updated.unchangedCount;
-      const { missing, deleted, pruned } = updated;
-      return { missing, deleted, pruned };
-    }),
+    ['batchSave', async (args, asked) => (args instanceof LargeJson ? saveLarge : saveSmall)(args, asked)],
+    [
+      'batchUpdate',
+      async (args, asked) => (args instanceof LargeJson ? updateLarge : updateSmall)(args, asked),
+    ],
     writing('batchDelete', write, async (args, { connection: of, counts: sum }) => {
       const ids = args.records.map((record) => idOf(record));
       const leaves = leftAlone(args.model);
@@ -135,34 +186,26 @@ export function recordAsks(
       }
       return null;
     }),
-    ask('listRecords', inModel.extend({ cursor: z.string().max(1_000).optional() }), async (args) => {
+    ask('listRecords', inModel.extend({ cursor: z.string().max(1_000).optional() }), async (args, asked) => {
       requireModel(args.model);
-      return page({ model: args.model, cursor: args.cursor, limit: pageRecords });
+      // One page after the other: a run that does not read its answers holds few of them.
+      return inPageTurn(async () => {
+        await asked.drained();
+        return pageJson(db, { ...args, limit: pageRecords, connection, variant, brand });
+      });
     }),
     ask(
       'getRecordsByIds',
       inModel.extend({ ids: z.array(z.string().min(1).max(510)).max(mostIds) }),
-      async (args) => {
-        requireModel(args.model);
-        const found = await page({ model: args.model, ids: args.ids, limit: mostIds });
-        return (found as { records: { [key: string]: { last_action?: string } }[] }).records.filter(
-          (record) => record[metadataKey]?.last_action !== 'DELETED',
-        );
+      async ({ model: name, ids }, { drained }) => {
+        requireModel(name);
+        return inPageTurn(async () => {
+          await drained();
+          return recordsJson(db, { model: name, ids, limit: mostIds, connection, variant, brand });
+        });
       },
     ),
   ];
-
-  async function page(of: {
-    model: string;
-    cursor?: string | undefined;
-    ids?: readonly string[];
-    limit: number;
-  }): Promise<unknown> {
-    const portions = readPage(db, { ...of, connection, variant });
-    const parts: Buffer[] = [];
-    for await (const part of pageToWire(portions, brand)) parts.push(Buffer.from(part));
-    return JSON.parse(Buffer.concat(parts).toString());
-  }
 }
 
 function idOf(record: unknown): string {

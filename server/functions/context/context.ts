@@ -13,6 +13,8 @@ import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Outbound } from '../../outbound.ts';
 import type { Vault } from '../../vault.ts';
+import { maxParsedValues, maxValues } from '../isolation/json-limits.ts';
+import { LargeJson } from '../isolation/payload.ts';
 import type { Answer, Asked, Serve } from '../isolation/runtime.ts';
 import { checkpointInput, findCheckpoint, removeCheckpoint, saveCheckpoint } from './checkpoint.ts';
 import { connectionAsks } from './context-connection.ts';
@@ -61,6 +63,19 @@ export type RunFacts = {
   counts: RunCounts;
 };
 
+/** Of one ask: a schema takes up to 20 µs for a value that does not fit. */
+const mostValues = 5_000;
+/** Asks that take more. */
+const mostValuesOf: ReadonlyMap<string, number> = new Map([
+  ['batchSave', maxValues],
+  ['batchUpdate', maxValues],
+  ['setMetadata', maxParsedValues],
+  ['updateMetadata', maxParsedValues],
+  ['schemaChanged', 10_000],
+]);
+/** Asks whose arguments may be a `LargeJson`. */
+const takesLarge: ReadonlySet<string> = new Set(['batchSave', 'batchUpdate']);
+
 /** One name: what it takes, and what it does. */
 export type Ask = (args: unknown, asked: Asked) => Promise<Answer>;
 
@@ -78,7 +93,17 @@ export function ask<S extends z.ZodType>(
   return [name, work];
 }
 
-function unfit(name: string, issues: readonly z.core.$ZodIssue[]): AppError {
+/** Throws `invalid_body` for arguments that are too large to be read, which no call but those of records needs. */
+function requireSmall(name: string, args: unknown): void {
+  if (!(args instanceof LargeJson)) return;
+  throw new AppError('invalid_body', `What was given to ${name} is too large: ${sizeOf(args)}.`);
+}
+
+function sizeOf({ bytes, values }: LargeJson): string {
+  return `${bytes.length.toLocaleString('en')} bytes with ${values.toLocaleString('en')} values`;
+}
+
+export function unfit(name: string, issues: readonly z.core.$ZodIssue[]): AppError {
   const errors = issues.map(({ code, message, path }) => ({
     code: code ?? 'custom',
     message,
@@ -200,6 +225,13 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
     if (work === undefined)
       throw new AppError('not_found', `There is nothing called "${name.slice(0, 100)}" to ask for.`);
     if (facts.isReadOnly) requireReadingAsk(name);
+    const most = mostValuesOf.get(name) ?? mostValues;
+    if (asked.values > most)
+      throw new AppError(
+        'invalid_body',
+        `What was given to ${name} has more than ${most.toLocaleString('en')} values.`,
+      );
+    if (!takesLarge.has(name)) requireSmall(name, args);
     return work(args, asked);
   };
 }

@@ -73,6 +73,9 @@ type Deps = {
 
 /** What is kept of a request's body so that it can be sent again after a wait. */
 const mostKeptBytes = 4 * 1024 * 1024;
+/** Of the calls of all runs together, beside what is small; a body for which there is no room is not kept. */
+const mostKeptTogether = 32 * 1024 * 1024;
+const smallBytes = 64 * 1024;
 const mostQuotaWaitS = 60;
 const leastPauseMs = 250;
 
@@ -132,13 +135,17 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
   return {
     async call(user, call) {
       const body = await readAhead(call.body);
-      for (;;) {
-        await call.admit?.();
-        const answer = await once(user, { ...call, body: body.stream() });
-        const fault = await faultOf(answer, brand);
-        if (fault === undefined) return answerFrom(answer);
-        if (fault.code !== 'quota_exhausted' || !body.isWhole) throw fault;
-        await pause(Math.max(leastPauseMs, (fault.retryAfterS ?? 1) * 1000), call.signal);
+      try {
+        for (;;) {
+          await call.admit?.();
+          const answer = await once(user, { ...call, body: body.stream() });
+          const fault = await faultOf(answer, brand);
+          if (fault === undefined) return answerFrom(answer);
+          if (fault.code !== 'quota_exhausted' || !body.isWhole) throw fault;
+          await pause(Math.max(leastPauseMs, (fault.retryAfterS ?? 1) * 1000), call.signal);
+        }
+      } finally {
+        body.end();
       }
     },
     close() {
@@ -148,18 +155,31 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
   };
 }
 
+let keptBytes = 0;
+
 /** Up to `mostKeptBytes` of a body are read before the call begins: what is whole by then can be sent again. */
 async function readAhead(body: AsyncIterable<Uint8Array> | undefined) {
   const parts: Uint8Array[] = [];
   let bytes = 0;
+  const end = () => {
+    keptBytes -= bytes;
+    bytes = 0;
+  };
   const rest = body?.[Symbol.asyncIterator]();
-  for (let next = await rest?.next(); next !== undefined && !next.done; next = await rest?.next()) {
-    parts.push(next.value);
-    bytes += next.value.byteLength;
-    if (bytes > mostKeptBytes) return { isWhole: false, stream: () => Readable.from(chained(parts, rest!)) };
+  try {
+    for (let next = await rest?.next(); next !== undefined && !next.done; next = await rest?.next()) {
+      parts.push(next.value);
+      bytes += next.value.byteLength;
+      keptBytes += next.value.byteLength;
+      const isTooMuch = bytes > mostKeptBytes || (bytes > smallBytes && keptBytes > mostKeptTogether);
+      if (isTooMuch) return { isWhole: false, stream: () => Readable.from(chained(parts, rest!)), end };
+    }
+  } catch (error) {
+    end();
+    throw error;
   }
   const whole = Buffer.concat(parts);
-  return { isWhole: true, stream: () => whole };
+  return { isWhole: true, stream: () => whole, end };
 }
 
 async function* chained(parts: readonly Uint8Array[], rest: AsyncIterator<Uint8Array>) {

@@ -1,6 +1,7 @@
 /** Requests of customer code to anywhere public: no credentials of ours, no retries, private addresses refused. */
 import { AppError } from '../../errors.ts';
 import type { Outbound } from '../../outbound.ts';
+import { withBody } from './large-body.ts';
 
 type Fetch = Outbound['fetchWhole'];
 type Asked = {
@@ -32,8 +33,19 @@ const framing = new Set([
 
 /** Follows at most five redirects, as fetch does (WHATWG Fetch §4.4). Throws `address_not_allowed`, `upstream_timeout`. */
 export async function outsideFetch(fetch: Fetch, asked: Asked) {
+  if (asked.body === undefined) return fetchFollowing(fetch, { ...asked, body: undefined });
+  const { signal } = asked;
+  const limits = { maxBytes: mostBodyBytes, signal, tooLarge };
+  return withBody(asked.body, limits, (bytes) =>
+    fetchFollowing(fetch, { ...asked, body: bytes.toString('utf8') }),
+  );
+}
+
+async function fetchFollowing(
+  fetch: Fetch,
+  { body, ...asked }: Omit<Asked, 'body'> & { body: string | undefined },
+) {
   const signal = AbortSignal.any([asked.signal, AbortSignal.timeout(timeoutMs)]);
-  const body = await textOf(asked.body);
   let url = new URL(asked.url);
   let { method, headers } = { ...asked, headers: without(asked.headers, framing) };
   let sent = method === 'GET' || method === 'HEAD' ? undefined : body;
@@ -81,17 +93,6 @@ function without(headers: Record<string, string>, names: ReadonlySet<string>): R
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !names.has(name.toLowerCase())));
 }
 
-async function textOf(body: AsyncIterable<Uint8Array> | undefined): Promise<string | undefined> {
-  if (body === undefined) return undefined;
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of body) {
-    bytes += part.byteLength;
-    if (bytes > mostBodyBytes)
-      throw new AppError('body_too_large', 'A body of uncontrolledFetch has at most 10 MB.');
-    parts.push(part);
-  }
-  return Buffer.concat(parts).toString('utf8');
-}
+const tooLarge = () => new AppError('body_too_large', 'A body of uncontrolledFetch has at most 10 MB.');
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}

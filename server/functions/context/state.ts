@@ -1,18 +1,18 @@
 /** What a function keeps of a connection for its next run: one text for each variant, sealed with the connection's key. */
 import { promisify } from 'node:util';
-import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
+import { constants, createZstdDecompress, zstdCompress } from 'node:zlib';
 import { z } from 'zod';
 import type { LiveConnection } from '../../connections/reader.ts';
 import { type Db, first, type Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Ask, RunFacts } from './context.ts';
+import { largeBodies, smallBytes, turnMs, withBody } from './large-body.ts';
 
 const sealing = 'function state';
 /** Before it is compressed. */
 const mostBytes = 64 * 1024 * 1024;
 const compress = promisify(zstdCompress);
-const decompress = promisify(zstdDecompress);
 const options = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
 type Given = { db: Db; fenced: Db; connection: () => Promise<LiveConnection>; facts: RunFacts };
@@ -42,32 +42,37 @@ export function stateAsks({ db, fenced, connection, facts }: Given): [string, As
   return [
     [
       'getState',
-      async (args) => {
+      async (args, { signal }) => {
         const { of } = reading.parse(args ?? {});
         const known = await connection();
         const place = await placeOf(of, known);
-        const found = place && (await findState(db, { ...place, connectionId: known.id }));
-        if (found === undefined) return { value: false };
-        return { value: true, body: inPieces(await decompress(known.dataKey.open(found, sealing))) };
+        const at = place && { ...place, connectionId: known.id };
+        const sizeBytes = at && (await sizeOf(db, at));
+        if (sizeBytes === undefined) return { value: false };
+        const body = async () => {
+          const found = await findState(db, at!);
+          return found === undefined ? Buffer.alloc(0) : known.dataKey.open(found, sealing);
+        };
+        return { value: true, body: inflated(body, { sizeBytes, signal }) };
       },
     ],
     [
       'saveState',
-      async (_args, { body }) => {
-        const text = await readAll(body);
-        const { id: connectionId, dataKey } = await connection();
-        const value = dataKey.seal(await compress(text, options), sealing);
-        await fenced.transaction((tx) =>
-          tx.query(
-            `insert into function_state (function_id, connection_id, variant, value)
-             values ($1, $2, $3, $4)
-             on conflict on constraint function_state_pkey do update
-               set value = excluded.value, updated_at = now()`,
-            [own.functionId, connectionId, own.variant, value],
-          ),
-        );
-        return { value: null };
-      },
+      async (_args, { body, signal }) =>
+        withBody(body, { maxBytes: mostBytes, signal, tooLarge }, async (text) => {
+          const { id: connectionId, dataKey } = await connection();
+          const value = dataKey.seal(await compress(text, options), sealing);
+          await fenced.transaction((tx) =>
+            tx.query(
+              `insert into function_state (function_id, connection_id, variant, value)
+               values ($1, $2, $3, $4)
+               on conflict on constraint function_state_pkey do update
+                 set value = excluded.value, updated_at = now()`,
+              [own.functionId, connectionId, own.variant, value],
+            ),
+          );
+          return { value: null };
+        }),
     ],
   ];
 }
@@ -83,6 +88,42 @@ async function findState(
   return first(found)?.value;
 }
 
+async function sizeOf(
+  q: Queryable,
+  at: { connectionId: number; functionId: number; variant: string },
+): Promise<number | undefined> {
+  const found = await q.query<{ bytes: number }>(
+    `select octet_length(value) as bytes
+     from function_state
+     where function_id = $1 and connection_id = $2 and variant = $3`,
+    [at.functionId, at.connectionId, at.variant],
+  );
+  return first(found)?.bytes;
+}
+
+/** A state as its reader takes it: a few bytes may stand for megabytes. A large one is held for a minute at most. */
+async function* inflated(
+  read: () => Promise<Buffer>,
+  { sizeBytes, signal }: { sizeBytes: number; signal: AbortSignal },
+): AsyncGenerator<Uint8Array> {
+  const isLarge = sizeBytes > smallBytes;
+  const leave = isLarge ? await largeBodies.enter(2 * sizeBytes, signal) : () => {};
+  const stream = createZstdDecompress();
+  const overdue = new AppError('unavailable', 'The state was not read in time.', { retryAfterS: 1 });
+  const timer = setTimeout(() => {
+    stream.destroy(overdue);
+    leave();
+  }, turnMs);
+  try {
+    stream.end(await read());
+    yield* stream;
+  } finally {
+    clearTimeout(timer);
+    stream.destroy();
+    leave();
+  }
+}
+
 /** Where its records are removed, what told them apart is of no use. */
 export async function removeState(
   q: Queryable,
@@ -95,20 +136,7 @@ export async function removeState(
   ]);
 }
 
-async function* inPieces(bytes: Buffer): AsyncGenerator<Uint8Array> {
-  yield bytes;
-}
-
-async function readAll(body: AsyncIterable<Uint8Array> | undefined): Promise<Buffer> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of body ?? []) {
-    bytes += part.byteLength;
-    if (bytes > mostBytes) throw new AppError('invalid_body', 'A state has at most 64 MB.');
-    parts.push(part);
-  }
-  return Buffer.concat(parts);
-}
+const tooLarge = () => new AppError('invalid_body', 'A state has at most 64 MB.');
 
 const changes = z
   .array(

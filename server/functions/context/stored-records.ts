@@ -1,9 +1,12 @@
-/** Records of the run's connection as they are stored, for actions that write back what was read from them. */
+/** Records as they are stored, for the code of runs: answered as JSON that nobody parses here. */
 import { z } from 'zod';
+import type { Brand } from '../../brand.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
-import { readPage } from '../../records/page.ts';
-import { pageToWire } from '../../records/wire.ts';
+import type { Db } from '../../db/pool.ts';
+import { type PageRequest, readPage } from '../../records/page.ts';
+import { linesToWire, pageToWire } from '../../records/wire.ts';
 import { type Ask, ask, type ContextDeps } from './context.ts';
+import { takingTurns } from './taking-turns.ts';
 
 const mostIds = 100;
 const args = z.object({
@@ -12,19 +15,62 @@ const args = z.object({
   ids: z.array(z.string().min(1).max(510)).max(mostIds),
 });
 
+/** A page of `listRecords` ends with the record that brings it to this size; the next one is behind its cursor. */
+const pageBytes = 4 * 1024 * 1024;
+
+type Page = PageRequest & { brand: Brand };
+
+/** `{"records": [...], "next_cursor"}`. */
+export async function pageJson(db: Db, { brand, ...of }: Page): Promise<Buffer> {
+  const portions = readPage(db, { ...of, maxPageBytes: pageBytes });
+  return Buffer.concat(await Array.fromAsync(pageToWire(portions, brand)));
+}
+
+/** `[record, ...]` of those that were not deleted. */
+export async function recordsJson(db: Db, { brand, ...of }: Page): Promise<Buffer> {
+  const records: Buffer[] = [];
+  for await (const portion of readPage(db, of))
+    for (const record of portion.records)
+      if (record.lastAction !== 'DELETED')
+        records.push(linesToWire({ ...portion, records: [record] }, brand));
+  return arrayOf(records);
+}
+
 /** `getStoredRecords`: with their metadata, those that were deleted too. */
 export function storedRecordsAsk(
   { db, brand }: Pick<ContextDeps, 'db' | 'brand'>,
   { connection }: { connection: () => Promise<LiveConnection> },
 ): [string, Ask] {
-  return ask('getStoredRecords', args, async (of) => {
-    if (of.ids.length === 0) return [];
-    const parts: Buffer[] = [];
-    const portions = readPage(db, { ...of, limit: mostIds, connection });
-    for await (const part of pageToWire(portions, brand)) parts.push(Buffer.from(part));
-    const { records } = JSON.parse(Buffer.concat(parts).toString()) as {
-      records: Record<string, unknown>[];
-    };
-    return records.map(({ [brand.metadataKey]: metadata, ...record }) => ({ record, metadata }));
-  });
+  const inTurn = takingTurns();
+  // The metadata are the last field of a record, and have no field of that name themselves.
+  const key = `,${JSON.stringify(brand.metadataKey)}:`;
+  async function read(of: z.output<typeof args>): Promise<Buffer> {
+    const found: Buffer[] = [];
+    for await (const portion of readPage(db, { ...of, limit: mostIds, connection }))
+      for (const record of portion.records) {
+        const line = linesToWire({ ...portion, records: [record] }, brand);
+        const end = line.lastIndexOf(key);
+        const metadata = line.subarray(end + key.length);
+        found.push(
+          Buffer.concat([
+            Buffer.from('{"record":'),
+            line.subarray(0, end),
+            Buffer.from('},"metadata":'),
+            metadata,
+          ]),
+        );
+      }
+    return arrayOf(found);
+  }
+  return ask('getStoredRecords', args, (of, { drained }) =>
+    inTurn(async () => {
+      await drained();
+      return of.ids.length === 0 ? [] : read(of);
+    }),
+  );
+}
+
+function arrayOf(items: readonly Buffer[]): Buffer {
+  const parts = items.flatMap((item, n) => (n === 0 ? [item] : [Buffer.from(','), item]));
+  return Buffer.concat([Buffer.from('['), ...parts, Buffer.from(']')]);
 }

@@ -4,9 +4,9 @@
  */
 import { isUint8Array } from 'node:util/types';
 import type { Context, Script } from 'node:vm';
-import { type Channel, maxOpenAsks, maxOpenText } from './channel.ts';
+import { type Channel, maxOpenAsks, maxOpenBytes } from './channel.ts';
 import { Inflow, Outflow } from './flow.ts';
-import type { Host, Inside } from './inside.ts';
+import type { Host, Inside, Thrown } from './inside.ts';
 import { LogBudget, type LogLevel, maxLineBytes } from './log-budget.ts';
 import type { Message, Order, ThrownMessage } from './messages.ts';
 import { createRealm } from './realm.ts';
@@ -23,7 +23,14 @@ type Parts = {
 };
 
 type Answered = Parameters<Host['ask']>[2];
-type Ask = { message: string; size: number; answered: Answered; inflow?: Inflow; outflow?: Outflow };
+type Ask = {
+  message: string;
+  args: string;
+  size: number;
+  answered: Answered;
+  inflow?: Inflow;
+  outflow?: Outflow;
+};
 
 const levels: readonly string[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
 
@@ -35,7 +42,7 @@ export class Bridge {
   readonly #asks = new Map<number, Ask>();
   readonly #waiting: number[] = [];
   #open = 0;
-  #openText = 0;
+  #openBytes = 0;
   readonly #timers = new Map<number, NodeJS.Timeout>();
   #lastTimer = 0;
   readonly #budget = new LogBudget(performance.now());
@@ -47,16 +54,17 @@ export class Bridge {
     this.#parts = parts;
   }
 
-  start(order: string) {
+  /** `order` is what is said of the run, `given` its input and what the harness needs, both JSON. */
+  start(order: string, given: string) {
     try {
       this.#inside = createRealm((context) => this.#host(context), this.#cancel.signal);
-      this.#inside.start(order);
+      this.#inside.start(order, given);
     } catch (error) {
       this.fail(error);
     }
   }
 
-  obey(order: Order) {
+  obey(order: Order, payload: Buffer) {
     if (order.t === 'cancel') return this.#cancel.abort();
     if (!('id' in order) || typeof order.id !== 'number') return;
     const ask = this.#asks.get(order.id);
@@ -65,12 +73,12 @@ export class Bridge {
       case 'answer':
         this.#answered(ask);
         if (order.body) ask.inflow = this.#inflow(order.id);
-        ask.answered(order.body ? 'body' : 'answer', JSON.stringify(order.value ?? null));
+        ask.answered(order.body ? 'body' : 'answer', payload.toString('utf8'));
         if (!order.body) this.#closed(order.id);
         return;
       case 'refuse':
         this.#answered(ask);
-        ask.answered('refusal', JSON.stringify(order.error));
+        ask.answered('refusal', payload.toString('utf8'));
         ask.outflow?.drop();
         return this.#closed(order.id);
       case 'end':
@@ -92,8 +100,8 @@ export class Bridge {
 
   /** Ends the run by what was thrown past the code's own handlers. */
   fail(thrown: unknown): void {
-    const json = this.#inside?.describe(thrown) ?? JSON.stringify({ name: 'Error', message: String(thrown) });
-    this.#failed('threw', json, false);
+    const plain = () => errorOf({ name: 'Error', message: String(thrown) });
+    this.#failed('threw', this.#inside?.describe(thrown) ?? plain(), false);
   }
 
   /** Whether the code waits for nothing that could still come, as far as this side knows. */
@@ -106,7 +114,7 @@ export class Bridge {
       name: 'Error',
       message: 'The function waits for a promise that nothing is left to settle.',
     };
-    this.#failed('stalled', JSON.stringify(error), false);
+    this.#failed('stalled', errorOf(error), false);
   }
 
   #host(context: Context): Host {
@@ -157,9 +165,9 @@ export class Bridge {
 
   #ask(name: string, ask: { args: string; hasBody: boolean; answered: Answered }): number {
     const id = ++lastAsk;
-    const head = `{"t":"ask","id":${id},"name":${JSON.stringify(name.slice(0, 200))},"body":${ask.hasBody}`;
-    const message = `${head},"args":${ask.args}}`;
-    const entry: Ask = { message, size: message.length, answered: ask.answered };
+    const message = `{"t":"ask","id":${id},"name":${JSON.stringify(name.slice(0, 200))},"body":${ask.hasBody}}`;
+    const { args, answered } = ask;
+    const entry: Ask = { message, args, size: Buffer.byteLength(args), answered };
     if (ask.hasBody) entry.outflow = new Outflow((bytes) => this.#parts.channel.sendBytes(id, bytes));
     this.#asks.set(id, entry);
     this.#waiting.push(id);
@@ -171,12 +179,12 @@ export class Bridge {
     while (this.#open < maxOpenAsks && this.#waiting.length > 0) {
       const id = this.#waiting[0]!;
       const ask = this.#asks.get(id)!;
-      if (this.#open > 0 && this.#openText + ask.size > maxOpenText) return;
+      if (this.#open > 0 && this.#openBytes + ask.size > maxOpenBytes) return;
       this.#waiting.shift();
       this.#open += 1;
-      this.#openText += ask.size;
+      this.#openBytes += ask.size;
       try {
-        this.#parts.channel.send(ask.message);
+        this.#parts.channel.send(ask.message, ask.args);
       } catch (error) {
         ask.answered(
           'refusal',
@@ -186,11 +194,12 @@ export class Bridge {
         this.#closed(id);
       }
       ask.message = '';
+      ask.args = '';
     }
   }
 
   #answered(ask: Ask): void {
-    this.#openText -= ask.size;
+    this.#openBytes -= ask.size;
     ask.size = 0;
   }
 
@@ -254,16 +263,17 @@ export class Bridge {
     if (size > this.#parts.resultBytes) {
       const message = `The result has ${size} bytes as JSON; the most is ${this.#parts.resultBytes}.`;
       const error: ThrownMessage = { name: 'Error', message, code: 'result_too_large' };
-      return this.#failed('threw', JSON.stringify(error), true);
+      return this.#failed('threw', errorOf(error), true);
     }
-    this.#end(`{"t":"done","result":${result}}`, true);
+    this.#end('{"t":"done"}', { payload: result, isClean: true });
   }
 
-  #failed(cause: 'threw' | 'stalled', error: string, isClean: boolean): void {
-    this.#end(`{"t":"failed","cause":"${cause}","error":${error}}`, isClean);
+  #failed(cause: 'threw' | 'stalled', error: Thrown, isClean: boolean): void {
+    const message = `{"t":"failed","cause":"${cause}","error":${error.error}}`;
+    this.#end(message, { payload: error.payload, isClean });
   }
 
-  #end(message: string, isClean: boolean): void {
+  #end(message: string, { payload, isClean }: { payload: string; isClean: boolean }): void {
     if (this.#isOver) return;
     this.#isOver = true;
     for (const timer of this.#timers.values()) clearTimeout(timer);
@@ -272,11 +282,15 @@ export class Bridge {
       outflow?.drop();
     }
     this.#asks.clear();
-    this.#parts.channel.send(message);
+    this.#parts.channel.send(message, payload);
     this.#parts.over(isClean);
   }
 
   #send(message: Message): void {
     if (!this.#isOver) this.#parts.channel.send(JSON.stringify(message));
   }
+}
+
+function errorOf(error: ThrownMessage): Thrown {
+  return { error: JSON.stringify(error), payload: '' };
 }

@@ -11,12 +11,15 @@ const confinement = await confinementOf('off');
 async function runForged(t: TestContext, forge: string): Promise<{ outcome: RunOutcome; asked: string[] }> {
   const script = `
     const fs = require('fs');
-    const frame = (kind, body) => {
-      const head = Buffer.alloc(5); head.writeUInt32BE(body.length + 1); head[4] = kind;
-      const all = Buffer.concat([head, body]);
+    const frame = (kind, number, content) => {
+      const head = Buffer.alloc(9); head.writeUInt32BE(content.length + 5); head[4] = kind; head.writeUInt32BE(number, 5);
+      const all = Buffer.concat([head, content]);
       for (let at = 0; at < all.length; ) try { at += fs.writeSync(3, all, at) } catch (e) { if (e.code !== 'EAGAIN') throw e }
     };
-    const send = (message) => frame(0, Buffer.from(JSON.stringify(message)));
+    const send = (message, payload = '') => {
+      const text = Buffer.from(typeof message === 'string' ? message : JSON.stringify(message));
+      frame(0, text.length, Buffer.concat([text, Buffer.from(payload)]));
+    };
     const raw = (bytes) => fs.writeSync(3, bytes);
     send({ t: 'up' });
     let seen = '';
@@ -56,33 +59,42 @@ async function runForged(t: TestContext, forge: string): Promise<{ outcome: RunO
 }
 
 const forgeries: Record<string, [string, RegExp]> = {
-  'no JSON': [`frame(0, Buffer.from('{"t":'))`, /no known form/],
+  'no JSON': [`send('{"t":')`, /no known form/],
   'an unknown message': [`send({ t: 'grant' })`, /no known form/],
   'a field too many': [
-    `send({ t: 'ask', id: 1, name: 'records', args: {}, body: false, connectionId: 'other', environmentId: 2 })`,
+    `send({ t: 'ask', id: 1, name: 'records', body: false, connectionId: 'other', environmentId: 2 })`,
     /no known form/,
   ],
-  'an unknown kind of frame': [`frame(9, Buffer.from('x'))`, /of no known kind/],
+  'an unknown kind of frame': [`frame(9, 0, Buffer.from('x'))`, /of no known kind/],
   'a frame of 4 GB': [`raw(Buffer.from([255, 255, 255, 255, 0]))`, /says that it has 4294967295 bytes/],
-  'an empty frame': [`raw(Buffer.from([0, 0, 0, 0, 0]))`, /says that it has 0 bytes/],
-  'bytes of no stream': [`frame(1, Buffer.from([0, 0, 0, 7, 1, 2]))`, /no stream has room for/],
+  'an empty frame': [`raw(Buffer.alloc(9))`, /says that its content has -5 bytes/],
+  'a message whose text is longer than its frame': [`frame(0, 9, Buffer.from('{}'))`, /its text has 9 bytes/],
+  'a message whose text is no message but megabytes': [
+    `frame(0, 1e6, Buffer.alloc(1e6))`,
+    /its text has 1000000 bytes/,
+  ],
+  'a result that is too large': [`send({ t: 'done' }, '1'.repeat(11e6))`, /a result that is too large/],
+  'bytes of no stream': [`frame(1, 7, Buffer.from([1, 2]))`, /no stream has room for/],
   'bytes beyond the window': [
-    `send({ t: 'ask', id: 1, name: 'upload', args: {}, body: true });
-     for (let at = 0; at < 80; at++) frame(1, Buffer.concat([Buffer.from([0, 0, 0, 1]), Buffer.alloc(65536)]))`,
+    `send({ t: 'ask', id: 1, name: 'slow', body: true }, '{}');
+     for (let at = 0; at < 80; at++) frame(1, 1, Buffer.alloc(65536))`,
     /no stream has room for/,
   ],
   'the number of an ask twice': [
-    `for (const id of [5, 5]) send({ t: 'ask', id, name: 'a', args: {}, body: false })`,
+    `for (const id of [5, 5]) send({ t: 'ask', id, name: 'a', body: false }, '{}')`,
     /number of an ask twice/,
   ],
   'more than its open asks may hold': [
-    `for (let id = 1; id < 5; id++) send({ t: 'ask', id, name: 'slow', args: 'x'.repeat(10e6), body: false })`,
+    `for (let id = 1; id < 5; id++) send({ t: 'ask', id, name: 'slow', body: false }, ' '.repeat(10e6))`,
     /more open asks than it may hold/,
   ],
   'an answer to no ping': [`send({ t: 'pong', id: 77 })`, /answer to no ping/],
   'up again': [`send({ t: 'up' })`, /"up" during a run/],
   'ready before the end': [`send({ t: 'ready', clean: true })`, /"ready" during a run/],
-  'a log line of 1 MB': [`send({ t: 'log', level: 'info', text: 'x'.repeat(1e6) })`, /no known form/],
+  'a log line of 1 MB': [
+    `send({ t: 'log', level: 'info', text: 'x'.repeat(1e6) })`,
+    /its text has \d+ bytes/,
+  ],
 };
 
 for (const [name, [forge, message]] of Object.entries(forgeries)) {
@@ -97,7 +109,7 @@ for (const [name, [forge, message]] of Object.entries(forgeries)) {
 test('a process that goes on after its end asks nothing any more', async (t) => {
   const { outcome, asked } = await runForged(
     t,
-    `send({ t: 'done', result: 1 }); send({ t: 'ask', id: 9, name: 'records', args: {}, body: false })`,
+    `send({ t: 'done' }, '1'); send({ t: 'ask', id: 9, name: 'records', body: false })`,
   );
   assert.deepEqual(outcome, { result: 1 });
   assert.deepEqual(asked, []);

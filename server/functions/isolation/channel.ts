@@ -1,28 +1,38 @@
 /**
- * Frames over the pipe between the service and a process of customer code, the same on both sides: JSON text, and bytes
- * of numbered streams. A frame is its length (four bytes, big end first), its kind, and what it carries.
+ * Frames over the pipe between the service and a process of customer code, the same on both sides: a short message with
+ * a payload, and bytes of numbered streams. A frame is the length of what follows (four bytes, big-endian), its kind, a
+ * number (four bytes), and its content. The number of a message is the length of its JSON text, which the payload
+ * follows; that of bytes is their stream.
  *
- * Nothing is deserialized here but UTF-8, so whoever sits at the other end can send garbage and no more.
+ * Only the short text is decoded here. The other end can send garbage, but the cost of each frame is bounded.
  */
 import type { Socket } from 'node:net';
+import { reserve } from '../../records/large.ts';
+import type { TimeSlice } from './time-slice.ts';
 
-/** Of one frame. What is longer is refused before it is read. */
-export const maxFrameBytes = 16 * 1024 * 1024;
+/** Of one payload. A longer frame is refused before it is read. */
+export const maxPayloadBytes = 16 * 1024 * 1024;
+/** Of the text of one message: the longest is the report of an error. */
+const maxTextBytes = 256 * 1024;
+const maxFrameBytes = maxPayloadBytes + maxTextBytes;
 
 /** How many asks of one run may be open. The code's side keeps back what is more. */
 export const maxOpenAsks = 32;
 
-/**
- * Characters of all that are open, unless there is but one: as objects in the service's memory they take many times as much.
- */
-export const maxOpenText = maxFrameBytes;
+/** Bytes of the arguments of all open asks, unless only one is open. The code's side keeps more asks back. */
+export const maxOpenBytes = 4 * 1024 * 1024;
 
-const textKind = 0;
+const messageKind = 0;
 const bytesKind = 1;
-const headBytes = 5;
+const lengthBytes = 4;
+const headBytes = lengthBytes + 1 + 4;
+
+type Head = { length: number; kind: number; number: number };
+type Partial = Head & { text: Buffer; payload: Buffer<ArrayBuffer>; filled: number };
 
 export type Receiver = {
-  text(text: string): void;
+  /** The payload is empty where the message has none. It is all of its buffer. */
+  message(text: string, payload: Buffer<ArrayBuffer>): void;
   bytes(stream: number, bytes: Uint8Array): void;
   /** The other side broke the rules of framing. Nothing is read afterwards. */
   broken(reason: string): void;
@@ -31,74 +41,134 @@ export type Receiver = {
 export class Channel {
   readonly #socket: Socket;
   readonly #receiver: Receiver;
-  #parts: Buffer[] = [];
-  #heldBytes = 0;
+  readonly #slice: TimeSlice | undefined;
+  /** Fewer bytes than a head, or the frames that the time slice did not allow. */
+  #rest: Buffer = Buffer.alloc(0);
+  /** A frame that arrived in part. */
+  #partial: Partial | undefined;
   #isBroken = false;
 
-  constructor(socket: Socket, receiver: Receiver) {
+  /** With a slice: frames are delivered for as long as it lasts, and the rest in a later turn of the event loop. */
+  constructor(socket: Socket, receiver: Receiver, slice?: TimeSlice) {
     this.#socket = socket;
     this.#receiver = receiver;
+    this.#slice = slice;
     socket.on('data', (part: Buffer) => this.#take(part));
     // A process that is gone shows in its exit; a write that it no longer reads is no news.
     socket.on('error', () => {});
   }
 
-  /** Throws RangeError where the text is longer than a frame. */
-  send(text: string): void {
-    const size = Buffer.byteLength(text);
-    if (size + 1 > maxFrameBytes)
-      throw new RangeError(`a message has ${size} bytes, the most is ${maxFrameBytes}`);
-    const frame = Buffer.allocUnsafe(headBytes + size);
-    frame.writeUInt32BE(size + 1);
-    frame[4] = textKind;
+  /** Throws RangeError where the payload is longer than a frame allows. */
+  send(text: string, payload: string | Uint8Array = ''): void {
+    const textBytes = Buffer.byteLength(text);
+    const payloadBytes = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
+    if (payloadBytes > maxPayloadBytes)
+      throw new RangeError(`a message has ${payloadBytes} bytes, the most is ${maxPayloadBytes}`);
+    const frame = frameOf({ kind: messageKind, number: textBytes, length: textBytes + payloadBytes });
     frame.write(text, headBytes);
+    const start = headBytes + textBytes;
+    if (typeof payload === 'string') frame.write(payload, start);
+    else frame.set(payload, start);
     this.#socket.write(frame);
   }
 
   sendBytes(stream: number, bytes: Uint8Array): void {
     // In one write: code that calls with its stack nearly full must not send a head without its bytes.
-    const frame = Buffer.allocUnsafe(headBytes + 4 + bytes.byteLength);
-    frame.writeUInt32BE(bytes.byteLength + 5);
-    frame[4] = bytesKind;
-    frame.writeUInt32BE(stream, headBytes);
-    frame.set(bytes, headBytes + 4);
+    const frame = frameOf({ kind: bytesKind, number: stream, length: bytes.byteLength });
+    frame.set(bytes, headBytes);
     this.#socket.write(frame);
   }
 
-  #take(part: Buffer) {
-    this.#parts.push(part);
-    this.#heldBytes += part.length;
-    while (!this.#isBroken && this.#heldBytes >= headBytes) {
-      const length = this.#peekLength();
-      if (length < 1 || length > maxFrameBytes)
-        return this.#break(`a frame says that it has ${length} bytes`);
-      if (this.#heldBytes < 4 + length) return;
-      const whole = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts);
-      this.#hold(whole.subarray(4 + length));
-      this.#deliver(whole.subarray(4, 4 + length));
+  #take(part: Buffer): void {
+    if (this.#isBroken) return;
+    const rest = this.#partial === undefined ? part : this.#fill(this.#partial, part);
+    if (rest.length === 0) return;
+    this.#rest = this.#rest.length === 0 ? rest : Buffer.concat([this.#rest, rest]);
+    this.#deliverRest();
+  }
+
+  /** Answers the bytes behind the frame. */
+  #fill(partial: Partial, part: Buffer): Buffer {
+    const { text, payload, length } = partial;
+    let taken = 0;
+    if (partial.filled < text.length) taken = part.copy(text, partial.filled);
+    const filled = partial.filled + taken - text.length;
+    if (filled >= 0) taken += part.copy(payload, filled, taken);
+    partial.filled += taken;
+    if (partial.filled === length) {
+      this.#partial = undefined;
+      this.#deliver(partial);
     }
+    return part.subarray(taken);
   }
 
-  #peekLength(): number {
-    if (this.#parts[0]!.length < 4) this.#parts = [Buffer.concat(this.#parts)];
-    return this.#parts[0]!.readUInt32BE();
+  #deliverRest(): void {
+    while (!this.#isBroken && this.#rest.length >= headBytes) {
+      if (this.#slice?.isSpent()) {
+        this.#goOnLater(this.#slice);
+        return;
+      }
+      const head = readHead(this.#rest);
+      const fault = faultOf(head);
+      if (fault !== undefined) {
+        this.#break(fault);
+        return;
+      }
+      const content = this.#rest.subarray(headBytes);
+      const text = Buffer.allocUnsafe(head.kind === messageKind ? head.number : 0);
+      // The system gives no memory for what is announced until it arrives.
+      const payload = reserve(head.length - text.length);
+      this.#rest = Buffer.alloc(0);
+      this.#partial = { ...head, text, payload, filled: 0 };
+      this.#rest = this.#fill(this.#partial, content);
+    }
+    // The first bytes already say that a frame is too long; and a few must not keep the memory of all that came with them.
+    if (this.#isBroken || this.#rest.length === 0) return;
+    if (this.#rest.length >= lengthBytes && this.#rest.readUInt32BE() > maxFrameBytes)
+      this.#break(`a frame says that it has ${this.#rest.readUInt32BE()} bytes`);
+    this.#rest = Buffer.from(this.#rest);
   }
 
-  #hold(rest: Buffer): void {
-    this.#parts = rest.length === 0 ? [] : [rest];
-    this.#heldBytes = rest.length;
+  #goOnLater(slice: TimeSlice): void {
+    this.#socket.pause();
+    slice.next(() => {
+      this.#socket.resume();
+      this.#deliverRest();
+    });
   }
 
-  #deliver(frame: Buffer) {
-    if (frame[0] === textKind) return this.#receiver.text(frame.toString('utf8', 1));
-    if (frame[0] !== bytesKind || frame.length < 5) return this.#break('a frame is of no known kind');
-    this.#receiver.bytes(frame.readUInt32BE(1), frame.subarray(5));
+  #deliver({ kind, number, text, payload }: Partial): void {
+    if (kind === messageKind) this.#receiver.message(text.toString('utf8'), payload);
+    else this.#receiver.bytes(number, payload);
   }
 
   #break(reason: string): void {
     this.#isBroken = true;
-    this.#parts = [];
+    this.#rest = Buffer.alloc(0);
+    this.#partial = undefined;
     this.#socket.pause();
     this.#receiver.broken(reason);
   }
+}
+
+function frameOf({ kind, number, length }: Head): Buffer {
+  const frame = Buffer.allocUnsafe(headBytes + length);
+  frame.writeUInt32BE(headBytes - lengthBytes + length);
+  frame[lengthBytes] = kind;
+  frame.writeUInt32BE(number, lengthBytes + 1);
+  return frame;
+}
+
+/** `length` is that of the content. */
+function readHead(bytes: Buffer): Head {
+  const length = bytes.readUInt32BE() - (headBytes - lengthBytes);
+  return { length, kind: bytes[lengthBytes]!, number: bytes.readUInt32BE(lengthBytes + 1) };
+}
+
+function faultOf({ length, kind, number }: Head): string | undefined {
+  if (length < 0 || length > maxFrameBytes) return `a frame says that its content has ${length} bytes`;
+  if (kind !== messageKind && kind !== bytesKind) return 'a frame is of no known kind';
+  if (kind === messageKind && number > Math.min(length, maxTextBytes))
+    return `a message says that its text has ${number} bytes`;
+  return undefined;
 }

@@ -3,6 +3,7 @@
  * and given to Node on its standard input, so that the process may read no file at all.
  */
 import { Socket } from 'node:net';
+import { setPriority } from 'node:os';
 import type { Script } from 'node:vm';
 import { Bridge } from './bridge.ts';
 import { Channel } from './channel.ts';
@@ -17,6 +18,10 @@ const channelFd = 3;
 /** How often a run is looked at that seems to wait for nothing. */
 const stallCheckMs = 500;
 
+/** Of the thread that runs customer code: where the processors are short, the service and its database go first. */
+const lowPriority = 10;
+const lower = setPriority;
+
 disarm();
 const exit = process.exit.bind(process);
 const socket = new Socket({ fd: channelFd, readable: true, writable: true });
@@ -28,7 +33,7 @@ const bundles = new Map<string, string | Script>();
 let run: Bridge | undefined;
 
 const channel = new Channel(socket, {
-  text: (text) => obey(JSON.parse(text)),
+  message: (text, payload) => obey(JSON.parse(text), payload),
   bytes: (stream, bytes) => run?.bytes(stream, bytes),
   broken: () => exit(channelBrokenExitCode),
 });
@@ -36,24 +41,30 @@ const channel = new Channel(socket, {
 socket.on('close', () => exit(channelBrokenExitCode));
 const send = (message: Message) => channel.send(JSON.stringify(message));
 
-function obey(order: Order) {
+function obey(order: Order, payload: Buffer) {
   switch (order.t) {
     case 'boot':
-      for (const [name, code] of Object.entries(order.modules)) scripts.set(name, compile(code, name));
-      scripts.set(harnessName, compile(order.harness, 'trellis:harness'));
+      boot(JSON.parse(payload.toString('utf8')));
+      // Not before: a run waits for the start.
+      lower(lowPriority);
       return send({ t: 'up' });
     case 'bundle':
-      return void bundles.set(order.id, order.code);
+      return void bundles.set(order.id, payload.toString('utf8'));
     case 'run':
-      return begin(order);
+      return begin(order, payload.toString('utf8'));
     case 'ping':
       return send({ t: 'pong', id: order.id });
     default:
-      run?.obey(order);
+      run?.obey(order, payload);
   }
 }
 
-function begin(order: Extract<Order, { t: 'run' }>): void {
+function boot({ modules, harness }: { modules: Record<string, string>; harness: string }): void {
+  for (const [name, code] of Object.entries(modules)) scripts.set(name, compile(code, name));
+  scripts.set(harnessName, compile(harness, 'trellis:harness'));
+}
+
+function begin(order: Extract<Order, { t: 'run' }>, given: string): void {
   const current = new Bridge({
     channel,
     scriptOf: (name) => scripts.get(name),
@@ -70,7 +81,7 @@ function begin(order: Extract<Order, { t: 'run' }>): void {
     if (idleChecks === 2) current.stall();
   }, stallCheckMs);
   check.unref();
-  current.start(JSON.stringify(order));
+  current.start(JSON.stringify(order), given);
 }
 
 function bundleScript(id: string): Script {

@@ -1,11 +1,12 @@
 /** One process of customer code, from its start to its end, seen from the service. */
 import type { ChildProcess } from 'node:child_process';
 import type { Socket } from 'node:net';
-import { Channel, maxOpenText } from './channel.ts';
+import { Channel, maxOpenBytes, maxPayloadBytes, type Receiver } from './channel.ts';
 import { floodedExitCode } from './exit-codes.ts';
 import { type Launch, launch } from './launch.ts';
 import { type Message, type Order, readMessage } from './messages.ts';
 import type { FailureCause } from './runtime.ts';
+import { slice } from './time-slice.ts';
 
 /** Until a started process says that it is there. Two busy cores may take seconds for it. */
 const startTimeoutMs = 30_000;
@@ -19,12 +20,13 @@ export type End = { cause: FailureCause; message: string };
 
 /** Who has the process at the moment. */
 export type Listener = {
-  message(message: Message): void;
+  message(message: Message, payload: Buffer<ArrayBuffer>): void;
   bytes(stream: number, bytes: Uint8Array): void;
   ended(end: End): void;
 };
 
-type Boot = Omit<Extract<Order, { t: 'boot' }>, 't'>;
+/** What the process is given before its first run. */
+type Boot = { modules: Record<string, string>; harness: string };
 
 export class CustomerProcess {
   /** Sent in all: numbers go up over the runs of a process, so that a late answer is told from one of the next run. */
@@ -42,7 +44,7 @@ export class CustomerProcess {
   #bundleBytes = 0;
   /** Sizes of asks that are not answered. */
   readonly #asked = new Map<number, number>();
-  #openText = 0;
+  #openBytes = 0;
   #listener: Listener | undefined;
   #stderr = '';
   #end: End | undefined;
@@ -65,7 +67,7 @@ export class CustomerProcess {
       bytes: () => started.#broke('bytes before it was up'),
       ended: ({ message }) => reject(new Error(message)),
     });
-    started.send({ t: 'boot', ...order.boot });
+    started.send({ t: 'boot' }, JSON.stringify(order.boot));
     try {
       await promise;
     } finally {
@@ -81,14 +83,16 @@ export class CustomerProcess {
     this.pid = child.pid;
     this.#child = child;
     this.#socket = channel;
-    this.#channel = new Channel(channel, {
-      text: (text) => this.#receive(text),
+    const receiver: Receiver = {
+      message: (text, payload) => this.#receive(text, payload),
       bytes: (stream, bytes) => {
+        if (!this.isAlive) return;
         if (this.#listener) this.#listener.bytes(stream, bytes);
         else this.#broke('bytes without a run');
       },
       broken: (reason) => this.#broke(reason),
-    });
+    };
+    this.#channel = new Channel(channel, receiver, slice);
     child.stderr!.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-keptStderrBytes);
     });
@@ -126,9 +130,10 @@ export class CustomerProcess {
     this.#listener = undefined;
   }
 
-  send(order: Order): void {
+  /** Throws RangeError where the payload is longer than a frame. */
+  send(order: Order, payload?: string | Uint8Array): void {
     if (order.t === 'answer' || order.t === 'refuse') this.#answered(order.id);
-    if (this.isAlive) this.#channel.send(JSON.stringify(order));
+    if (this.isAlive) this.#channel.send(JSON.stringify(order), payload);
   }
 
   sendBytes(stream: number, bytes: Uint8Array): void {
@@ -154,16 +159,16 @@ export class CustomerProcess {
     if (this.#bundles.has(bundle.id)) return;
     this.#bundles.add(bundle.id);
     this.#bundleBytes += bundle.code.length;
-    this.send({ t: 'bundle', ...bundle });
+    this.send({ t: 'bundle', id: bundle.id }, bundle.code);
   }
 
   /** Starts a run; `settled` is to be asked before the next. Throws RangeError where the order is longer than a frame. */
-  begin(order: Extract<Order, { t: 'run' }>): void {
+  begin(order: Extract<Order, { t: 'run' }>, payload: string): void {
     this.#isRunOver = false;
     this.#readySaid = undefined;
     this.#asked.clear();
-    this.#openText = 0;
-    this.send(order);
+    this.#openBytes = 0;
+    this.send(order, payload);
   }
 
   /** Ends it at once. The first cause stands. */
@@ -193,7 +198,9 @@ export class CustomerProcess {
     this.#settled = undefined;
   }
 
-  #receive(text: string) {
+  #receive(text: string, payload: Buffer<ArrayBuffer>) {
+    // The rest of a process that was ended is of no use.
+    if (!this.isAlive) return;
     const message = readMessage(text);
     if (message === undefined) return this.#broke(`a message of no known form (${text.length} characters)`);
     const { t } = message;
@@ -207,15 +214,16 @@ export class CustomerProcess {
     if (this.#listener === undefined) return this.#broke(`"${message.t}" without a run`);
     if (message.t === 'ask') {
       this.#answered(message.id);
-      this.#asked.set(message.id, text.length);
-      this.#openText += text.length;
-      if (this.#openText > 2 * maxOpenText) return this.#broke('more open asks than it may hold');
+      this.#asked.set(message.id, payload.length);
+      this.#openBytes += payload.length;
+      if (this.#openBytes > maxOpenBytes + maxPayloadBytes)
+        return this.#broke('more open asks than it may hold');
     }
-    this.#listener.message(message);
+    this.#listener.message(message, payload);
   }
 
   #answered(id: number): void {
-    this.#openText -= this.#asked.get(id) ?? 0;
+    this.#openBytes -= this.#asked.get(id) ?? 0;
     this.#asked.delete(id);
   }
 

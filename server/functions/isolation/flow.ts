@@ -5,13 +5,18 @@
 
 export const windowBytes = 256 * 1024;
 const pieceBytes = 64 * 1024;
+/** Shorter pieces are put together: as objects of their own they take many times their bytes. */
+const shortBytes = 4 * 1024;
 
 /** The receiving end. Read once, by `for await`; leaving the loop early tells the sender to stop. */
 export class Inflow implements AsyncIterable<Uint8Array> {
   readonly #grant: (bytes: number) => void;
   readonly #drop: () => void;
   #held: Uint8Array[] = [];
+  /** Of the last piece that is held: its memory, of which the piece is the beginning. */
+  #room: Uint8Array | undefined;
   #openBytes = windowBytes;
+  #isDropped = false;
   #end: { error?: Error } | undefined;
   #wake: (() => void) | undefined;
 
@@ -22,11 +27,28 @@ export class Inflow implements AsyncIterable<Uint8Array> {
 
   /** False where the sender has no credit for them, or has ended: it breaks the rules. */
   take(bytes: Uint8Array): boolean {
+    // Under way when the reader left.
+    if (this.#isDropped) return true;
     if (this.#end !== undefined || bytes.byteLength > this.#openBytes) return false;
     this.#openBytes -= bytes.byteLength;
-    this.#held.push(bytes);
+    if (bytes.byteLength < shortBytes) this.#append(bytes);
+    else this.#held.push(bytes);
     this.#wake?.();
     return true;
+  }
+
+  #append(bytes: Uint8Array): void {
+    const last = this.#held.at(-1);
+    const end = last?.byteLength ?? 0;
+    const isLast = this.#room !== undefined && last?.buffer === this.#room.buffer;
+    if (isLast && end + bytes.byteLength <= this.#room!.byteLength) {
+      this.#room!.set(bytes, end);
+      this.#held[this.#held.length - 1] = this.#room!.subarray(0, end + bytes.byteLength);
+      return;
+    }
+    this.#room = new Uint8Array(4 * shortBytes);
+    this.#room.set(bytes);
+    this.#held.push(this.#room.subarray(0, bytes.byteLength));
   }
 
   /** With an error: the stream broke off, and the reader is told so. */
@@ -53,6 +75,7 @@ export class Inflow implements AsyncIterable<Uint8Array> {
   /** Lets go of what has not been read. */
   drop(): void {
     if (this.#end) return;
+    this.#isDropped = true;
     this.end();
     this.#held = [];
     this.#drop();

@@ -28,8 +28,11 @@ export type Host = {
   moduleOf(name: string): ModuleFunction | undefined;
   bundle(): ModuleFunction;
   done(result: string): void;
-  failed(error: string): void;
+  failed(error: Thrown): void;
 };
+
+/** Of something that was thrown, as JSON: the error, and its payload or nothing. */
+export type Thrown = { error: string; payload: string };
 
 type ModuleFunction = (
   module: { exports: unknown },
@@ -58,9 +61,8 @@ export type Given = {
 
 /** What the child may call of the realm. */
 export type Inside = {
-  start(order: string): void;
-  /** The JSON of something that was thrown. */
-  describe(thrown: unknown): string;
+  start(order: string, given: string): void;
+  describe(thrown: unknown): Thrown;
 };
 
 export function inside(host: Host, given: Given): Inside {
@@ -201,7 +203,7 @@ export function inside(host: Host, given: Given): Inside {
       }
       host.finish(id);
     } catch (error) {
-      host.cut(id, (parse(describe(error)) as { message: string }).message);
+      host.cut(id, (parse(describe(error).error) as { message: string }).message);
     }
   };
   const ask: Service['ask'] = (name, args, body) =>
@@ -226,7 +228,7 @@ export function inside(host: Host, given: Given): Inside {
     signal: given.signal,
   });
 
-  const describe = (thrown: unknown): string => {
+  const describe = (thrown: unknown): Thrown => {
     const of = (key: string) => {
       try {
         return (thrown as Record<string, unknown>)[key];
@@ -239,22 +241,25 @@ export function inside(host: Host, given: Given): Inside {
       return typeof value === 'string' ? slice(value, 0, most) : undefined;
     };
     if (thrown === null || (typeof thrown !== 'object' && typeof thrown !== 'function'))
-      return stringify({ name: 'Error', message: slice(shown(thrown), 0, 4096) });
-    let payload: unknown;
+      return { error: stringify({ name: 'Error', message: slice(shown(thrown), 0, 4096) }), payload: '' };
+    let payload = '';
     try {
       const json = stringify(of('payload'));
-      if (json !== undefined && json.length <= 65536) payload = parse(json);
+      if (json !== undefined && json.length <= 65536) payload = json;
     } catch {}
-    return stringify({
+    const error = stringify({
       name: slice(read('name', 200) ?? 'Error', 0, 200),
       message: read('message', 4096) ?? '(no message)',
       stack: read('stack', 16384),
       code: read('code', 200),
-      payload,
     });
+    return { error, payload };
   };
 
-  const run = async (order: { exportName: string; kind: string; input: unknown; about: unknown }) => {
+  const run = async (
+    order: { exportName: string; kind: string },
+    { input, about }: { input: unknown; about: unknown },
+  ) => {
     const bundle = load('', host.bundle()) as Record<string, unknown>;
     const exported = bundle?.[order.exportName];
     if (exported === undefined)
@@ -262,11 +267,11 @@ export function inside(host: Host, given: Given): Inside {
     const harness = load('\u0000harness', host.moduleOf('\u0000harness')!) as {
       start(call: object): unknown;
     };
-    const { kind, input, about } = order;
+    const { kind } = order;
     return harness.start({ exported, kind, input, about, service });
   };
-  const start = (order: string) => {
-    run(parse(order))
+  const start = (order: string, given: string) => {
+    run(parse(order), parse(given))
       .then((result) => {
         const json: unknown = stringify(result);
         host.done(typeof json === 'string' ? json : 'null');

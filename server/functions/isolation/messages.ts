@@ -1,26 +1,23 @@
 /**
- * What is said over the channel. What the service says is read without a check, what the code's side says is checked:
- * that side may be the customer's, with everything of ours in it replaced.
+ * The messages of the channel, each of a few fields beside its payload. Those of the service are read without a check.
+ * Those of the code's side are checked: that side may be the customer's, with everything of ours in it replaced.
  */
 import { z } from 'zod';
 
 /** From the service. Every number of an ask is one that the other side chose. */
 export type Order =
-  | { t: 'boot'; modules: Record<string, string>; harness: string }
-  | { t: 'bundle'; id: string; code: string }
-  | {
-      t: 'run';
-      bundle: string;
-      exportName: string;
-      kind: string;
-      input: unknown;
-      about: unknown;
-      resultBytes: number;
-    }
+  /** Payload: `{ modules, harness }`, texts by name and a text. */
+  | { t: 'boot' }
+  /** Payload: the text of the bundle. */
+  | { t: 'bundle'; id: string }
+  /** Payload: `{ input, about }`, any JSON. */
+  | { t: 'run'; bundle: string; exportName: string; kind: string; resultBytes: number }
   | { t: 'cancel' }
   | { t: 'ping'; id: number }
-  | { t: 'answer'; id: number; value: unknown; body: boolean }
-  | { t: 'refuse'; id: number; error: Refusal }
+  /** Payload: any JSON. */
+  | { t: 'answer'; id: number; body: boolean }
+  /** Payload: a `Refusal`. */
+  | { t: 'refuse'; id: number }
   | FlowMessage;
 
 /** Why an ask was not answered, for the code that asked. */
@@ -47,18 +44,20 @@ const thrownError = z.strictObject({
   message: z.string().max(4_096),
   stack: z.string().max(16_384).optional(),
   code: short.optional(),
-  payload: z.unknown().optional(),
 });
 
 const message = z.discriminatedUnion('t', [
   z.strictObject({ t: z.literal('up') }),
-  z.strictObject({ t: z.literal('ask'), id, name: short, args: z.unknown(), body: z.boolean() }),
+  /** Payload: its arguments, any JSON. */
+  z.strictObject({ t: z.literal('ask'), id, name: short, body: z.boolean() }),
   z.strictObject({
     t: z.literal('log'),
     level: z.enum(['debug', 'info', 'warn', 'error']),
     text: z.string().max(8_192),
   }),
-  z.strictObject({ t: z.literal('done'), result: z.unknown() }),
+  /** Payload: the result, any JSON. */
+  z.strictObject({ t: z.literal('done') }),
+  /** Payload: that of the error, any JSON or nothing. */
   z.strictObject({ t: z.literal('failed'), cause: z.enum(['threw', 'stalled']), error: thrownError }),
   z.strictObject({ t: z.literal('ready'), clean: z.boolean() }),
   z.strictObject({ t: z.literal('pong'), id }),
@@ -79,26 +78,4 @@ export function readMessage(text: string): Message | undefined {
   } catch {
     return undefined;
   }
-}
-
-const maxDepth = 128;
-
-/**
- * Why a value is not to be handed on, undefined if it may be. `__proto__` would change what it is merged into, and what
- * is nested deeper than this overflows the stack of whoever walks it.
- */
-export function faultOfJson(value: unknown): string | undefined {
-  let level: unknown[] = [value];
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > maxDepth) return `It is nested deeper than ${maxDepth} levels.`;
-    const next: unknown[] = [];
-    for (const item of level) {
-      if (item === null || typeof item !== 'object') continue;
-      if (Object.hasOwn(item, '__proto__')) return 'It has a key `__proto__`.';
-      for (const inner of Object.values(item))
-        if (inner !== null && typeof inner === 'object') next.push(inner);
-    }
-    level = next;
-  }
-  return undefined;
 }

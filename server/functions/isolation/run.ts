@@ -4,10 +4,13 @@ import { maxOpenAsks } from './channel.ts';
 import type { CustomerProcess, End } from './customer-process.ts';
 import { Inflow, Outflow } from './flow.ts';
 import { LogBudget } from './log-budget.ts';
-import { faultOfJson, type Message, type Refusal } from './messages.ts';
-import type { RunLimits, RunOrder, RunOutcome } from './runtime.ts';
+import type { Message, Refusal } from './messages.ts';
+import { type Read, readLarge, readSmall } from './payload.ts';
+import type { Answer, RunLimits, RunOrder, RunOutcome } from './runtime.ts';
 import { mapped } from './stack.ts';
+import { slice } from './time-slice.ts';
 
+const tooMuch = 'It takes too much memory to read.';
 const cancelled: End = { cause: 'cancelled', message: 'The run was cancelled.' };
 
 type Ask = { gaveUp: AbortController; inflow: Inflow | undefined; outflow: Outflow | undefined };
@@ -25,6 +28,9 @@ export class Run {
   /** The last ping of the runs before: its answer may still come. */
   readonly #pingsBefore: number;
   #pongs: number;
+  /** The end of the reading of all asks so far: they are served in the order in which they came. */
+  #reading: Promise<unknown> | undefined;
+  #isOver = false;
 
   constructor(process: CustomerProcess, order: RunOrder & { limits: RunLimits }) {
     this.#process = process;
@@ -39,15 +45,22 @@ export class Run {
     const cancel = () => this.#cancel();
     try {
       this.#process.attach({
-        message: (message) => this.#hear(message),
+        message: (message, payload) => this.#hear(message, payload),
         bytes: (stream, bytes) => {
-          if (!this.#asks.get(stream)?.inflow?.take(bytes)) this.#broke('bytes that no stream has room for');
+          const ask = this.#asks.get(stream);
+          // What was under way when its ask was answered.
+          if (ask === undefined && stream <= this.#lastAsk) return;
+          if (!ask?.inflow?.take(bytes)) this.#broke('bytes that no stream has room for');
         },
-        ended: (end) => this.#outcome.resolve({ failure: end }),
+        ended: (end) => {
+          // What the code returned or threw may still be read.
+          if (!this.#isOver) this.#outcome.resolve({ failure: end });
+        },
       });
       this.#process.give(bundle);
       const { resultBytes } = limits;
-      this.#process.begin({ t: 'run', bundle: bundle.id, exportName, kind, input, about, resultBytes });
+      const given = JSON.stringify({ input, about });
+      this.#process.begin({ t: 'run', bundle: bundle.id, exportName, kind, resultBytes }, given);
       this.#timers.push(
         setTimeout(() => this.#timedOut(`longer than ${limits.timeoutMs} ms`), limits.timeoutMs),
         setInterval(() => this.#ping(), limits.blockedMs),
@@ -60,7 +73,7 @@ export class Run {
       // An input that is larger than a frame.
       return { failure: { cause: 'protocol', message: (error as Error).message } };
     } finally {
-      for (const timer of this.#timers) clearTimeout(timer);
+      this.#stopTimers();
       signal?.removeEventListener('abort', cancel);
       for (const { gaveUp, inflow, outflow } of this.#asks.values()) {
         gaveUp.abort();
@@ -71,16 +84,16 @@ export class Run {
     }
   }
 
-  #hear(message: Message) {
+  #hear(message: Message, payload: Buffer<ArrayBuffer>) {
     switch (message.t) {
       case 'ask':
-        return this.#ask(message);
+        return this.#ask(message, payload);
       case 'log':
         return this.#log(message);
       case 'done':
-        return this.#done(message.result);
+        return this.#done(payload);
       case 'failed':
-        return this.#failed(message);
+        return this.#failed(message, payload);
       case 'pong':
         if (message.id <= this.#pingsBefore) return;
         if (message.id !== this.#pongs + 1 || message.id > this.#process.pings)
@@ -102,7 +115,7 @@ export class Run {
     }
   }
 
-  #ask({ id, name, args, body }: Extract<Message, { t: 'ask' }>) {
+  #ask({ id, name, body }: Extract<Message, { t: 'ask' }>, payload: Buffer<ArrayBuffer>) {
     // Numbers only go up, so none can name an ask of another run, or the same one twice.
     if (id <= this.#lastAsk) return this.#broke('the number of an ask twice');
     // Twice as many as ours opens: it counts a stream that it has let go of as closed before we hear of it.
@@ -117,38 +130,63 @@ export class Run {
       : undefined;
     const ask: Ask = { gaveUp: new AbortController(), inflow, outflow: undefined };
     this.#asks.set(id, ask);
-    void this.#serve({ id, name, args, ask });
+    void this.#serve({ id, name, payload, ask });
   }
 
   async #serve({
     id,
     name,
-    args,
+    payload,
     ask,
   }: {
     id: number;
     name: string;
-    args: unknown;
+    payload: Buffer<ArrayBuffer>;
     ask: Ask;
   }): Promise<void> {
     try {
-      const fault = faultOfJson(args);
-      if (fault !== undefined)
-        throw new AppError('invalid_body', `What was given to ${name} is refused. ${fault}`);
-      const { signal } = ask.gaveUp;
-      const { value, body } = await this.#order.serve(name, args, { signal, body: ask.inflow });
-      await this.#process.drained();
+      const read = await this.#read(payload);
+      await slice.turn();
       if (!this.#asks.has(id)) return;
-      if (body !== undefined) ask.outflow = new Outflow((bytes) => this.#process.sendBytes(id, bytes));
-      this.#process.send({ t: 'answer', id, value: value ?? null, body: body !== undefined });
-      if (body !== undefined) await this.#stream(id, { ask, body });
+      if ('fault' in read)
+        throw new AppError('invalid_body', `What was given to ${name} is refused. ${read.fault}`);
+      const { signal } = ask.gaveUp;
+      const drained = () => this.#process.drained();
+      const { value, values } = read;
+      const answer = await this.#order.serve(name, value, { values, signal, body: ask.inflow, drained });
+      await drained();
+      await slice.turn();
+      if (this.#asks.has(id)) await this.#answer(id, { ask, answer });
     } catch (error) {
-      if (this.#asks.has(id)) this.#process.send({ t: 'refuse', id, error: refusalOf(error) });
+      if (this.#asks.has(id)) this.#process.send({ t: 'refuse', id }, JSON.stringify(refusalOf(error)));
     } finally {
       this.#open -= 1;
       ask.inflow?.drop();
       this.#asks.delete(id);
     }
+  }
+
+  /** One after the other, also where a thread looks at them. */
+  #read(payload: Buffer<ArrayBuffer>): Promise<Read> | Read {
+    if (this.#reading === undefined) {
+      const small = readSmall(payload);
+      if (small !== undefined) return small;
+    }
+    const reading = (this.#reading ?? Promise.resolve()).then(() => readSmall(payload) ?? readLarge(payload));
+    const read = reading.catch((): Read => ({ fault: tooMuch }));
+    const end = read.then(() => {
+      if (this.#reading === end) this.#reading = undefined;
+    });
+    this.#reading = end;
+    return read;
+  }
+
+  async #answer(id: number, { ask, answer }: { ask: Ask; answer: Answer }): Promise<void> {
+    const { value, body } = answer;
+    if (body !== undefined) ask.outflow = new Outflow((bytes) => this.#process.sendBytes(id, bytes));
+    const json = Buffer.isBuffer(value) ? value : JSON.stringify(value ?? null);
+    this.#process.send({ t: 'answer', id, body: body !== undefined }, json);
+    if (body !== undefined) await this.#stream(id, { ask, body });
   }
 
   async #stream(id: number, { ask, body }: { ask: Ask; body: AsyncIterable<Uint8Array> }): Promise<void> {
@@ -168,20 +206,42 @@ export class Run {
     });
   }
 
-  #done(result: unknown) {
-    const fault = faultOfJson(result);
-    if (fault === undefined) return this.#outcome.resolve({ result });
-    const error = { name: 'Error', message: `The result is refused. ${fault}` };
-    this.#outcome.resolve({ failure: { cause: 'threw', message: error.message, error } });
+  #done(payload: Buffer<ArrayBuffer>) {
+    if (payload.length > this.#order.limits.resultBytes) return this.#broke('a result that is too large');
+    this.#end(async () => {
+      const read = readSmall(payload) ?? (await readLarge(payload, { isParsed: true }));
+      if ('value' in read) return { result: read.value };
+      const error = { name: 'Error', message: `The result is refused. ${read.fault}` };
+      return { failure: { cause: 'threw', message: error.message, error } };
+    });
   }
 
-  #failed({ cause, error }: Extract<Message, { t: 'failed' }>) {
-    if (this.#order.signal?.aborted) return this.#outcome.resolve({ failure: cancelled });
-    const fault = faultOfJson(error.payload);
-    const { payload, ...rest } = error;
-    const thrown = mapped(fault === undefined ? error : rest, this.#order.bundle.code);
-    const failure = { cause, message: error.message, ...(cause === 'threw' && { error: thrown }) };
-    this.#outcome.resolve({ failure });
+  #failed({ cause, error }: Extract<Message, { t: 'failed' }>, payload: Buffer<ArrayBuffer>) {
+    const { message } = error;
+    this.#end(async () => {
+      if (this.#order.signal?.aborted) return { failure: cancelled };
+      if (cause !== 'threw') return { failure: { cause, message } };
+      const thrown = await mapped(error, this.#order.bundle);
+      // More than our side sends is left out.
+      const read = payload.length === 0 ? undefined : readSmall(payload);
+      const known = read !== undefined && 'value' in read ? { payload: read.value } : {};
+      return { failure: { cause, message, error: { ...thrown, ...known } } };
+    });
+  }
+
+  /** The code has come to its end; nothing that it does counts any more. */
+  #end(outcome: () => Promise<RunOutcome>): void {
+    this.#isOver = true;
+    this.#stopTimers();
+    outcome().then(this.#outcome.resolve, () =>
+      this.#outcome.resolve({
+        failure: { cause: 'threw', message: tooMuch, error: { name: 'Error', message: tooMuch } },
+      }),
+    );
+  }
+
+  #stopTimers(): void {
+    for (const timer of this.#timers) clearTimeout(timer);
   }
 
   #cancel(): void {

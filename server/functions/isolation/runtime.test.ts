@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { build } from 'esbuild';
 import { AppError } from '../../errors.ts';
+import { LargeJson, readLarge } from './payload.ts';
 import { openRuntime, runCode } from './runtime.fixture.ts';
 import type { Answer, RunOrder } from './runtime.ts';
 
@@ -97,13 +98,35 @@ test('asks that are large wait for each other, so that the service never holds m
     open -= 1;
     return { value: 1 };
   };
-  // The line comes after whatever was sent at once.
-  const code = run(`const text = 'x'.repeat(7e6);
+  // The line comes after whatever was sent at once, which the thread examines one after the other.
+  const log = async () => {
+    for (let n = 0; n < 6; n++) await readLarge(Buffer.alloc(70_000, ' '));
+    allSent.resolve();
+  };
+  const code = run(`const text = 'x'.repeat(1_800_000);
     const asks = Array.from({ length: 6 }, () => service.ask('save', text));
     service.log('info', 'sent');
     return (await Promise.all(asks)).length`);
-  assert.equal(await resultOf(runtime, code, { serve, log: () => allSent.resolve() }), 6);
+  assert.equal(await resultOf(runtime, code, { serve, log: () => void log() }), 6);
   assert.equal(most, 2);
+});
+
+test('large arguments and results pass as bytes that nobody has parsed', async (t) => {
+  const runtime = openRuntime(t);
+  const given: unknown[] = [];
+  const serve: RunOrder['serve'] = async (_name, args) => {
+    given.push(args);
+    return { value: Buffer.from('{"as":"it is"}') };
+  };
+  const code = run(`const rows = Array.from({ length: 60_000 }, (_, n) => ({ n }));
+    const { value } = await service.ask('save', rows);
+    return [value, rows]`);
+  const result = await resultOf(runtime, code, { serve });
+  const rows = Array.from({ length: 60_000 }, (_, n) => ({ n }));
+  const [sent] = given;
+  assert.ok(sent instanceof LargeJson && result instanceof LargeJson);
+  assert.deepEqual(JSON.parse(sent.bytes.toString()), rows);
+  assert.deepEqual(JSON.parse(result.bytes.toString()), [{ as: 'it is' }, rows]);
 });
 
 test('no process is there before the first run, and none once nobody has needed it for a while', async (t) => {

@@ -37,16 +37,23 @@ export const defaultLimits: RunLimits = {
 };
 
 /** What the code asked for. `body` is the stream that it sends along, to be read once. */
-export type Asked = { signal: AbortSignal; body: AsyncIterable<Uint8Array> | undefined };
+export type Asked = {
+  signal: AbortSignal;
+  /** How many brackets and commas its arguments have. */
+  values: number;
+  body: AsyncIterable<Uint8Array> | undefined;
+  /** Resolves when the process has taken what was sent to it. */
+  drained: () => Promise<void>;
+};
 
-/** What an ask is answered with: any JSON value, and a stream of bytes where there is one. */
+/** What an ask is answered with: any JSON value, or JSON as a Buffer; and a stream of bytes where there is one. */
 export type Answer = { value: unknown; body?: AsyncIterable<Uint8Array> };
 
 /**
  * Answers what the code asks for, for the connection that the caller has in mind: no message names one.
  *
- * `args` is any JSON at most 128 levels deep, without a key `__proto__`; the rest is to be checked here. Of what it
- * throws, an `AppError` reaches the code with its code, message, status and payload; anything else reads `internal` there.
+ * `args` is any JSON at most 128 levels deep, without a key `__proto__`, or a `LargeJson`, whose bytes may be no JSON;
+ * the rest is to be checked here. Of what it throws, an `AppError` reaches the code with its code, message, status and payload; anything else reads `internal` there.
  */
 export type Serve = (name: string, args: unknown, asked: Asked) => Promise<Answer>;
 
@@ -102,6 +109,7 @@ export type RunFailure = {
   error?: ThrownError;
 };
 
+/** A result is any JSON, or a `LargeJson`. */
 export type RunOutcome = { result: unknown } | { failure: RunFailure };
 
 export type RuntimeSettings = {

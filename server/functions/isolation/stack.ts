@@ -1,35 +1,42 @@
-import { SourceMap } from 'node:module';
-import type { ThrownError } from './runtime.ts';
+import { locateOnThread, type Place } from './code-queue.ts';
+import type { RunOrder, ThrownError } from './runtime.ts';
 
 const marker = '//# sourceMappingURL=data:application/json;base64,';
 /** The bundle stands in a function of one line, whose text comes before the bundle's first. */
 const lead = '(function (module, exports, require) {'.length;
+/** More is of no use to a reader. */
+const maxLines = 100;
+const maxLineLength = 1_000;
+const place = /function\.js:(\d{1,9}):(\d{1,9})/;
 
-/** The error with its stack in the files that were written, where the bundle carries a map; else in the bundle. */
-export function mapped(error: ThrownError, code: string): ThrownError {
+/**
+ * The error with its stack in the files that were written, where the bundle carries a map; else in the bundle. The map
+ * is read on a thread, once for as long as the bundle is among those that failed last.
+ */
+export async function mapped(error: ThrownError, bundle: RunOrder['bundle']): Promise<ThrownError> {
   if (error.stack === undefined) return error;
-  const frames = error.stack.split('\n').filter((line) => !/^\s+at .*(trellis:|node:|\[stdin\])/.test(line));
-  const map = mapOf(code);
-  if (map === undefined) return { ...error, stack: frames.join('\n') };
-  const stack = frames.map((line) =>
-    line.replace(/function\.js:(\d+):(\d+)/, (asWritten, row: string, column: string) => {
-      const at = Number(row) === 1 ? Number(column) - lead : Number(column);
-      const entry = map.findEntry(Number(row) - 1, Math.max(0, at - 1));
-      if (!('originalSource' in entry)) return asWritten;
-      return `${entry.originalSource}:${entry.originalLine + 1}:${entry.originalColumn + 1}`;
-    }),
+  const lines = error.stack
+    .split('\n', maxLines)
+    .map((line) => line.slice(0, maxLineLength))
+    .filter((line) => !/^\s+at .*(trellis:|node:|\[stdin\])/.test(line));
+  const places = lines.map(placeIn);
+  const asked = places.filter((one) => one !== undefined);
+  const at = asked.length > 0 ? bundle.code.lastIndexOf(marker) : -1;
+  if (at < 0) return { ...error, stack: lines.join('\n') };
+  const mapOf = () => bundle.code.slice(at + marker.length).trimEnd();
+  // A map is a convenience: a run does not fail in another way because its map cannot be used.
+  const found = await locateOnThread(bundle.id, { places: asked, mapOf }).catch(() => []);
+  const left = found.values();
+  const written = places.map((one) => (one === undefined ? undefined : left.next().value));
+  const stack = lines.map((line, n) =>
+    written[n] === undefined ? line : line.replace(place, () => written[n]!),
   );
   return { ...error, stack: stack.join('\n') };
 }
 
-function mapOf(code: string): SourceMap | undefined {
-  const at = code.lastIndexOf(marker);
-  if (at < 0) return undefined;
-  try {
-    const text = Buffer.from(code.slice(at + marker.length).trimEnd(), 'base64').toString();
-    return new SourceMap(JSON.parse(text));
-  } catch {
-    // A map is a convenience; what is wrong with it is no fault of the run.
-    return undefined;
-  }
+function placeIn(line: string): Place | undefined {
+  const [, row, column] = place.exec(line) ?? [];
+  if (row === undefined) return undefined;
+  const at = Number(row) === 1 ? Number(column) - lead : Number(column);
+  return { row: Number(row) - 1, column: Math.max(0, at - 1) };
 }

@@ -93,10 +93,12 @@ test('an action that is read-only cannot write, whatever its input asks for', as
   const connection = await one.reader.get({ ...bench.place, connectionId: 'eve' });
   const found = await getFunction(db, { ...bench.place, name: 'look' });
   const call = (ask: string, given: object) =>
-    actions.call({
-      ...{ connection, found, environment: 'dev', input: { ask, with: given } },
-      signal: new AbortController().signal,
-    });
+    actions
+      .call({
+        ...{ connection, found, environment: 'dev', input: { ask, with: given } },
+        signal: new AbortController().signal,
+      })
+      .then((json) => JSON.parse(json.toString()) as unknown);
   for (const [ask, given] of [
     ['get', { endpoint: '/a' }],
     ['proxy', { endpoint: '/a', method: 'HEAD' }],

@@ -9,6 +9,7 @@ import { type ContextDeps, createContext, requireRow } from '../context/context.
 import type { RunCounts } from '../context/run-counts.ts';
 import { Secrets } from '../context/secrets.ts';
 import { findCode } from '../deploys/store.ts';
+import { LargeJson } from '../isolation/payload.ts';
 import type { RunFailure, Runtime, Serve } from '../isolation/runtime.ts';
 import type { Claim } from './claims.ts';
 import type { RunLogLine } from './run-log.ts';
@@ -121,8 +122,10 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
     signal,
   });
   if ('failure' in outcome) return endingOf(secrets.hideIn(outcome.failure) as RunFailure, by);
-  const output = kind === 'action' ? connection.dataKey.sealJson(outcome.result, outputContext) : null;
-  return { state: 'succeeded', output };
+  if (kind !== 'action') return { state: 'succeeded', output: null };
+  const { result } = outcome;
+  const json = result instanceof LargeJson ? result.bytes : JSON.stringify(result);
+  return { state: 'succeeded', output: connection.dataKey.seal(json, outputContext) };
 }
 
 /** What the code asks for is asked for its run: the process that passes it on was started for another, maybe. */

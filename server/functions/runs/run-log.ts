@@ -7,6 +7,7 @@ import { type SealingKey, sealLines } from './sealed-output.ts';
 /** Of one attempt. Then one line says that the rest is left out. */
 const mostLines = 2_000;
 const flushMs = 1_000;
+const linesAtOnce = 100;
 /** Each attempt writes behind those before it, and one that was given back, which does not count, behind itself. */
 const positionsOfAttempt = 100_000;
 /** The last ones, for the activity log. */
@@ -47,7 +48,9 @@ export function createRunLog({
 
   async function storeAll(lines: readonly Line[]): Promise<void> {
     begin ??= Math.max(attempt * positionsOfAttempt, await behindLast(db, runId));
-    await store(db, { runId, begin, lines });
+    // A few at a time: what other runs wrote is stored in between.
+    for (let from = 0; from < lines.length; from += linesAtOnce)
+      await store(db, { runId, begin, lines: lines.slice(from, from + linesAtOnce) });
   }
 
   function flush(): void {

@@ -3,6 +3,7 @@ import { getPriority } from 'node:os';
 import { test } from 'node:test';
 import { openRuntime, runCode } from '../../../server/functions/isolation/runtime.fixture.ts';
 import { hostileFunctions } from './functions.ts';
+import { hostileVolumes } from './volumes.ts';
 
 const neighbour = `exports.default = async (service, input) => {
   await new Promise((resolve) => setTimeout(resolve, 1));
@@ -17,7 +18,8 @@ test('no function harms the service or its neighbours, and each is told what wen
   assert.deepEqual(outcome, { result: 0 });
   const priority = getPriority();
 
-  const tried = Object.entries(hostileFunctions).map(([name, { code, limits, fails, returns }], at) =>
+  const all = { ...hostileFunctions, ...hostileVolumes };
+  const tried = Object.entries(all).map(([name, { code, limits, fails, returns }], at) =>
     t.test(name, async () => {
       const [hostile, beside] = await Promise.all([
         runCode(runtime, code, { environmentId: at % 3, ...(limits && { limits }) }),

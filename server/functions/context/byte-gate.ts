@@ -1,0 +1,65 @@
+type Waiter = { bytes: number; start: () => void };
+
+/**
+ * Admits work by the bytes that it holds in memory, first come, first served: so many at a time, and one alone always.
+ * The runs of all environments share it.
+ */
+export class ByteGate {
+  readonly #maxBytes: number;
+  #heldBytes = 0;
+  #waiting: Waiter[] = [];
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Rejects with the signal's reason where it ends the wait. */
+  async run<T>(bytes: number, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    const leave = await this.enter(bytes, signal);
+    try {
+      return await work();
+    } finally {
+      leave();
+    }
+  }
+
+  /** Answers what is to be called when the bytes are held no more. Rejects as `run` does. */
+  async enter(bytes: number, signal: AbortSignal): Promise<() => void> {
+    signal.throwIfAborted();
+    await this.#wait(bytes, signal);
+    let isHeld = true;
+    return () => {
+      if (isHeld) this.#heldBytes -= bytes;
+      isHeld = false;
+      this.#admit();
+    };
+  }
+
+  #wait(bytes: number, signal: AbortSignal): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const waiter = { bytes, start: resolve };
+    const leave = () => {
+      this.#waiting = this.#waiting.filter((other) => other !== waiter);
+      reject(signal.reason);
+      this.#admit();
+    };
+    signal.addEventListener('abort', leave, { once: true });
+    this.#waiting.push(waiter);
+    this.#admit();
+    return promise.finally(() => signal.removeEventListener('abort', leave));
+  }
+
+  #admit(): void {
+    for (;;) {
+      const [next] = this.#waiting;
+      if (next === undefined) return;
+      if (this.#heldBytes > 0 && this.#heldBytes + next.bytes > this.#maxBytes) return;
+      this.#waiting.shift();
+      this.#heldBytes += next.bytes;
+      next.start();
+    }
+  }
+}
+
+/** Large saves, updates, states and bodies: each takes several times its bytes while it is worked on. */
+export const largeWork = new ByteGate(16 * 1024 * 1024);
