@@ -245,11 +245,16 @@ create table dataset (
   tombstone_floor bigint not null default 0,
   keep_previous boolean not null default false,
   emptied_seq bigint not null default 0,
+  tracking_id uuid,
+  tracking_is_partial boolean not null default false,
+  held_count bigint,
+  allowed_count bigint,
   constraint dataset_held_is_tracked CHECK (((held_at IS NULL) OR (tracked_from IS NOT NULL))),
   constraint dataset_mass_delete CHECK ((((mass_delete_share >= (0)::double precision) AND (mass_delete_share <= (1)::double precision)) AND (mass_delete_number >= 0))),
   constraint dataset_pkey PRIMARY KEY (id),
   constraint dataset_unique UNIQUE (connection, model, variant)
 );
+CREATE TRIGGER dataset_tracking_id BEFORE UPDATE OF tracked_from ON public.dataset FOR EACH ROW WHEN (((new.tracked_from IS DISTINCT FROM old.tracked_from) AND (NOT (new.tracking_id IS DISTINCT FROM old.tracking_id)))) EXECUTE FUNCTION forget_tracking_id();
 
 create table delivery (
   id bigint generated always as identity not null,
@@ -441,6 +446,7 @@ create table function_checkpoint (
   value bytea not null,
   version bigint not null default 1,
   updated_at timestamp with time zone not null default now(),
+  written jsonb,
   constraint function_checkpoint_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
   constraint function_checkpoint_function_id_fkey FOREIGN KEY (function_id) REFERENCES function(id) ON DELETE CASCADE,
   constraint function_checkpoint_pkey PRIMARY KEY (connection_id, function_id, variant)
@@ -1151,6 +1157,16 @@ begin
   end if;
   return null;
 end $function$;
+
+CREATE OR REPLACE FUNCTION public.forget_tracking_id()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  new.tracking_id := null;
+  return new;
+end;
+$function$;
 
 CREATE OR REPLACE FUNCTION public.refuse_audit_change()
  RETURNS trigger

@@ -147,7 +147,8 @@ export const errorCatalogue = {
   mass_delete_held: {
     status: 409,
     message:
-      'So many records would be deleted that nothing was. See `payload`; send `override` if it is right.',
+      'So many records would be deleted that none was. See `payload`. If they are gone at the provider, send the same ' +
+      'POST /records/track-deletes/end with "override": true.',
   },
 
   // Functions

@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { openApi } from './api.ts';
+import { runCommand } from './run.ts';
 import { runDeployed } from './run-deployed.ts';
 
 test('a sync that runs already runs once more, and that run is followed, also where something held the sync before', async (t) => {
@@ -12,6 +13,7 @@ test('a sync that runs already runs once more, and that run is followed, also wh
   let runs = [run('1', 'running')];
   let looks = 0;
   const asked: string[] = [];
+  let triggered = '';
   const answers: [RegExp, () => unknown][] = [
     [/^\/integrations\//, () => ({ data: { type: 'sync', enabled: true } })],
     [/^\/sync\/trigger/, () => ({ success: true })],
@@ -33,6 +35,7 @@ test('a sync that runs already runs once more, and that run is followed, also wh
   ];
   const service = createServer((request, response) => {
     asked.push(request.url ?? '');
+    if (request.url === '/sync/trigger') request.on('data', (part) => (triggered += part));
     const [, answer] = answers.find(([path]) => path.test(request.url ?? '')) ?? [];
     response.end(JSON.stringify(answer?.()));
   });
@@ -44,10 +47,21 @@ test('a sync that runs already runs once more, and that run is followed, also wh
   const printed: string[] = [];
   const done = await runDeployed(api, {
     target: { integrationKey: 'api', name: 'rows', kind: 'sync' },
-    ...{ connectionId: 'ada', variant: 'base', input: undefined },
+    ...{ connectionId: 'ada', variant: 'base', input: undefined, allowed: { Row: 7 } },
     print: (line) => void printed.push(line),
   });
   assert.equal(done.run.id, '2');
+  assert.deepEqual(JSON.parse(triggered), {
+    ...{ provider_config_key: 'api', connection_id: 'ada', syncs: [{ name: 'rows', variant: 'base' }] },
+    allow_mass_delete: { Row: 7 },
+  });
   assert.equal(asked.filter((path) => path === '/sync/trigger').length, 1);
   assert.match(printed[0]!, /^It runs already/);
+});
+
+test('what is allowed to be deleted is a model and a number', async () => {
+  for (const given of ['Row', 'Row=', 'Row=0', '=3', 'Row=1.5']) {
+    const args = ['api/rows', '--connection', 'ada', '--allow-mass-delete', given];
+    await assert.rejects(runCommand(args), { name: 'UsageError' });
+  }
 });

@@ -8,6 +8,8 @@ export type DeployedRun = {
   connectionId: string;
   /** Of a sync. */
   variant: string;
+  /** Of a sync: how many records of held deletions may be deleted, by model. */
+  allowed?: Record<string, number> | undefined;
   /** Of an action. */
   input: unknown;
   print: (line: string) => void;
@@ -27,6 +29,8 @@ export async function runDeployed(api: Api, of: DeployedRun): Promise<{ run: Run
   }
   if (!data.enabled) throw new Error(`${integrationKey}/${places[data.type]}/${name} is turned off.`);
   const headers = { 'connection-id': connectionId, 'provider-config-key': integrationKey };
+  if (data.type !== 'sync' && of.allowed !== undefined)
+    throw new Error('An action has no deletions that are held: --allow-mass-delete is for a sync.');
   if (data.type === 'sync') return { run: await runSync(api, of) };
   const started = await api.post(
     '/action/trigger',
@@ -54,6 +58,7 @@ async function runSync(api: Api, of: DeployedRun): Promise<Run> {
       syncs: [{ name, variant }],
       provider_config_key: integrationKey,
       connection_id: connectionId,
+      ...(of.allowed && { allow_mass_delete: of.allowed }),
     }),
   );
   for (;;) {

@@ -5,7 +5,8 @@ import type { Transport } from './transport.ts';
 export type SyncName = Body<'POST /sync/trigger'>['syncs'][number];
 /** One or several, at least one; `'*'` is all that the connection has. */
 export type SyncNames = SyncName | readonly SyncName[] | '*';
-export type TriggerOptions = CallOptions & Pick<Body<'POST /sync/trigger'>, 'opts' | 'sync_mode'>;
+export type TriggerOptions = CallOptions &
+  Pick<Body<'POST /sync/trigger'>, 'opts' | 'sync_mode' | 'allow_mass_delete'>;
 
 /** Syncs of one connection. */
 export class Syncs {
@@ -21,9 +22,9 @@ export class Syncs {
   /** Has them run now. `opts` can reset what a sync remembers, and empty its cache. Throws a `TypeError` for an empty list. */
   async trigger(
     syncs: SyncNames,
-    { opts, sync_mode, ...call }: TriggerOptions = {},
+    { opts, sync_mode, allow_mass_delete, ...call }: TriggerOptions = {},
   ): Promise<Answer<'POST /sync/trigger'>> {
-    const body = { ...this.#of, syncs: namesOf(syncs), opts, sync_mode };
+    const body = { ...this.#of, syncs: namesOf(syncs), opts, sync_mode, allow_mass_delete };
     return this.#transport.json({ route: 'POST /sync/trigger', body, ...call });
   }
 

@@ -185,11 +185,13 @@ export interface DataKey {
 }
 
 export interface Dataset {
+  allowed_count: number | null;
   connection: number;
   created_at: Generated<Timestamp>;
   deleted: Generated<number>;
   emptied_seq: Generated<number>;
   held_at: Timestamp | null;
+  held_count: number | null;
   id: Generated<number>;
   ignore_fields: Generated<string[]>;
   keep_previous: Generated<boolean>;
@@ -204,6 +206,8 @@ export interface Dataset {
   records: Generated<number>;
   tombstone_floor: Generated<number>;
   tracked_from: number | null;
+  tracking_id: string | null;
+  tracking_is_partial: Generated<boolean>;
   variant: string;
 }
 
@@ -335,6 +339,7 @@ export interface FunctionCheckpoint {
   value: Buffer;
   variant: string;
   version: Generated<number>;
+  written: Json | null;
 }
 
 export interface FunctionLock {

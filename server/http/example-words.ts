@@ -219,6 +219,13 @@ const named: Record<string, Word> = {
   // Records
   model: say('Kind of the records.', 'Row'),
   variant: say('Partition of the model; `base` where nobody names one.', 'base'),
+  allow_mass_delete: say(
+    'By model: how many records a held deletion may delete, once. As the error `mass_delete_held` says.',
+    { Row: 2997 },
+  ),
+  would_delete: say('How many records the end of delete tracking would have deleted.', 2997),
+  live: say('How many live records the dataset holds.', 4997),
+  allowed: say('How many of them the next run may delete; null: none.', 2997),
   'sync.variant': say('Variant of the sync.', 'mine', 'base'),
   'records.name': say('Name of the consumer.', 'billing'),
   filter: say(

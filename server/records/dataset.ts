@@ -26,7 +26,12 @@ export type Dataset = {
   massDeleteNumber: number;
   /** The position at which the open delete tracking began; null where none is open. */
   trackedFrom: number | null;
+  /** Null also where a service of an earlier version opened it. */
+  trackingId: string | null;
+  trackingIsPartial: boolean;
   heldAt: Date | null;
+  /** How many records the next end of a held tracking may delete. */
+  allowedCount: number | null;
 };
 
 const columns = `
@@ -44,7 +49,10 @@ const columns = `
   mass_delete_share as "massDeleteShare",
   mass_delete_number as "massDeleteNumber",
   tracked_from as "trackedFrom",
-  held_at as "heldAt"`;
+  tracking_id as "trackingId",
+  tracking_is_partial as "trackingIsPartial",
+  held_at as "heldAt",
+  allowed_count as "allowedCount"`;
 
 /**
  * For the rest of a transaction, rows are found by index, and no statistics can choose a wrong one (decision 0023). For a

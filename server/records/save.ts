@@ -11,6 +11,7 @@ import { changedFields, type IgnoredFields, ignoredFields, isSameDigest } from '
 import type { NewerChanges } from './newer-changes.ts';
 import { findPruned } from './payloads.ts';
 import { sealNames } from './previous.ts';
+import type { RunReads } from './run-reads.ts';
 import { letGoSealed, openPayload, type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
 import { noteSeen } from './track-deletes.ts';
@@ -32,6 +33,8 @@ export type SaveRequest = {
   withChangedFields?: boolean | undefined;
   /** What others changed meanwhile stays as it is, and counts as unchanged. */
   leaves?: NewerChanges | undefined;
+  /** Filled with what is saved. */
+  reads?: RunReads | undefined;
 };
 
 export type SaveResult = {
@@ -83,7 +86,7 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
     });
     const restores = request.restore === 'always' ? await findRestores(tx, dataset, equal) : [];
     await noteSeen(tx, {
-      dataset,
+      ...{ dataset, reads: request.reads },
       seqs: [...equal.map(({ stored }) => stored), ...left].map(({ seq }) => seq),
     });
     await writeChanges(tx, { dataset, changes, restores, ignored: ignored.digest });

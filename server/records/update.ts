@@ -12,6 +12,7 @@ import { type Layers, layParts } from './lay.ts';
 import type { NewerChanges } from './newer-changes.ts';
 import { findPruned } from './payloads.ts';
 import { sealNames } from './previous.ts';
+import type { RunReads } from './run-reads.ts';
 import type { RecordOwner } from './save.ts';
 import { layOnThread } from './save-queue.ts';
 import { type SealedRecord, sealRecords } from './seal.ts';
@@ -26,6 +27,8 @@ export type UpdateRequest = {
   parts: readonly CheckedPart[];
   /** What others changed meanwhile stays as it is, and counts as unchanged. */
   leaves?: NewerChanges | undefined;
+  /** Filled with what is updated. */
+  reads?: RunReads | undefined;
 };
 
 export type UpdateResult = {
@@ -93,7 +96,7 @@ export async function updateRecords(db: Db, request: UpdateRequest): Promise<Upd
       await writeChanges(tx, { dataset, changes, restores: [], ignored: by.ignored.digest });
       updatedCount += changes.length;
     }
-    await noteSeen(tx, { dataset, seqs: left.map(({ seq }) => seq) });
+    await noteSeen(tx, { dataset, reads: request.reads, seqs: left.map(({ seq }) => seq) });
     taken = { first: dataset.lastSeq + 1, count: updatedCount };
     return {
       updatedCount,

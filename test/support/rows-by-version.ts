@@ -241,6 +241,14 @@ export function rowsByVersion(): RowsByVersion {
      select operation_id, created_at, 1000, level, '', '{}', '\\x01', 1 from operation_message;`,
   );
   after.set(
+    47,
+    `update dataset
+     set tracked_from = 1, tracking_id = ${uuid(10)}, held_at = now(), held_count = 2, allowed_count = 2
+     where tracked_from is null;
+     update function_checkpoint
+     set written = jsonb_build_object('version', version, 'run', ${uuid(6)}, 'trackings', jsonb_build_array());`,
+  );
+  after.set(
     48,
     `insert into operation_count (
        environment_id, span_s, begins_at, type, status, integration, target, variant, count, histogram

@@ -14,8 +14,8 @@ type Tracked = { service: Service; context: SyncContext; models: readonly string
  */
 export async function trackRun<T>({ service, context, models }: Tracked, run: () => Promise<T>): Promise<T> {
   const hasCheckpoint = async () => (await context.getCheckpoint()) !== null;
-  const open = async (those: Iterable<string>) => {
-    for (const model of those) await context.trackDeletesStart(model);
+  const open = async (those: Iterable<string>, of: { next: boolean }) => {
+    for (const model of those) await service.ask('trackDeletesStart', { model, ...of });
   };
   const ended = new Set<string>();
   const end = context.deleteRecordsFromPreviousExecutions;
@@ -23,9 +23,9 @@ export async function trackRun<T>({ service, context, models }: Tracked, run: ()
     ended.add(model);
     return end(model);
   };
-  if (!(await hasCheckpoint())) await open(models);
+  if (!(await hasCheckpoint())) await open(models, { next: false });
   const result = await run();
-  if (await hasCheckpoint()) await open(ended);
+  if (await hasCheckpoint()) await open(ended, { next: true });
   else for (const model of models) await service.ask('trackDeletesDrop', { model });
   return result;
 }

@@ -57,7 +57,14 @@ export function createSyncContext(service: Service, about: About, models: Models
   const end = async (model: string) => {
     // Who stops early has not saved all there is.
     if (service.signal.aborted) throw stopped();
-    return ask<{ deletedKeys: string[] }>('trackDeletesEnd', { model });
+    const ended = await ask<{ deletedKeys: string[]; isPartial?: true } | null>('trackDeletesEnd', { model });
+    if (!ended?.isPartial) return ended as { deletedKeys: string[] };
+    service.log(
+      'warn',
+      `Nothing of ${model} was deleted: this run began at a checkpoint, and what was read before it was not tracked. ` +
+        'The checkpoint is cleared: the next run reads everything, and deletes.',
+    );
+    return { deletedKeys: [] };
   };
   const endOfRun = async (model: string) =>
     end(model).catch((error: unknown) => {

@@ -1,10 +1,27 @@
-/** Where a function is to go on for a connection and a variant: sealed with the connection's key, one at most. */
+/**
+ * Where a function is to continue for a connection and a variant: sealed with the connection's key, one at most.
+ *
+ * A checkpoint stands in the middle of a list. The part of the list before it counts for delete tracking only if the same
+ * tracking was open when the checkpoint was written. So each one notes, in `written`, the run that wrote it and the trackings
+ * that hold that part; a service of an earlier version writes none, and raises `version` past what is noted.
+ */
 import { z } from 'zod';
 import { type Db, first, type Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { type Beginning, hasClosed } from '../../records/track-deletes.ts';
 import type { DataKey } from '../../vault.ts';
 
 export type CheckpointPlace = { connectionId: number; functionId: number; variant: string };
+/**
+ * Which trackings hold everything that was read before a checkpoint, as far as they are open: those of these models, and those
+ * of the checkpoint at which the run began, if they are of the models in `touched`. Undefined: of any model. A tracking of a
+ * model that the code no longer has would stay in all checkpoints to come.
+ */
+export type Coverage = {
+  models: readonly string[];
+  trackings: readonly string[];
+  touched: readonly string[] | undefined;
+};
 
 const context = 'function checkpoint';
 const mostFields = 16;
@@ -36,6 +53,41 @@ export function openCheckpoint(sealed: Buffer, dataKey: DataKey): Checkpoint {
   return dataKey.openJson(sealed, context) as Checkpoint;
 }
 
+type Written = { run: string; trackings: string[]; succeeded?: number };
+
+/**
+ * Where a run of the function begins, for delete tracking. To be called before the run reads or writes the checkpoint.
+ *
+ * A checkpoint that a successful run of the same version left behind, written while no tracking was open, is a start:
+ * `{page: 1}`, or the time of the last full read. A stale checkpoint was written by an unfinished run in a tracking that was
+ * ended or held since: the run died between the end and `clearCheckpoint`, and the list after the checkpoint is not the
+ * whole one. It is removed if `stale` says so.
+ */
+export async function findBeginning(
+  db: Pick<Db, 'transaction'>,
+  { at, versionId, stale }: { at: CheckpointPlace; versionId: number; stale: 'kept' | 'removed' },
+): Promise<Beginning> {
+  return db.transaction(async (tx) => {
+    const found = first(
+      await tx.query<{ written: Written | null }>(
+        `select case when (written ->> 'version')::bigint = version then written end as written
+         from function_checkpoint
+         where connection_id = $1 and function_id = $2 and variant = $3
+         for no key update`,
+        [at.connectionId, at.functionId, at.variant],
+      ),
+    );
+    if (found === undefined) return 'start';
+    if (found.written === null) return { trackings: [] };
+    const { trackings, succeeded } = found.written;
+    if (trackings.length === 0) return succeeded === versionId ? 'start' : { trackings };
+    const of = { connection: at.connectionId, variant: at.variant, trackings };
+    if (stale === 'kept' || succeeded !== undefined || !(await hasClosed(tx, of))) return { trackings };
+    await removeCheckpoint(tx, at);
+    return 'start';
+  });
+}
+
 /**
  * Stores one in the place of the version that was read, 0 for none, and answers its version. Throws
  * `checkpoint_conflict` where another writer was first.
@@ -45,32 +97,82 @@ export async function saveCheckpoint(
   {
     at,
     dataKey,
+    runId,
+    coverage,
     value,
     version,
-  }: { at: CheckpointPlace; dataKey: DataKey; value: Checkpoint; version: number },
+  }: {
+    at: CheckpointPlace;
+    dataKey: DataKey;
+    runId: string;
+    coverage: Coverage;
+    value: Checkpoint;
+    version: number;
+  },
 ): Promise<number> {
   const sealed = dataKey.sealJson(value, context);
+  // A tracking that closes after this was read is closed for the next run: it then counts for nothing.
+  const written = (next: string) => `
+    jsonb_build_object('version', ${next}, 'run', $5::text, 'trackings', array(
+      select tracking_id
+      from dataset
+      where connection = $1
+        and variant = $3
+        and tracked_from is not null
+        and tracking_id is not null
+        and (
+          model = any($6)
+          or tracking_id = any($7::uuid[]) and ($8::text[] is null or model = any($8))
+        )
+    ))`;
   return db.transaction(async (tx) => {
+    const values = [
+      at.connectionId,
+      at.functionId,
+      at.variant,
+      sealed,
+      runId,
+      coverage.models,
+      coverage.trackings,
+      coverage.touched ?? null,
+    ];
     const stored = first(
       version === 0
         ? await tx.query<{ version: number }>(
-            `insert into function_checkpoint (connection_id, function_id, variant, value)
-             values ($1, $2, $3, $4)
+            `insert into function_checkpoint (connection_id, function_id, variant, value, written)
+             values ($1, $2, $3, $4, ${written('1')})
              on conflict on constraint function_checkpoint_pkey do nothing
              returning version`,
-            [at.connectionId, at.functionId, at.variant, sealed],
+            values,
           )
         : await tx.query<{ version: number }>(
             `update function_checkpoint
-             set value = $4, version = version + 1, updated_at = now()
-             where connection_id = $1 and function_id = $2 and variant = $3 and version = $5
+             set value = $4, version = version + 1, updated_at = now(), written = ${written('version + 1')}
+             where connection_id = $1 and function_id = $2 and variant = $3 and version = $9
              returning version`,
-            [at.connectionId, at.functionId, at.variant, sealed, version],
+            [...values, version],
           ),
     );
     if (stored === undefined) throw new AppError('checkpoint_conflict');
     return stored.version;
   });
+}
+
+/** Notes that the run which wrote the checkpoint has succeeded, and by which version of the function. */
+export async function noteSuccess(
+  q: Queryable,
+  { at, runId, versionId }: { at: CheckpointPlace; runId: string; versionId: number },
+): Promise<void> {
+  await q.query(
+    `update function_checkpoint
+     set written = written || jsonb_build_object('succeeded', $5::bigint)
+     where connection_id = $1
+       and function_id = $2
+       and variant = $3
+       and written ->> 'run' = $4
+       and (written ->> 'version')::bigint = version`,
+    [at.connectionId, at.functionId, at.variant, runId, versionId],
+  );
 }
 
 /** Whether there was one. */

@@ -1,7 +1,7 @@
 /** What a sync may ask of its records. Saves are made one after the other: the next is taken when the one before is stored. */
 import { z } from 'zod';
 import type { LiveConnection } from '../../connections/reader.ts';
-import type { Db } from '../../db/pool.ts';
+import type { Db, Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { JsonValue } from '../../records/canonical.ts';
 import {
@@ -17,9 +17,10 @@ import { findDataset } from '../../records/dataset.ts';
 import { deleteRecords } from '../../records/delete.ts';
 import { NewerChanges } from '../../records/newer-changes.ts';
 import { defaultRestore } from '../../records/policy.ts';
+import { RunReads } from '../../records/run-reads.ts';
 import { saveRecords } from '../../records/save.ts';
 import { readOnThread, readPartsOnThread } from '../../records/save-queue.ts';
-import { dropTracking, endTracking, startTracking } from '../../records/track-deletes.ts';
+import { type Beginning, dropTracking, endTracking, startTracking } from '../../records/track-deletes.ts';
 import { updateRecords } from '../../records/update.ts';
 import { LargeJson } from '../isolation/payload.ts';
 import { largeWork } from './byte-gate.ts';
@@ -29,7 +30,23 @@ import { pageJson, recordsJson } from './stored-records.ts';
 import { takingTurns } from './taking-turns.ts';
 
 type Into = { model: string; connection: LiveConnection };
-type Given = { fenced: Db; connection: () => Promise<LiveConnection>; facts: RunFacts };
+
+/** Models that the run has to do with. */
+export type Touched = {
+  /** It has opened or resumed delete tracking. */
+  started: Set<string>;
+  /** What it has saved. */
+  reads: Map<string, RunReads>;
+};
+
+type Given = {
+  fenced: Db;
+  connection: () => Promise<LiveConnection>;
+  facts: RunFacts;
+  touched: Touched;
+  beginning: () => Promise<Beginning>;
+  forgetCheckpoint: (tx: Tx) => Promise<void>;
+};
 
 /** As the harness sends them. */
 const mostRecords = 1_000;
@@ -39,12 +56,14 @@ const model = z.string().min(1).max(255);
 const records = z.array(z.unknown()).max(mostRecords);
 const inModel = z.object({ model });
 const write = z.object({ model, records });
+/** `next`: for the run that follows. */
+const starting = inModel.extend({ next: z.boolean().default(false) });
 /** `ignore_if_modified_after`: what others change from now on stays as they made it. */
 const merging = inModel.extend({ strategy: z.enum(['override', 'ignore_if_modified_after']) });
 
 export function recordAsks(
   { db, brand }: ContextDeps,
-  { fenced, connection, facts }: Given,
+  { fenced, connection, facts, touched, beginning, forgetCheckpoint }: Given,
 ): [string, Ask][] {
   const { variant, counts } = facts;
   const { metadataKey } = brand;
@@ -63,6 +82,7 @@ export function recordAsks(
     const strategy = strategies.get(name);
     return strategy === 'override' ? undefined : strategy;
   }
+  const readsOf = (name: string) => touched.reads.getOrInsertComputed(name, () => new RunReads());
   function requireModel(name: string): void {
     if (facts.models.includes(name)) return;
     throw new AppError('invalid_body', `The function declares no model "${name.slice(0, 100)}".`);
@@ -95,7 +115,7 @@ export function recordAsks(
       ...{ model: name, variant },
       records: checked,
       restore: await defaultRestore(db, of),
-      leaves: leftAlone(name),
+      ...{ leaves: leftAlone(name), reads: readsOf(name) },
     });
     sum.added += saved.added.length;
     sum.updated += saved.updated.length;
@@ -115,7 +135,7 @@ export function recordAsks(
     const updated = await updateRecords(fenced, {
       connection: of,
       ...{ model: name, variant, parts },
-      leaves: leftAlone(name),
+      ...{ leaves: leftAlone(name), reads: readsOf(name) },
     });
     sum.updated += updated.updatedCount;
     sum.unchanged += updated.unchangedCount;
@@ -159,17 +179,25 @@ export function recordAsks(
       sum.deleted += count;
       return null;
     }),
-    writing('trackDeletesStart', inModel, async (args, { connection: of }) => {
-      await startTracking(fenced, { connection: of.id, model: args.model, variant });
+    writing('trackDeletesStart', starting, async ({ model: name, next }, { connection: of }) => {
+      await startTracking(fenced, {
+        ...{ connection: of.id, model: name, variant, beginning: await beginning() },
+        reads: next ? undefined : readsOf(name),
+      });
+      touched.started.add(name);
       return null;
     }),
     writing('trackDeletesEnd', inModel, async (args, { connection: of, counts: sum }) => {
       const ended = await endTracking(fenced, {
-        ...{ connection: of.id, model: args.model, variant },
+        ...{ connection: of.id, model: args.model, variant, beginning: await beginning() },
         override: 'none',
+        forgetPlace: facts.isSync ? forgetCheckpoint : undefined,
+      }).catch((error: unknown) => {
+        throw isHeld(error) ? heldOf(error, { facts, model: args.model }) : error;
       });
       sum.deleted += ended.count;
-      return { deletedKeys: ended.deletedKeys };
+      const { deletedKeys, isPartial } = ended;
+      return { deletedKeys, ...(isPartial && { isPartial }) };
     }),
     writing('trackDeletesDrop', inModel, async (args, { connection: of }) => {
       await dropTracking(fenced, { connection: of.id, model: args.model, variant });
@@ -206,6 +234,27 @@ export function recordAsks(
       },
     ),
   ];
+}
+
+type HeldError = AppError & { payload: { would_delete: number; live: number } };
+
+function isHeld(error: unknown): error is HeldError {
+  return error instanceof AppError && error.code === 'mass_delete_held';
+}
+
+/** Names the call that allows the deletion once. */
+function heldOf(error: HeldError, { facts, model: name }: { facts: RunFacts; model: string }): AppError {
+  const { would_delete: count, live } = error.payload;
+  const body = {
+    provider_config_key: facts.integrationKey,
+    connection_id: facts.connectionId,
+    syncs: [{ name: facts.functionName, variant: facts.variant }],
+    allow_mass_delete: { [name]: count },
+  };
+  const message =
+    `${count} of ${live} records of ${name} would be deleted, so none was. If they are gone at the provider, allow it once ` +
+    `by POST /sync/trigger with ${JSON.stringify(body)}: the sync reads everything again and deletes at most ${count}.`;
+  return new AppError('mass_delete_held', message, { payload: { ...error.payload, model: name } });
 }
 
 function idOf(record: unknown): string {

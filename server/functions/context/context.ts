@@ -9,16 +9,24 @@ import { z } from 'zod';
 import type { Brand } from '../../brand.ts';
 import type { CredentialSource } from '../../connections/credentials.ts';
 import type { ConnectionReader, LiveConnection } from '../../connections/reader.ts';
-import type { Db } from '../../db/pool.ts';
+import type { Db, Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Outbound } from '../../outbound.ts';
+import type { Beginning } from '../../records/track-deletes.ts';
 import type { Vault } from '../../vault.ts';
 import { maxParsedValues, maxValues } from '../isolation/json-limits.ts';
 import { LargeJson } from '../isolation/payload.ts';
 import type { Answer, Asked, Serve } from '../isolation/runtime.ts';
-import { checkpointInput, findCheckpoint, removeCheckpoint, saveCheckpoint } from './checkpoint.ts';
+import {
+  type Coverage,
+  checkpointInput,
+  findBeginning,
+  findCheckpoint,
+  removeCheckpoint,
+  saveCheckpoint,
+} from './checkpoint.ts';
 import { connectionAsks } from './context-connection.ts';
-import { recordAsks } from './context-records.ts';
+import { recordAsks, type Touched } from './context-records.ts';
 import { fencedDb, holdRun, type Right } from './fence.ts';
 import type { InnerProxy } from './inner-proxy.ts';
 import { acquireLock, releaseAllLocks, releaseLock } from './locks.ts';
@@ -46,6 +54,11 @@ export type RunFacts = {
   environmentId: number;
   environment: string;
   functionId: number;
+  functionName: string;
+  /** Of the function: the row. */
+  versionId: number;
+  /** A run of this kind reads its list from the checkpoint on; others may run beside it. */
+  isSync: boolean;
   integrationKey: string;
   connectionId: string;
   /** The connection's row: another one of the same ID is another account. `noRow` before it has one. */
@@ -138,6 +151,7 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
   const place = { environmentId, integrationKey: facts.integrationKey, connectionId: facts.connectionId };
   const connection = async (): Promise<LiveConnection> =>
     requireRow(await reader.get(place), facts.connectionRow);
+  const hasModels = facts.models.length > 0;
   const ofRun = { environmentId, runId: right.id };
   /** Of the checkpoint that this run read or wrote last: whoever else writes one makes the next save a conflict. */
   let checkpointVersion: number | undefined;
@@ -146,6 +160,27 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
     const { id, dataKey } = await connection();
     return { at: { connectionId: id, functionId, variant }, dataKey };
   }
+  const touched: Touched = { started: new Set(), reads: new Map() };
+  let begun: Promise<Beginning> | undefined;
+  /** As the checkpoint was before this run touched it. */
+  function beginning(): Promise<Beginning> {
+    begun ??= checkpointPlace().then(({ at }) =>
+      findBeginning(fenced, { at, versionId: facts.versionId, stale: facts.isSync ? 'removed' : 'kept' }),
+    );
+    return begun;
+  }
+  async function coverage(): Promise<Coverage> {
+    const from = hasModels ? await beginning() : 'start';
+    const models = [...new Set([...touched.started, ...touched.reads.keys()])];
+    if (from === 'start') return { models, trackings: [], touched: models };
+    const { trackings } = from;
+    return { models: [...touched.started], trackings, touched: models.length > 0 ? models : undefined };
+  }
+  async function forgetCheckpoint(q: Queryable): Promise<void> {
+    const { at } = await checkpointPlace();
+    await removeCheckpoint(q, at);
+    checkpointVersion = 0;
+  }
   async function knownVersion(): Promise<number> {
     checkpointVersion ??= (await findCheckpoint(db, await checkpointPlace())).version;
     return checkpointVersion;
@@ -153,23 +188,23 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
 
   const asks = new Map<string, Ask>([
     ask('getCheckpoint', z.unknown(), async () => {
+      if (hasModels) await beginning();
       const { value, version } = await findCheckpoint(db, await checkpointPlace());
       checkpointVersion = version;
       return value ?? null;
     }),
     ask('saveCheckpoint', z.object({ checkpoint: checkpointInput }), async ({ checkpoint }) => {
+      const read = { runId: right.id, coverage: await coverage() };
       const version = await knownVersion();
       checkpointVersion = await saveCheckpoint(fenced, {
         ...(await checkpointPlace()),
-        value: checkpoint,
-        version,
+        ...{ ...read, value: checkpoint, version },
       });
       return null;
     }),
     ask('clearCheckpoint', z.unknown(), async () => {
-      const { at } = await checkpointPlace();
-      await fenced.transaction((tx) => removeCheckpoint(tx, at));
-      checkpointVersion = 0;
+      if (hasModels) await beginning();
+      await fenced.transaction(forgetCheckpoint);
       return null;
     }),
     ask('tryAcquireLock', z.object({ key: lockKey, ttlMs: z.number().min(1).max(mostLockMs) }), (lock) =>
@@ -183,7 +218,7 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
       return null;
     }),
     ...connectionAsks(deps, { fenced, place, connection, facts }),
-    ...recordAsks(deps, { fenced, connection, facts }),
+    ...recordAsks(deps, { fenced, connection, facts, touched, beginning, forgetCheckpoint }),
     ...stateAsks({ db, fenced, connection, facts }),
     schemaChangedAsk({ fenced, connection, facts }),
     storedRecordsAsk(deps, { connection }),

@@ -93,8 +93,9 @@ test('whoever lost a run writes no record, checkpoint, lock or end any more', as
   const at = { connectionId: id, functionId: late!.function.id, variant: 'base' };
   const writes = (right: Claim) => {
     const db = fencedDb(bench.db, right);
+    const read = { runId: right.id, coverage: { models: [], trackings: [], touched: undefined } };
     return [
-      () => saveCheckpoint(db, { at, dataKey, value: { page: 1 }, version: 0 }),
+      () => saveCheckpoint(db, { at, dataKey, ...read, value: { page: 1 }, version: 0 }),
       () =>
         db.transaction((tx) => acquireLock(tx, { ...bench.place, runId: right.id, key: 'k', ttlMs: 1_000 })),
       () => db.transaction((tx) => tx.query('update connection set metadata = metadata where id = $1', [id])),
@@ -164,10 +165,11 @@ test('a reset ends the run that goes on, so that nothing of it is written after'
   const [held] = await claim();
   const at = { connectionId: id, functionId: held!.function.id, variant: 'base' };
   const db = fencedDb(bench.db, held!);
-  await saveCheckpoint(db, { at, dataKey, value: { page: 7 }, version: 0 });
+  const read = { runId: held!.id, coverage: { models: ['Row'], trackings: [], touched: undefined } };
+  await saveCheckpoint(db, { at, dataKey, ...read, value: { page: 7 }, version: 0 });
   const found = await syncs();
   await bench.db.transaction((tx) => resetSyncs(tx, { syncs: found, records: 'kept', at: bench.now() }));
-  await assert.rejects(saveCheckpoint(db, { at, dataKey, value: { page: 8 }, version: 1 }), isLost);
+  await assert.rejects(saveCheckpoint(db, { at, dataKey, ...read, value: { page: 8 }, version: 1 }), isLost);
   assert.deepEqual(await bench.db.query('select from function_checkpoint'), []);
   assert.deepEqual(
     (await bench.runs()).map(({ state }) => state),

@@ -47,8 +47,13 @@ export async function execute(deps: ExecuteDeps, order: Order): Promise<Ending> 
     if (!claim.function.isEnabled) {
       return cancelledBy('function_disabled', 'The function is switched off.');
     }
-    const connection = requireRow(await deps.reader.get(placeOf(claim)), claim.connection.id);
-    const hindrance = hindranceOf(connection, claim.definition.scopes);
+    const known = requireRow(await deps.reader.get(placeOf(claim)), claim.connection.id);
+    const { scopes } = claim.definition;
+    // A run that is queued by a reconnect finds the connection as it is by then.
+    const connection = hindranceOf(known, scopes)
+      ? requireRow(await deps.reader.reread(known), claim.connection.id)
+      : known;
+    const hindrance = hindranceOf(connection, scopes);
     if (hindrance !== undefined) return { state: 'held', error: errorOf(hindrance) };
     return await call(deps, { ...order, connection });
   } catch (error) {
@@ -90,7 +95,7 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
   const { environmentId, versionId, definition, kind } = claim;
   const found = await findCode(deps.db, { environmentId, versionId });
   if (found === undefined) return cancelledBy('function_removed', 'The function was removed.');
-  const isSync = kind === 'sync' || kind === 'webhook';
+  const isOfSync = kind === 'sync' || kind === 'webhook';
   const secrets = new Secrets();
   const by = await sealingKeyOf(deps.db, { connection, vault: deps.vault });
   const outcome = await deps.runtime.run({
@@ -107,12 +112,15 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
         environmentId,
         environment: claim.environment,
         functionId: claim.function.id,
+        functionName: claim.function.name,
+        versionId,
+        isSync: kind === 'sync',
         integrationKey: claim.connection.integrationKey,
         connectionId: claim.connection.connectionId,
         connectionRow: claim.connection.id,
         variant: claim.variant,
-        models: isSync ? definition.models : [],
-        priority: isSync ? 'background' : 'interactive',
+        models: isOfSync ? definition.models : [],
+        priority: isOfSync ? 'background' : 'interactive',
         isReadOnly: definition.read_only,
         secrets,
         counts,

@@ -5,6 +5,7 @@ import type { OperationDetails } from '../../activity/operations.ts';
 import { type Db, first, type Tx } from '../../db/pool.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import { tellFailed, tellSucceeded } from '../action-over.ts';
+import { noteSuccess } from '../context/checkpoint.ts';
 import { releaseAllLocks } from '../context/locks.ts';
 import type { ModelCounts, RunCounts } from '../context/run-counts.ts';
 import type { Claim } from './claims.ts';
@@ -145,6 +146,11 @@ async function syncSucceeded(tx: Tx, { claim, counts, now, startedAt }: Ended): 
      where id = $1`,
     [claim.syncId, now, claim.kind === 'sync', startedAt],
   );
+  if (claim.kind === 'sync') {
+    const { connection, function: of, variant, id: runId, versionId } = claim;
+    const at = { connectionId: connection.id, functionId: of.id, variant };
+    await noteSuccess(tx, { at, runId, versionId });
+  }
   for (const model of claim.definition.models) {
     const { added = 0, updated = 0, deleted = 0 } = countsOf(counts, model);
     const about = {

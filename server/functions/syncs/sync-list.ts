@@ -34,6 +34,17 @@ export const listedSyncWire = z.object({
   /** Since it last succeeded. */
   failures: z.number(),
   held: fault.nullable(),
+  /** Deletions of its models that the guard of delete tracking holds, if any; `allowed`: how many the next run may delete. */
+  held_deletes: z
+    .array(
+      z.object({
+        model: z.string(),
+        would_delete: z.number(),
+        live: z.number(),
+        allowed: z.number().nullable(),
+      }),
+    )
+    .optional(),
   /** The run that waits or goes on. */
   current_run: runRef.nullable(),
   /** The one that ended last. */
@@ -68,6 +79,7 @@ const found = `
     function.name as function,
     function.is_enabled as "isEnabled",
     version.definition ->> 'frequency' as "frequencyText",
+    version.definition -> 'models' as models,
     current.id as "currentId",
     current.state as "currentState",
     case
@@ -113,6 +125,7 @@ type Row = {
   currentState: z.input<typeof runRef>['state'] | null;
   last: (Omit<NonNullable<ListedSync['last_run']>, 'error'> & { error: StoredError | null }) | null;
   wrappedKey: Buffer | null;
+  heldDeletes: NonNullable<ListedSync['held_deletes']>;
 };
 
 /** In the order in which they were made, those after `after`. */
@@ -156,7 +169,19 @@ export async function listSyncs(
            limit 1
          ) as last
        ) as last,
-       (select wrapped from data_key where id = "dataKey") as "wrappedKey"
+       (select wrapped from data_key where id = "dataKey") as "wrappedKey",
+       (
+         select coalesce(jsonb_agg(
+           jsonb_build_object(
+             'model', model, 'would_delete', held_count, 'live', records, 'allowed', allowed_count
+           ) order by model
+         ), '[]')
+         from dataset
+         where dataset.connection = found.connection_id
+           and dataset.variant = found.variant
+           and dataset.held_count is not null
+           and found.models ? dataset.model
+       ) as "heldDeletes"
      from (${found}) as found
      where found.id > $5 and ($6::text is null or "is" = $6)
      order by found.id
@@ -197,6 +222,7 @@ function toWire(row: Row, keys: ReturnType<typeof keyReader>): ListedSync {
     last_succeeded_at: row.lastSucceededAt?.toISOString() ?? null,
     failures: row.failures,
     held: row.held === null ? null : faultOf(row.held),
+    ...(row.heldDeletes.length > 0 && { held_deletes: row.heldDeletes }),
     current_run:
       row.currentId === null || row.currentState === null
         ? null

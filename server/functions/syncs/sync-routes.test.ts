@@ -128,6 +128,50 @@ test('a reset forgets the checkpoint, and with the cache the records', async () 
   assert.deepEqual((await statuses())[0]?.latestResult, { Row: { added: 0, updated: 0, deleted: 0 } });
 });
 
+test('a held mass deletion is allowed for one sync of one connection, listed, and noted in the audit log', async () => {
+  const allow = (allowed: object, more: object = {}) =>
+    post('/sync/trigger', { syncs: ['rows'], allow_mass_delete: allowed, ...more });
+  const listed = async () =>
+    (
+      (await trellis.call('GET', '/functions/syncs?function=rows')).body.syncs as { held_deletes: object[] }[]
+    )[0]?.held_deletes;
+  assert.deepEqual(codeOf(await allow({ Row: 1 })), [400, 'no_delete_tracking']);
+  assert.deepEqual(codeOf(await allow({ Other: 1 })), [400, 'invalid_body']);
+  for (const bad of [{}, { Row: 0 }, { Row: 1.5 }, { Row: '1' }])
+    assert.deepEqual(codeOf(await allow(bad)), [400, 'invalid_body'], JSON.stringify(bad));
+  for (const more of [{ syncs: [] }, { connection_id: undefined }, { opts: { reset: true } }])
+    assert.deepEqual(codeOf(await allow({ Row: 1 }, more)), [400, 'invalid_body'], JSON.stringify(more));
+  assert.equal(await listed(), undefined);
+
+  const calls = (path: string, body: object) => trellis.call('POST', path, { headers, body });
+  await trellis.call('PATCH', '/records/datasets', {
+    headers,
+    body: { model: 'Row', mass_delete: { share: 0, number: 0 } },
+  });
+  await calls('/records/track-deletes/start', { model: 'Row' });
+  const refused = await calls('/records/track-deletes/end', { model: 'Row' });
+  assert.deepEqual(codeOf(refused), [409, 'mass_delete_held']);
+  const { would_delete: count, live } = (
+    refused.body.error as { payload: { would_delete: number; live: number } }
+  ).payload;
+  assert.deepEqual(await listed(), [{ model: 'Row', would_delete: count, live, allowed: null }]);
+  assert.deepEqual((await allow({ Row: count })).body, { success: true });
+  await settled();
+  assert.deepEqual(await listed(), [{ model: 'Row', would_delete: count, live: live + 1, allowed: count }]);
+  const entries = (await trellis.call('GET', '/audit?action=sync.mass_delete_allowed')).body
+    .entries as object[];
+  assert.partialDeepStrictEqual(entries, [
+    {
+      actor: 'key:1',
+      target: `google-sheet/${connectionId}`,
+      details: { syncs: 'rows', models: `Row: ${count}` },
+    },
+  ]);
+  await post('/sync/trigger', { syncs: ['rows'], opts: { reset: true, emptyCache: true } });
+  await settled();
+  assert.equal(await listed(), undefined);
+});
+
 test('a variant has records, a checkpoint and a frequency of its own; what runs of it can be cancelled', async () => {
   const variant = '/sync/rows/variant/long';
   const made = await post(variant);

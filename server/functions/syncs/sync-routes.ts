@@ -14,9 +14,11 @@ import type { Vault } from '../../vault.ts';
 import { functionName } from '../deploys/definition.ts';
 import { readFrequency } from '../deploys/frequency.ts';
 import { queueRuns } from '../runs/runs.ts';
+import { allowances, opts, requireOneSync, resetOf, syncName, wantedOf } from './sync-input.ts';
 import { syncStatuses, syncStatusWire } from './sync-status.ts';
 import {
   addVariant,
+  allowMassDeletes,
   lockSyncs,
   makeBaseSyncs,
   pauseSyncs,
@@ -40,17 +42,6 @@ type Deps = {
   open: () => Promise<void>;
 };
 
-/** `rows`, `rows::a-variant`, or both apart. */
-const syncName = z
-  .union([
-    z.string().transform((given) => {
-      const [name = '', ...variant] = given.split('::');
-      return { name, variant: variant.length === 0 ? undefined : variant.join('::') };
-    }),
-    z.strictObject({ name: z.string(), variant: z.string().optional() }),
-  ])
-  .transform(({ name, variant }) => ({ name, variant: variant ?? 'base' }))
-  .pipe(z.object({ name: functionName, variant: functionName }));
 const place = {
   provider_config_key: integrationKey.optional(),
   connection_id: connectionId.optional(),
@@ -70,7 +61,6 @@ const syncErrors = [
   'no_syncs_found',
   'unknown_sync',
 ] as const satisfies readonly RouteError[];
-const opts = z.strictObject({ reset: z.boolean().optional(), emptyCache: z.boolean().optional() });
 const done = { 200: z.object({ success: z.literal(true) }) };
 const ofVariant = z.object({ name: functionName, variant: functionName });
 const variantBody = z.strictObject({ provider_config_key: integrationKey, connection_id: connectionId });
@@ -89,8 +79,9 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
         description:
           'One that waits is due now; one that runs goes on, and runs once more when that is over. No `syncs` are all of the ' +
           'integration; no `connection_id` all connections. `reset` ends what runs, and forgets checkpoint, delete tracking and ' +
-          'the last success first, with `emptyCache` the records too.',
-        errors: syncErrors,
+          'the last success first, with `emptyCache` the records too. `allow_mass_delete` allows a held mass deletion, once: by ' +
+          'model, at most so many records as the error `mass_delete_held` told. It names one sync of one connection.',
+        errors: [...syncErrors, 'no_delete_tracking'],
         headers: placeHeaders,
         example: {
           body: {
@@ -105,16 +96,26 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
           opts: opts.optional(),
           sync_mode: z.enum(['incremental', 'full_refresh', 'full_refresh_and_clear_cache']).optional(),
           full_resync: z.boolean().optional(),
+          allow_mass_delete: allowances.optional(),
         }),
         response: done,
       },
     },
     async ({ body, headers, caller }) => {
       const reset = resetOf(body);
+      const { allow_mass_delete: allowed } = body;
       const at = now();
       const syncs = { place: placeOf(caller, body, headers), wanted: body.syncs };
+      if (allowed !== undefined) requireOneSync(syncs, reset);
       await db.transaction(async (tx) => {
         const locked = await syncsOf(tx, syncs);
+        if (allowed !== undefined) {
+          await allowMassDeletes(tx, { sync: locked[0]!, allowed });
+          const { target, details } = noteOf(syncs);
+          const action = 'sync.mass_delete_allowed';
+          const models = Object.entries(allowed).map(([model, count]) => `${model}: ${count}`);
+          await note(tx, { caller, action, target, details: { ...details, models: models.join(', ') } });
+        }
         if (reset !== undefined) {
           await resetSyncs(tx, { syncs: locked, records: reset, at });
           const { target, details } = noteOf(syncs);
@@ -369,30 +370,6 @@ function placeOf(
     integrationKey: key,
     connectionId: given.connection_id ?? headers['connection-id'],
   };
-}
-
-function wantedOf(given: string): SyncName[] | undefined {
-  if (given === '*') return undefined;
-  const read = z.array(syncName).safeParse(given.split(','));
-  if (read.success) return read.data;
-  throw fieldError('invalid_query_params', ['syncs'], 'is `*` or names of syncs, separated by commas');
-}
-
-/** What a trigger forgets first. The names that came before `opts` stand alone. */
-function resetOf(body: {
-  opts?: z.output<typeof opts> | undefined;
-  sync_mode?: string | undefined;
-  full_resync?: boolean | undefined;
-}): 'kept' | 'removed' | undefined {
-  const { sync_mode: mode, full_resync: isFull } = body;
-  if (body.opts !== undefined) {
-    if (mode !== undefined || isFull !== undefined)
-      throw fieldError('invalid_body', ['opts'], 'does not stand beside `sync_mode` or `full_resync`');
-    const { reset, emptyCache } = body.opts;
-    return reset ? (emptyCache ? 'removed' : 'kept') : undefined;
-  }
-  if (mode === 'full_refresh_and_clear_cache') return 'removed';
-  return mode === 'full_refresh' || isFull ? 'kept' : undefined;
 }
 
 function requireOwn(variant: string): void {

@@ -1,9 +1,9 @@
 /** Syncs by the names that callers give them: found, made, paused, started, reset. Their times are `schedule.ts`'. */
 import { first, isViolationOf, type Queryable, type Tx } from '../../db/pool.ts';
-import { AppError } from '../../errors.ts';
+import { AppError, fieldError } from '../../errors.ts';
 import { findDataset, lockDataset } from '../../records/dataset.ts';
 import { emptyDataset } from '../../records/empty.ts';
-import { closeTracking } from '../../records/track-deletes.ts';
+import { allowMassDelete, closeTracking } from '../../records/track-deletes.ts';
 import { removeCheckpoint } from '../context/checkpoint.ts';
 import { removeState } from '../context/state.ts';
 import { endRuns } from '../runs/runs.ts';
@@ -178,6 +178,23 @@ export async function resetSyncs(
       if (records === 'removed') await emptyDataset(tx, dataset.id);
       else if ((await lockDataset(tx, dataset.id)) !== undefined) await closeTracking(tx, dataset.id);
     }
+  }
+}
+
+/** Allows held deletions of a sync, once, each up to its number. Throws `no_delete_tracking` where none is held. */
+export async function allowMassDeletes(
+  tx: Tx,
+  {
+    sync: { connection, variant, models, name: sync },
+    allowed,
+  }: { sync: Sync; allowed: Record<string, number> },
+): Promise<void> {
+  for (const [model, count] of Object.entries(allowed)) {
+    if (!models.includes(model)) {
+      const message = `The sync "${sync}" has no model "${model}".`;
+      throw fieldError('invalid_body', ['allow_mass_delete', model], message);
+    }
+    await allowMassDelete(tx, { connection, model, variant, count });
   }
 }
 

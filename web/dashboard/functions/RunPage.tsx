@@ -1,14 +1,16 @@
 import { Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { IconPlayerStop, IconRepeat } from '@tabler/icons-react';
+import { IconPlayerStop, IconRepeat, IconTrash } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
 import { BackLink } from '../../ui/BackLink.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
+import { AllowDeletesDialog } from './AllowDeletesDialog.tsx';
 import { ChangesCard } from './ChangesCard.tsx';
 import {
   cancelRun,
@@ -17,6 +19,7 @@ import {
   type Run,
   runQuery,
   runsQuery,
+  syncsQuery,
   triggerSync,
 } from './queries.ts';
 import { RunError } from './RunError.tsx';
@@ -153,13 +156,50 @@ function Acts({ environment, run }: { environment: string; run: Run }) {
   }
   if (run.kind !== 'sync' || run.connection_id === null) return null;
   return (
-    <Button
-      variant="default"
-      leftSection={<IconRepeat size={16} />}
-      loading={again.isPending}
-      onClick={() => again.mutate()}
-    >
-      Run again
-    </Button>
+    <>
+      {run.error?.code === 'mass_delete_held' && (
+        <AllowHeld environment={environment} run={run} connection={run.connection_id} />
+      )}
+      <Button
+        variant="default"
+        leftSection={<IconRepeat size={16} />}
+        loading={again.isPending}
+        onClick={() => again.mutate()}
+      >
+        Run again
+      </Button>
+    </>
+  );
+}
+
+/** Nothing once the deletion is no longer held. */
+function AllowHeld({
+  environment,
+  run: { provider_config_key: integration, function: name, variant },
+  connection,
+}: {
+  environment: string;
+  run: Run;
+  connection: string;
+}) {
+  const [isOpen, setOpen] = useState(false);
+  const of = { provider_config_key: integration, connection_id: connection, function: name };
+  const { data } = useQuery(syncsQuery(environment, { ...of, limit: 100 }));
+  const held = data?.syncs.find((sync) => sync.variant === variant)?.held_deletes;
+  if (held === undefined) return null;
+  return (
+    <>
+      <Button color="red" variant="light" leftSection={<IconTrash size={16} />} onClick={() => setOpen(true)}>
+        Allow held deletion
+      </Button>
+      {isOpen && (
+        <AllowDeletesDialog
+          environment={environment}
+          at={{ integration, connection, name, variant }}
+          held={held}
+          onClose={() => setOpen(false)}
+        />
+      )}
+    </>
   );
 }

@@ -7,9 +7,11 @@ import {
   IconPlayerPlay,
   IconPlayerTrackNext,
   IconRestore,
+  IconTrash,
 } from '@tabler/icons-react';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { AllowDeletesDialog } from './AllowDeletesDialog.tsx';
 import { FrequencyDialog } from './FrequencyDialog.tsx';
 import { pauseSync, type Sync, type SyncAt, startSync, triggerSync } from './queries.ts';
 import { ResetDialog } from './ResetDialog.tsx';
@@ -24,7 +26,7 @@ export function SyncActs({
   at: SyncAt;
   sync: Sync | undefined;
 }) {
-  const [opened, setOpened] = useState<'frequency' | 'reset'>();
+  const [opened, setOpened] = useState<'frequency' | 'reset' | 'deletes'>();
   const run = useSyncAct(environment, { act: triggerSync, told: 'It runs as soon as there is room.' });
   const pause = useSyncAct(environment, {
     act: pauseSync,
@@ -71,6 +73,16 @@ export function SyncActs({
                 Change its frequency
               </Menu.Item>
               <Menu.Divider />
+              {sync.held_deletes !== undefined && (
+                <Menu.Item
+                  color="red"
+                  leftSection={<IconTrash size={16} />}
+                  disabled={isOff}
+                  onClick={() => setOpened('deletes')}
+                >
+                  Allow held deletion
+                </Menu.Item>
+              )}
               <Menu.Item
                 color="red"
                 leftSection={<IconRestore size={16} />}
@@ -85,6 +97,9 @@ export function SyncActs({
       </Menu>
       {sync !== undefined && opened === 'frequency' && (
         <FrequencyDialog environment={environment} at={at} sync={sync} onClose={close} />
+      )}
+      {sync?.held_deletes !== undefined && opened === 'deletes' && (
+        <AllowDeletesDialog environment={environment} at={at} held={sync.held_deletes} onClose={close} />
       )}
       {opened === 'reset' && <ResetDialog environment={environment} at={at} onClose={close} />}
     </>

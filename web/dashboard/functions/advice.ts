@@ -70,7 +70,7 @@ const known: Record<string, Advice> = {
   },
   checkpoint_conflict: { text: 'Another run wrote the checkpoint meanwhile. The next run reads it anew.' },
   mass_delete_held: {
-    text: 'More would have been deleted than the guard lets pass. Nothing was; look at the dataset, and let it go on if it is right.',
+    text: 'More records would have been deleted than the guard allows, so none was. If the provider returns them again, run the sync again. If they are gone, allow the deletion once.',
     leadsTo: 'records',
   },
   run_lost: { text: 'The node that ran it was gone; another one went on from the checkpoint.' },

@@ -6,6 +6,7 @@ export type WholeFunction = Answer<'GET /integrations/{key}/functions/{name}'>['
 export type FunctionType = ListedFunction['type'];
 export type Version = Answer<'GET /integrations/{key}/functions/{name}/versions'>['data'][number];
 export type Sync = Answer<'GET /functions/syncs'>['syncs'][number];
+export type HeldDelete = NonNullable<Sync['held_deletes']>[number];
 export type SyncCounts = Answer<'GET /functions/syncs'>['counts'];
 export type Run = Answer<'GET /functions/runs'>['runs'][number];
 export type RunLine = Answer<'GET /functions/runs/{id}/lines'>['lines'][number];
@@ -178,6 +179,15 @@ const named = ({
 
 export async function triggerSync(environment: string, at: SyncAt): Promise<void> {
   await call('POST /sync/trigger', { environment, body: named(at) });
+}
+
+/** Runs it at once; its next ends of delete tracking may delete so many records of these models. */
+export async function allowMassDelete(
+  environment: string,
+  { deletes, ...at }: SyncAt & { deletes: HeldDelete[] },
+): Promise<void> {
+  const allowed = Object.fromEntries(deletes.map((held) => [held.model, held.would_delete]));
+  await call('POST /sync/trigger', { environment, body: { ...named(at), allow_mass_delete: allowed } });
 }
 
 /** Forgets where it was; with `records: 'removed'` what it has saved, too. It runs at once. */
