@@ -12,6 +12,7 @@ import { createCandidates } from '../functions/runs/candidates.ts';
 import { describeElsewhere, judgeElsewhere, runElsewhere } from '../functions/runs/elsewhere.ts';
 import { errandKinds } from '../functions/runs/errand-kinds.ts';
 import { createOnEvents, judgeHere } from '../functions/runs/on-event.ts';
+import { resumeSyncsOf } from '../functions/runs/resume-syncs.ts';
 import { startNewSyncs, startSyncsOf } from '../functions/runs/schedule.ts';
 import { createRunner } from '../functions/runs/worker.ts';
 import { createFunctionsFolder } from '../functions-folder.ts';
@@ -74,6 +75,7 @@ export function createFunctions(app: App, parts: Parts) {
     ? createOnEvents({
         ...{ db, log, now, runner: means.runner, judge: means.judge },
         startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
+        resumeSyncs: (tx, { connection, at }) => resumeSyncsOf(tx, { connectionId: connection.id, at }),
       })
     : noHooks;
   const deploys = { db, describe: means.describe, now, afterDeploy: startNewSyncs };

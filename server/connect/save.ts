@@ -95,7 +95,7 @@ export async function saveConnection(
     const connection = current
       ? await replaceCredentials(tx, { ...given, current })
       : await insertConnection(tx, { ...given, integration, connectionId });
-    if (current === undefined) await hooks.afterCreate(tx, { connection, at });
+    await (current ? hooks.afterReconnect : hooks.afterCreate)(tx, { connection, at });
     const outcome = {
       integration: integration.key,
       connection: connection.connectionId,

@@ -11,7 +11,9 @@ export type ConnectionHooks = {
   validate(candidate: Candidate): Promise<void>;
   /** In the transaction that makes it. */
   afterCreate(tx: Tx, made: { connection: Connection; at: Date }): Promise<void>;
-  /** Once that transaction is done. Returns at once. */
+  /** In the transaction that gives it new credentials. */
+  afterReconnect(tx: Tx, renewed: { connection: Connection; at: Date }): Promise<void>;
+  /** Once either transaction is done. Returns at once. */
   created(): void;
   /** While it is still there. Waits for a bounded time, and never throws. */
   beforeDelete(connection: LiveConnection): Promise<void>;
@@ -31,6 +33,7 @@ export type Candidate = Pick<
 export const noHooks: ConnectionHooks = {
   async validate() {},
   async afterCreate() {},
+  async afterReconnect() {},
   created() {},
   async beforeDelete() {},
 };

@@ -42,7 +42,7 @@ export async function importConnection(
     id: string | undefined;
     given: Omit<NewConnection, 'integration' | 'connectionId'>;
     reading: IntegrationReading;
-    hooks?: Pick<ConnectionHooks, 'afterCreate'>;
+    hooks?: Pick<ConnectionHooks, 'afterCreate' | 'afterReconnect'>;
   },
 ): Promise<Connection> {
   const { vault } = reading;
@@ -66,7 +66,7 @@ export async function importConnection(
   const connection = current
     ? await replaceCredentials(tx, { vault, current, ...content })
     : await insertConnection(tx, { vault, integration, connectionId: id, ...content });
-  if (current === undefined) await hooks.afterCreate(tx, { connection, at: given.at });
+  await (current ? hooks.afterReconnect : hooks.afterCreate)(tx, { connection, at: given.at });
   await requireAsTried(tx, { tried: integration, reading });
   await queueEvent(tx, {
     environmentId: caller.environmentId,

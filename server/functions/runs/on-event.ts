@@ -26,6 +26,8 @@ type Deps = {
   now: () => Date;
   /** In the transaction that makes a connection: its syncs, for one. */
   startSyncs: ConnectionHooks['afterCreate'];
+  /** In the transaction that gives a connection new credentials. */
+  resumeSyncs: ConnectionHooks['afterReconnect'];
 };
 
 /** Whoever connects waits for it, in front of a page. */
@@ -35,7 +37,15 @@ const deleteMs = 20_000;
 const priority = 15;
 const mostAttempts = 3;
 
-export function createOnEvents({ db, judge, runner, log, now, startSyncs }: Deps): ConnectionHooks {
+export function createOnEvents({
+  db,
+  judge,
+  runner,
+  log,
+  now,
+  startSyncs,
+  resumeSyncs,
+}: Deps): ConnectionHooks {
   return {
     async validate(candidate) {
       const { environmentId, key: integrationKey } = candidate.integration;
@@ -53,6 +63,8 @@ export function createOnEvents({ db, judge, runner, log, now, startSyncs }: Deps
         });
       }
     },
+
+    afterReconnect: resumeSyncs,
 
     created: () => runner.poke(),
 

@@ -60,6 +60,7 @@ type Row = {
   lastEndedAt: Date | null;
   lastSucceededAt: Date | null;
   held: { code: string; message: string } | null;
+  failures: number;
   isRunning: boolean;
   last: { state: RunState; counts: RunCounts; error: StoredError | null } | null;
   wrappedKey: Buffer | null;
@@ -105,7 +106,7 @@ export async function syncStatuses(
         sealed!,
         (await reader.get({ environmentId, integrationKey, connectionId: id })).dataKey,
       );
-    const error = last?.error ? openError(last.error, keys(wrappedKey)) : null;
+    const error = last?.error && !isOverFailure(row) ? openError(last.error, keys(wrappedKey)) : null;
     statuses.push({
       ...toWire(row),
       checkpoint: sealed && (await read().catch(nothingWhereDeleted)),
@@ -134,6 +135,7 @@ const statusSql = `
     sync.last_ended_at as "lastEndedAt",
     sync.last_succeeded_at as "lastSucceededAt",
     sync.held,
+    sync.failures,
     exists (
       select from run
       where run.sync_id = sync.id and run.kind = 'sync' and run.state in ('waiting', 'running') and run.owner is not null
@@ -207,6 +209,11 @@ function toWire(row: Row): Omit<SyncStatus, 'checkpoint' | 'error'> {
   };
 }
 
+/** A failure whose cause ended when the account was connected again. */
+function isOverFailure({ last, failures, held }: Row): boolean {
+  return last?.state === 'failed' && failures === 0 && held === null;
+}
+
 function pushToWire({ watched, open, expiresAt, fault }: NonNullable<Row['push']>): SyncStatus['push'] {
   return {
     state: open === 0 ? 'none' : open < watched ? 'partly' : 'open',
@@ -215,10 +222,10 @@ function pushToWire({ watched, open, expiresAt, fault }: NonNullable<Row['push']
   };
 }
 
-function statusOf({ isRunning, state, held, last }: Row): SyncStatus['status'] {
+function statusOf({ isRunning, state, held, last, failures }: Row): SyncStatus['status'] {
   if (isRunning) return 'RUNNING';
   if (state === 'paused') return 'PAUSED';
-  if (held !== null || last?.state === 'failed') return 'ERROR';
+  if (held !== null || (last?.state === 'failed' && failures > 0)) return 'ERROR';
   return last?.state === 'succeeded' ? 'SUCCESS' : 'STOPPED';
 }
 

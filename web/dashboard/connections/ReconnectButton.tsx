@@ -1,12 +1,10 @@
-import { Button, Group, Modal, Stack, Text } from '@mantine/core';
+import { Button } from '@mantine/core';
 import { IconExternalLink } from '@tabler/icons-react';
 import { useMutation } from '@tanstack/react-query';
-import { Copyable } from '../../ui/Copyable.tsx';
-import { FaultNotice } from '../../ui/FaultNotice.tsx';
-import { LoadingRows } from '../../ui/Loading.tsx';
 import { type At, type Health, newReconnectLink } from './queries.ts';
+import { ReconnectDialog } from './ReconnectDialog.tsx';
 
-/** A button that makes a link by which the account's owner agrees anew, to open or to send. */
+/** A button that makes a link by which the account's owner agrees again, to open or to send. */
 export function ReconnectButton({
   environment,
   at,
@@ -16,8 +14,14 @@ export function ReconnectButton({
   at: At;
   health: Health;
 }) {
-  const link = useMutation({ mutationFn: () => newReconnectLink(environment, { ...at, health }) });
-  const isWidening = health.reconnect?.body.scopes === 'missing';
+  const link = useMutation({
+    mutationFn: async () => {
+      const made = await newReconnectLink(environment, { ...at, health });
+      return { ...made, title };
+    },
+  });
+  const title =
+    health.reconnect?.body.scopes === 'missing' ? 'Ask for the missing scopes' : 'Reconnect this account';
   return (
     <>
       <Button
@@ -25,40 +29,16 @@ export function ReconnectButton({
         leftSection={<IconExternalLink size={16} />}
         onClick={() => link.mutate()}
       >
-        {isWidening ? 'Ask for the missing scopes' : 'Reconnect'}
+        {title === 'Reconnect this account' ? 'Reconnect' : title}
       </Button>
-      <Modal
-        opened={!link.isIdle}
-        onClose={link.reset}
-        title={isWidening ? 'Ask for the missing scopes' : 'Reconnect this account'}
-        closeButtonProps={{ 'aria-label': 'Close' }}
-      >
-        <Stack>
-          <Text size="sm">
-            Whoever owns the account opens this link and agrees again. The connection keeps its ID, its
-            metadata and its records. The link ends in 30 minutes.
-          </Text>
-          {link.isPending && <LoadingRows rows={1} height={36} />}
-          {link.isError && <FaultNotice error={link.error} onRetry={() => link.mutate()} />}
-          {link.data !== undefined && <Copyable value={link.data} what="the link" />}
-          <Group justify="flex-end">
-            <Button variant="default" onClick={link.reset}>
-              Done
-            </Button>
-            {link.data !== undefined && (
-              <Button
-                component="a"
-                href={link.data}
-                target="_blank"
-                rel="noopener"
-                leftSection={<IconExternalLink size={16} />}
-              >
-                Open
-              </Button>
-            )}
-          </Group>
-        </Stack>
-      </Modal>
+      {!link.isIdle && (
+        <ReconnectDialog
+          environment={environment}
+          title={link.data?.title ?? title}
+          link={link}
+          onClose={link.reset}
+        />
+      )}
     </>
   );
 }

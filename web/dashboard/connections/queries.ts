@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { type Answer, call, type Query } from '../../api/client.ts';
+import { type Answer, call, type Query, send } from '../../api/client.ts';
 
 export type Connection = Answer<'GET /connections'>['connections'][number];
 export type WholeConnection = Answer<'GET /connections/{id}'>;
@@ -60,17 +60,38 @@ export async function newConnectLink(
   return data.connect_link;
 }
 
-/** A link by which the account's owner agrees anew, or, where the grant is well, to the missing scopes alone. */
+export type ReconnectLink = { link: string; token: string };
+
+/** A link by which the account's owner agrees again, or, if the grant works, to the missing scopes alone. */
 export async function newReconnectLink(
   environment: string,
   { integration, id, health }: At & { health: Health },
-): Promise<string> {
+): Promise<ReconnectLink> {
   const { data } = await call('POST /connect/sessions/reconnect', {
     environment,
     body: health.reconnect?.body ?? { integration_id: integration, connection_id: id },
   });
-  return data.connect_link;
+  return { link: data.connect_link, token: data.token };
 }
+
+export type ConnectProgress = Answer<'GET /connect/session/progress'>['data'];
+
+/** Whether the owner of the account is done with the link; read every 1.5 s until then, or until the link ends. */
+export const connectProgressQuery = (environment: string, token: string) =>
+  queryOptions({
+    queryKey: [environment, 'connect progress', token],
+    queryFn: async ({ signal }) =>
+      (
+        (await send('GET /connect/session/progress', {
+          signal,
+          headers: { authorization: `Bearer ${token}` },
+        })) as Answer<'GET /connect/session/progress'>
+      ).data,
+    refetchInterval: ({ state: { data } }) =>
+      data?.connection || (data?.state === 'expired' && !data.under_way) ? false : 1_500,
+    gcTime: 0,
+    staleTime: 0,
+  });
 
 /** The newest connection of an end user; told again and again while somebody is at the provider. */
 export const newestConnectionQuery = (

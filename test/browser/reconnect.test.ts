@@ -1,0 +1,130 @@
+// A sync that stopped in the dashboard: by a dead connection, until the account is connected again, and by a held mass deletion.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { BrowserContext, Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { deployBody, flowConfig } from '../support/functions.ts';
+import { connect } from '../support/trellis.ts';
+
+// As many rows as the metadata say.
+const rows = `const { z } = require('zod');
+exports.default = {
+  type: 'sync', description: 'Rows.', frequency: 'every hour', autoStart: false,
+  models: { Row: z.object({ id: z.string() }) },
+  async exec(nango) {
+    const { count } = await nango.getMetadata();
+    await nango.trackDeletesStart('Row');
+    await nango.batchSave(Array.from({ length: count }, (_, n) => ({ id: String(n) })), 'Row');
+    await nango.trackDeletesEnd('Row');
+  },
+};`;
+
+describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let page: Page;
+  let context: BrowserContext;
+  let connectionId: string;
+
+  before(async () => {
+    dashboard = await openDashboard();
+    // A refresh that is refused.
+    dashboard.expectComplaint(/424/);
+    ({ page, context } = await dashboard.openAs('developer'));
+    ({ connectionId } = await connect(dashboard.trellis));
+    const body = deployBody([flowConfig({ name: 'rows', code: rows, type: 'sync', source: rows })], {
+      reconcile: false,
+    });
+    assert.equal((await dashboard.trellis.call('POST', '/sync/deploy', { body })).status, 200);
+    await setCount(300);
+    await post('/sync/start');
+    await trigger('succeeded');
+  });
+  after(() => dashboard?.close());
+
+  const open = (path: string) => page.goto(`${dashboard.trellis.baseUrl}/app/dev${path}`);
+  const post = async (path: string) => {
+    const at = { provider_config_key: 'google-sheet', connection_id: connectionId, syncs: ['rows'] };
+    assert.equal((await dashboard.trellis.call('POST', path, { body: at })).status, 200);
+  };
+  const setCount = (count: number) =>
+    dashboard.trellis.call('POST', '/connections/metadata', {
+      body: { connection_id: connectionId, provider_config_key: 'google-sheet', metadata: { count } },
+    });
+  const sync = async () =>
+    (
+      (await dashboard.trellis.call('GET', '/functions/syncs?function=rows')).body.syncs as {
+        state: string;
+        last_run: { state: string } | null;
+      }[]
+    )[0];
+  const settled = async (state: string) => {
+    for (;;) {
+      const found = await sync();
+      if (found?.state !== 'running' && found?.last_run?.state === state) return;
+      await new Promise((next) => setTimeout(next, 50));
+    }
+  };
+  const trigger = async (state: string) => {
+    await post('/sync/trigger');
+    await settled(state);
+  };
+
+  test('the dialog notices that the account is connected again, and the sync runs at once without its old error', async () => {
+    await dashboard.trellis.control('POST', 'faults', { case: 'refresh_revoked' });
+    await open(`/connections/google-sheet/${connectionId}`);
+    await page.getByRole('button', { name: 'Refresh now' }).click();
+    await page.getByText('Needs reconnecting').waitFor();
+    await dashboard.trellis.control('DELETE', 'faults');
+    await post('/sync/trigger');
+    const card = page.getByRole('region', { name: 'Syncs' });
+    await card
+      .getByText(/its user needs to connect again/)
+      .first()
+      .waitFor();
+    await page.getByRole('button', { name: 'Reconnect' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('Waiting for the account').waitFor();
+    await picture(page, 'reconnect-waiting');
+
+    const [tab] = await Promise.all([
+      context.waitForEvent('page'),
+      dialog.getByRole('link', { name: 'Open' }).click(),
+    ]);
+    const [popup] = await Promise.all([
+      tab.waitForEvent('popup'),
+      tab.getByRole('button', { name: /^Continue/ }).click(),
+    ]);
+    await popup.getByRole('button', { name: /continue|allow/i }).click();
+    await dialog.getByText('Reconnected').waitFor();
+    await picture(page, 'reconnect-done');
+    await tab.close();
+    await dialog.getByRole('button', { name: 'Done' }).click();
+    await page.getByText('Needs reconnecting').waitFor({ state: 'detached' });
+    await settled('succeeded');
+    await card.getByText(/its user needs to connect again/).waitFor({ state: 'detached' });
+  });
+
+  test('a held deletion shows how many records it is about, and is allowed once', async () => {
+    await setCount(100);
+    await trigger('failed');
+    await open('/functions/of/google-sheet/sync/rows?tab=syncs');
+    await page.getByRole('button', { name: /^Acts on rows of/ }).click();
+    await page.getByRole('menuitem', { name: 'Allow held deletion' }).click();
+    await page.getByText('200 of 300 records of Row', { exact: true }).waitFor();
+    await picture(page, 'allow-held-deletion');
+    await page.getByRole('button', { name: 'Cancel' }).click();
+
+    const [run] = (await dashboard.trellis.call('GET', '/functions/runs?state=failed&limit=1')).body.runs as {
+      id: string;
+    }[];
+    await open(`/functions/runs/${run?.id}`);
+    await page.getByText('"allow_mass_delete":{"Row":200}').first().waitFor();
+    await picture(page, 'run-held-deletion');
+    await page.getByRole('button', { name: 'Allow held deletion' }).click();
+    await page.getByRole('button', { name: 'Delete up to 200 records' }).click();
+    await page.getByText('The sync reads everything again, then deletes.').waitFor();
+    await settled('succeeded');
+    await page.getByRole('button', { name: 'Allow held deletion' }).waitFor({ state: 'detached' });
+  });
+});
