@@ -37,10 +37,23 @@ test('no header goes along by which an application or what stands before it woul
       'x-webauth-user',
       'max-forwards',
     ],
+    // Kong, Azure, Tailscale, Pomerium, Google's gateways and App Engine; WebLogic, Fly.io, DigitalOcean, Vercel; Next.js.
+    ...['x-consumer-username', 'x-credential-identifier', 'x-anonymous-consumer', 'x-arr-clientcert'],
+    ...['x-ms-token-aad-id-token', 'tailscale-user-login', 'x-pomerium-jwt-assertion'],
+    ...['x-apigateway-api-userinfo', 'x-endpoint-api-userinfo', 'x-appengine-user-email'],
+    ...[
+      'wl-proxy-client-ip',
+      'fly-client-ip',
+      'do-connecting-ip',
+      'x-vercel-forwarded-for',
+      'x-azure-clientip',
+    ],
+    ...['x-http-host-override', 'x-client-cert', 'x-client-dn', 'x-invoke-path'],
   ]) {
     assert.deepEqual(kept({ [name]: 'x' }), [], name);
-    // CGI, WSGI and FastCGI hand both spellings to the application under one name (RFC 3875 §4.1.18).
-    assert.deepEqual(kept({ [name.replaceAll('-', '_')]: 'x' }), [], name);
+    // CGI, WSGI and FastCGI hand these spellings to the application under one name (RFC 3875 §4.1.18).
+    for (const sign of ['_', '.', '~'])
+      assert.deepEqual(kept({ [name.replaceAll('-', sign)]: 'x' }), [], name.replaceAll('-', sign));
   }
   assert.deepEqual(
     kept({ x_trellis_signature: 'x', 'x-trellis-hmac-sha256': 'x', x_secret: 'x', 'x-secret': 'x' }),

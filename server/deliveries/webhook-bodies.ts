@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { first, type Queryable, type Tx } from '../db/pool.ts';
+import { asRead } from '../providers/credential-header.ts';
 import type { DataKey, Vault } from '../vault.ts';
 
 /**
@@ -70,8 +71,14 @@ const neverForwarded =
  * Those by which a proxy or a framework takes a request for another: its method, its path, its host, its sender, or who has
  * signed in. Anybody who knows the address of a webhook could send them.
  */
-const overriding =
-  /^(x-http-method(-override)?|x-method-override|x-(ms-)?(original|rewrite|override)-.*|x-forwarded(-.*)?|x-host|x-(url-)?scheme|front-end-https|(x-)?((real|client|true-client|cluster-client)-ip|(client-cert|remote)-?.*)|cf-.*|fastly-.*|x-(auth|authenticated|webauth|user)(-.*)?|x-goog-(authenticated|iap)-.*|x-amzn-(oidc|mtls)-.*|x-ms-client-.*|x-middleware-.*|x-(envoy|accel)-.*|(x-)?ssl-.*|x-sendfile)$/;
+const overriding = [
+  /^(x-http-method(-override)?|x-method-override|x-(ms-)?(original|rewrite|override)-.*|x-(middleware|invoke)-.*)$/,
+  /^(x-forwarded(-.*)?|x-(http-)?host(-override)?|x-(url-)?scheme|front-end-https|x-accel-.*|x-sendfile)$/,
+  /^((x-)?real-ip|(.*-)?(client|connecting|originating)-?ip|cf-.*|fastly-.*|x-vercel-(forwarded|ip|proxied)-.*)$/,
+  /^((x-)?(client-(cert|dn)|remote|ssl)-?.*|x-arr-.*|x-envoy-.*|x-appengine-.*|tailscale-.*|x-pomerium-.*)$/,
+  /^(x-(auth|authenticated|webauth|user|consumer|credential)(-.*)?|x-anonymous-consumer|x-(apigateway|endpoint)-api-.*)$/,
+  /^(x-goog-(authenticated|iap)-.*|x-amzn-(oidc|mtls)-.*|x-ms-(client|token)-.*)$/,
+];
 const mostHeaderBytes = 8 * 1024;
 
 /**
@@ -85,9 +92,9 @@ export function forwardedHeaders(
   const kept: Record<string, string> = {};
   let bytes = 0;
   for (const [name, value] of Object.entries(headers)) {
-    // CGI hands both spellings to an application under one name (RFC 3875 §4.1.18).
-    const spelled = name.replaceAll('_', '-');
-    if (neverForwarded.test(spelled) || overriding.test(spelled) || spelled.startsWith(brandPrefix)) continue;
+    const spelled = asRead(name);
+    if (neverForwarded.test(spelled) || overriding.some((names) => names.test(spelled))) continue;
+    if (spelled.startsWith(brandPrefix)) continue;
     if (
       typeof value !== 'string' ||
       besides.includes(name) ||

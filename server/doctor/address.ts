@@ -2,6 +2,7 @@
 import { BlockList, connect, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../config/config.ts';
+import type { AllowedRange } from '../config/outbound-allow.ts';
 import { createOutbound } from '../outbound.ts';
 import { adviceAtGoogle, whyNotAtGoogle } from '../providers/google-address.ts';
 import { type Check, fail, messageOf, ok, skipped, type Verdict, warn } from './check.ts';
@@ -15,7 +16,7 @@ export function addressChecks(config: Config): Check[] {
     { name: 'base-address', run: async () => judgeBaseUrl(config.baseUrl) },
     { name: 'reachable', run: () => judgeReachable(config.baseUrl) },
     { name: 'port', run: () => judgePort(config) },
-    { name: 'openid', run: () => judgeOidc(config.signIn.oidc?.issuer) },
+    { name: 'openid', run: () => judgeOidc(config.signIn.oidc?.issuer, config.outboundAllow) },
     { name: 'mail', run: () => judgeMail(config.smtp?.url) },
   ];
 }
@@ -78,9 +79,12 @@ async function isOurs({ host, port }: Pick<Config, 'host' | 'port'>): Promise<bo
   return 'text' in answer && answer.text.includes('"result":"ok"');
 }
 
-async function judgeOidc(issuer: string | undefined): Promise<Verdict> {
+export async function judgeOidc(
+  issuer: string | undefined,
+  allow: readonly AllowedRange[],
+): Promise<Verdict> {
   if (issuer === undefined) return skipped('TRELLIS_OIDC_ISSUER is not set.');
-  const answer = await fetched(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`);
+  const answer = await fetched(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, allow);
   const mend =
     'Correct TRELLIS_OIDC_ISSUER, or let the service reach it; nobody can sign in there until then.';
   if ('error' in answer) return fail(`${issuer} cannot be reached: ${answer.error}`, mend);
@@ -111,12 +115,9 @@ async function judgeMail(url: string | undefined): Promise<Verdict> {
 
 type Answer = { status: number; text: string } | { error: string };
 
-/** The operator's own addresses may be anywhere. */
-async function fetched(url: string): Promise<Answer> {
-  const allow = new BlockList();
-  allow.addSubnet('0.0.0.0', 0, 'ipv4');
-  allow.addSubnet('::', 0, 'ipv6');
-  const outbound = createOutbound({ allow: [{ addresses: allow }] });
+/** Addresses of the service itself may be anywhere; others only where the service may call them. */
+async function fetched(url: string, allow: readonly AllowedRange[] = anywhere()): Promise<Answer> {
+  const outbound = createOutbound({ allow });
   try {
     const signal = AbortSignal.timeout(limitMs);
     const init = {
@@ -125,7 +126,7 @@ async function fetched(url: string): Promise<Answer> {
       redirect: 'manual',
       signal,
     } as const;
-    const answer = await outbound.fetchFor({ isTest: false })(url, init);
+    const answer = await outbound.fetchFor({ isTest: false, purpose: 'sign-in' })(url, init);
     let text = '';
     for await (const part of answer.body ?? []) {
       text += Buffer.from(part).toString('latin1');
@@ -137,4 +138,11 @@ async function fetched(url: string): Promise<Answer> {
   } finally {
     await outbound.close();
   }
+}
+
+function anywhere(): AllowedRange[] {
+  const addresses = new BlockList();
+  addresses.addSubnet('0.0.0.0', 0, 'ipv4');
+  addresses.addSubnet('::', 0, 'ipv6');
+  return [{ addresses }];
 }

@@ -6,11 +6,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { readOutboundAllow } from '../config/outbound-allow.ts';
 import { masterKey } from '../data-keys/data-keys.fixture.ts';
 import { registerMasterKey } from '../data-keys/store.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { loadCatalog, providersDirectory } from '../providers/catalog.ts';
-import { judgeBaseUrl, judgePort, judgeReachable } from './address.ts';
+import { judgeBaseUrl, judgeOidc, judgePort, judgeReachable } from './address.ts';
 import { type Check, runCheck } from './check.ts';
 import {
   databaseChecks,
@@ -269,6 +270,28 @@ test('a port that another program has, an address that leads elsewhere and one t
   assert.equal((await judgePort({ host: '127.0.0.1', port })).state, 'ok');
   assert.equal((await judgeReachable(`http://127.0.0.1:${port}`)).state, 'warn');
   assert.equal((await judgePort({ host: '192.0.2.1', port })).state, 'fail');
+});
+
+test('an OpenID provider that the service itself may not call is a failure', async () => {
+  const server = createServer((socket) =>
+    socket.resume().end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  for (const [setting, state] of [
+    ['sign-in=127.0.0.1', 'ok'],
+    ['127.0.0.1', 'ok'],
+    ['providers=127.0.0.1', 'fail'],
+    ['sign-in=127.0.0.1:1', 'fail'],
+    [undefined, 'fail'],
+  ] as const) {
+    const verdict = await judgeOidc(issuer, readOutboundAllow(setting, []));
+    assert.equal(verdict.state, state, setting ?? 'none');
+    if (state === 'fail') assert.match(verdict.says, /TRELLIS_OUTBOUND_ALLOW/);
+  }
+  server.close();
+  await once(server, 'close');
 });
 
 test('each figure is judged by its bounds', () => {
