@@ -5,6 +5,7 @@
  * Each runs alone on one core, the load and the upstream on another. Processor time per request is printed beside the
  * rate: on a machine that others use it is the figure to trust. The integration has no quota.
  */
+import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { openTestDatabase, urlOf } from '../test/support/database.ts';
 import { type RunningService, startRunningService } from '../test/support/service.ts';
@@ -55,7 +56,12 @@ async function runProxy({ rounds, scale }: BenchOptions): Promise<void> {
 async function startService(env: Record<string, string> = {}): Promise<RunningService> {
   const { target, drop } = await openTestDatabase();
   const service = await startRunningService({
-    env: { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8', DATABASE_URL: urlOf(target), ...env },
+    env: {
+      TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
+      DATABASE_URL: urlOf(target),
+      TRELLIS_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}`,
+      ...env,
+    },
   });
   return { ...service, stop: (options) => service.stop(options).finally(drop) };
 }
