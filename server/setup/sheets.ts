@@ -87,7 +87,7 @@ export async function ask(
   const { environmentId, integrationKey } = connection;
   const found = await actions.get({ environmentId, integrationKey, name });
   if (found.origin !== 'shipped') throw new AppError('function_exists');
-  return actions
+  const output = await actions
     .call({ connection, environment: session.environment, found, input, signal })
     .catch((error: unknown) => {
       if (error instanceof AppError && error.code === 'action_script_runtime_error') {
@@ -100,6 +100,7 @@ export async function ask(
       // A run takes the credentials that there are when it calls: its answer, or its fault, may be of another account.
       requireMade(session, await connections.reread(connection));
     });
+  return JSON.parse(output.toString('utf8'));
 }
 
 type Settings = Omit<Choice, 'keyColumn'> & { identity: 'key' | 'content'; keyColumn?: string };
