@@ -9,6 +9,7 @@ import {
   maxParsedValues,
   mayNameProto,
 } from './json-limits.ts';
+import { slice } from './time-slice.ts';
 
 /** JSON that would hold up the service if it were parsed on the main thread. */
 export class LargeJson {
@@ -35,6 +36,7 @@ export async function readLarge(
 ): Promise<Read> {
   const { bytes, ...examined } = await examineOnThread(given, by);
   if (examined.fault !== undefined) return { fault: examined.fault };
+  await slice.turn();
   const isLarge = bytes.length > maxParsedBytes || examined.values > maxParsedValues;
   const { values } = examined;
   return isLarge ? { value: new LargeJson(bytes, values), values } : parsed(bytes, examined);

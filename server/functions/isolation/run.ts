@@ -146,7 +146,6 @@ export class Run {
   }): Promise<void> {
     try {
       const read = await this.#read(payload);
-      await slice.turn();
       if (!this.#asks.has(id)) return;
       if ('fault' in read)
         throw new AppError('invalid_body', `What was given to ${name} is refused. ${read.fault}`);
@@ -166,13 +165,16 @@ export class Run {
     }
   }
 
-  /** One after the other, also where a thread looks at them. */
+  /** One after the other, also where a thread examines them, or the turn of the event loop has no time left. */
   #read(payload: Buffer<ArrayBuffer>): Promise<Read> | Read {
-    if (this.#reading === undefined) {
+    if (this.#reading === undefined && !slice.isSpent()) {
       const small = readSmall(payload);
       if (small !== undefined) return small;
     }
-    const reading = (this.#reading ?? Promise.resolve()).then(() => readSmall(payload) ?? readLarge(payload));
+    const reading = (this.#reading ?? Promise.resolve()).then(async () => {
+      await slice.turn();
+      return readSmall(payload) ?? readLarge(payload);
+    });
     const read = reading.catch((): Read => ({ fault: tooMuch }));
     const end = read.then(() => {
       if (this.#reading === end) this.#reading = undefined;

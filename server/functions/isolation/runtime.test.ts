@@ -129,6 +129,23 @@ test('large arguments and results pass as bytes that nobody has parsed', async (
   assert.deepEqual(JSON.parse(result.bytes.toString()), [{ as: 'it is' }, rows]);
 });
 
+test('asks are served in the order in which they were sent, large ones too', async (t) => {
+  const runtime = openRuntime(t);
+  const served: unknown[] = [];
+  const serve: RunOrder['serve'] = async (_name, args) => {
+    served.push((args as unknown[])[0]);
+    return { value: null };
+  };
+  const code = run(`const text = (n) => (n % 3 === 0 ? 'x'.repeat(3e5) : '');
+    const asks = Array.from({ length: 24 }, (_, n) => service.ask('save', [n, text(n)]));
+    return (await Promise.all(asks)).length`);
+  assert.equal(await resultOf(runtime, code, { serve }), 24);
+  assert.deepEqual(
+    served,
+    Array.from({ length: 24 }, (_, n) => n),
+  );
+});
+
 test('no process is there before the first run, and none once nobody has needed it for a while', async (t) => {
   const runtime = openRuntime(t, { idleMs: 1 });
   await runtime.confinement();

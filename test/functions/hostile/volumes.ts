@@ -83,12 +83,4 @@ export const hostileVolumes: Record<string, Hostile> = {
     code: run(`return (await service.ask('x'.repeat(5e6))).value.name.length`),
     returns: 200,
   },
-  'sends large and small asks in an order of its own': {
-    code: run(`const told = [];
-      const asks = Array.from({ length: 12 }, (_, n) =>
-        service.ask('save', [n, n % 3 === 0 ? 'x'.repeat(3e5) : '']).then(({ value }) => told.push(value.args[0])));
-      await Promise.all(asks);
-      return told`),
-    returns: Array.from({ length: 12 }, (_, n) => n),
-  },
 };
