@@ -132,8 +132,16 @@ test('consumers are acknowledged, read, listed and removed over HTTP', async () 
   const [one, two] = await cursorsOf('Followed');
   const put = await at('PUT', '/records/consumers/billing.v2', { model: 'Followed', cursor: two });
   assert.equal(put.status, 200, put.text);
-  const { acknowledged_at, ...rest } = put.body;
-  assert.deepEqual(rest, { name: 'billing.v2', model: 'Followed', variant: 'base', cursor: two, behind: 1 });
+  const { acknowledged_at, key_id, ...rest } = put.body;
+  assert.deepEqual(rest, {
+    name: 'billing.v2',
+    model: 'Followed',
+    variant: 'base',
+    cursor: two,
+    behind: 1,
+    stalled_since: null,
+  });
+  assert.equal(typeof key_id, 'number');
   assert.ok(!Number.isNaN(Date.parse(String(acknowledged_at))));
   const back = await at('PUT', '/records/consumers/billing.v2', { model: 'Followed', cursor: one });
   assert.deepEqual(codeOf(back), [409, 'cursor_behind_consumer']);

@@ -104,6 +104,7 @@ test('integrations tell their connections and what is used of their quota, where
   assert.deepEqual(other.usage, {
     connections: { total: 4, active: 3, needs_reauth: 1, blocked: 0 },
     quota: [],
+    sunsets: [],
   });
   const [plain] = (await trellis.call('GET', '/integrations')).body.data as object[];
   assert.ok(!('usage' in plain!));

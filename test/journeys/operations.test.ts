@@ -104,6 +104,7 @@ test('each attempt to renew credentials is logged, with what the provider said',
     level: 'warn',
     message: 'the provider gave no new credentials',
     details: { kind: 'transient', error: 'server_error', http_status: 503 },
+    deleted: false,
   });
   assert.equal(failed!.messages.at(-1)!.level, 'error');
   // Whoever waits for another's refresh makes none: all ten come while the provider is at the first.
