@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 
 export type Target = { name: string; url: string; headers?: Record<string, string>; pid: number };
-export type Load = { requests: number; elapsedMs: number; timesMs: number[] };
+type Load = { requests: number; elapsedMs: number; timesMs: number[] };
 
 /** Asks for the same thing over and over for so many seconds. Throws at any answer but 200. */
 export async function load(

@@ -21,7 +21,7 @@ export const otherCore = 1;
 /** As the program begins: once it is pinned itself, it sees one core. */
 const cores = availableParallelism();
 
-export const bigBytes = 100 * 1024 * 1024;
+const bigBytes = 100 * 1024 * 1024;
 
 export type Part = { url: string; pid: number; stop: () => Promise<unknown> };
 

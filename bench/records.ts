@@ -25,7 +25,7 @@ const payloadColumns = 'payload (dataset_id, seq, body)';
 const microsecondsSince2000 = BigInt(Date.now() - Date.UTC(2000, 0)) * 1000n;
 
 /** One call's JSON: records `from` to `from + count - 1`. */
-export function saveBody(from: number, count: number, options: { bytes: number; model?: string }): Buffer {
+function saveBody(from: number, count: number, options: { bytes: number; model?: string }): Buffer {
   const records = Array.from({ length: count }, (_, n) => makeRecord(from + n, options.bytes));
   return Buffer.from(JSON.stringify({ model: options.model ?? 'Row', records }));
 }

@@ -63,7 +63,7 @@ export function json(status: number, value: unknown, headers: Record<string, str
 export const RESET: Reply = { status: 500, headers: {}, body: '', cut: 'before' };
 
 /** Google's answer to a path or verb it does not know: HTML, never a 405. */
-export function notFound(path: string): Reply {
+function notFound(path: string): Reply {
   const shown = path.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
   return {
     status: 404,

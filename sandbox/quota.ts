@@ -3,7 +3,7 @@ import { quotaRefusal } from './faults/api-cases.ts';
 import type { Reply } from './http.ts';
 
 /** How many calls the Sheets API takes in any window. */
-export interface QuotaLimits {
+interface QuotaLimits {
   readsPerProject: number;
   readsPerAccount: number;
   writesPerProject: number;

@@ -1,7 +1,7 @@
 import type { About } from './http.ts';
 
 /** How one account's tokens of one client were refreshed since the start. */
-export interface RefreshCount {
+interface RefreshCount {
   sub: string;
   clientId: string;
   asked: number;

@@ -39,7 +39,7 @@ export interface Delivery {
 }
 
 /** What a token says. `audience` and `jti` are made up where absent; `fields` go beside the subject. */
-export interface SecurityEvent {
+interface SecurityEvent {
   type: EventType;
   sub: string;
   clientId: string;

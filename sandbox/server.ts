@@ -65,7 +65,7 @@ export interface Sandbox {
 }
 
 /** The APIs that are served beside OAuth. */
-export interface MountedApis {
+interface MountedApis {
   apis: Api[];
   spreadsheets: Spreadsheets;
   channels: PushChannels;

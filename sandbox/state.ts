@@ -8,7 +8,7 @@ import type { Receiver } from './receivers.ts';
 import type { AccessToken, RefreshToken } from './tokens.ts';
 
 /** What survives a restart: who exists and what was granted. Faults, call counts, codes and the clock do not. */
-export interface Snapshot {
+interface Snapshot {
   version: 1;
   signingKey: JWK;
   accounts: Account[];

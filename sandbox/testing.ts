@@ -10,7 +10,7 @@ export const SPREADSHEETS = 'https://www.googleapis.com/auth/spreadsheets';
 export const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
 
 /** What the token endpoint answered. */
-export interface TokenAnswer {
+interface TokenAnswer {
   access_token: string;
   refresh_token?: string;
   refresh_token_expires_in?: number;

@@ -1,7 +1,7 @@
 /** What secrets look like, in a text that should hold none. Pure; `scan-secrets.ts` says which texts. */
 
 /** `secret`: as it stands in the text, for the allow list and never for a log. */
-export type Finding = { line: number; kind: string; secret: string };
+type Finding = { line: number; kind: string; secret: string };
 
 /** Forms that nothing else has. The first group, where there is one, is the secret itself. */
 const forms: Record<string, RegExp> = {

@@ -44,7 +44,7 @@ export function isPublicAddress(address: string): boolean {
 }
 
 /** What is about to be called: an address, at a port, for a purpose. */
-export type Target = { address: string; port: number; purpose: OutboundPurpose };
+type Target = { address: string; port: number; purpose: OutboundPurpose };
 
 /** Whether one of the operator's ranges covers a call; an IPv4-mapped address counts as the address in it. */
 export function isCovered(allow: readonly AllowedRange[], { address, port, purpose }: Target): boolean {

@@ -94,7 +94,7 @@ type Settings = {
 };
 
 /** All addresses of a name. */
-export type Resolve = (
+type Resolve = (
   hostname: string,
   options: LookupOptions & { all: true },
   callback: (error: Error | null, addresses: LookupAddress[]) => void,

@@ -21,7 +21,7 @@ const tagBytes = 16;
 const version = 1;
 
 /** Bytes that a seal adds to its plain text. */
-export const sealOverheadBytes = 1 + nonceBytes + tagBytes;
+const sealOverheadBytes = 1 + nonceBytes + tagBytes;
 
 export class DataKey {
   readonly #sealing: KeyObject;

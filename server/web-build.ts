@@ -21,7 +21,7 @@ export const webDirectory = join(source, 'dist');
 /** For a service that others start: it serves what is there and builds nothing. */
 export const builtWeb: Web = { directory: webDirectory, building: () => ({ is: 'none' }) };
 
-export type WebBuild = Web & {
+type WebBuild = Web & {
   /** Builds where nothing was built, or where something in `web/` is newer. Never throws; it is not awaited. */
   start(): void;
   /** Resolves when no build runs any more, however it went. */

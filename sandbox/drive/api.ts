@@ -31,7 +31,7 @@ import { readMultipart, type Upload, Uploads } from './uploads.ts';
 
 type Granted = Access & { ok: true };
 
-export interface DriveOptions {
+interface DriveOptions {
   dataDir: string;
   /** The origin that addresses in answers start with. */
   url: string;
@@ -46,7 +46,7 @@ export interface DriveOptions {
 const FILE_LIMIT_BYTES = 32 * 1024 * 1024;
 const DEFAULT_FIELDS = 'kind,id,name,mimeType';
 
-export interface DriveApi extends Api {
+interface DriveApi extends Api {
   readonly channels: Channels;
 }
 

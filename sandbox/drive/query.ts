@@ -7,7 +7,7 @@ import { invalidParameter, notImplemented } from './errors.ts';
 import { rootOf } from './metadata.ts';
 import type { DriveFile } from './store.ts';
 
-export type Test = (file: DriveFile) => boolean;
+type Test = (file: DriveFile) => boolean;
 
 const TOKEN = /\s*(?:([()])|(!=|<=|>=|=|<|>)|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([A-Za-z][A-Za-z.]*))/y;
 

@@ -32,7 +32,7 @@ export interface Upload {
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
 /** What to do with a request of an upload: answer it, or make the file first. */
-export type Step = { answer: ApiReply } | { finished: Upload };
+type Step = { answer: ApiReply } | { finished: Upload };
 
 /** The two parts of a `multipart/related` body (RFC 2387). Throws 400 unless there are two and the first is JSON. */
 export function readMultipart(

@@ -22,7 +22,7 @@ export type FaultPoint =
  * half of the answer; `page` is an error page that never comes back to the client; `special` is done by the code
  * at that point, which asks for the case by name.
  */
-export type FaultEffect =
+type FaultEffect =
   | { kind: 'answer'; reply: (subject: { projectNumber: string }) => Reply }
   | { kind: 'alter'; alter: (reply: Reply) => Reply }
   | { kind: 'page'; status: number; code: string; message: string }

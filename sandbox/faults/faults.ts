@@ -33,7 +33,7 @@ export interface Fault {
 }
 
 /** What a fault is to be: `forSeconds` by the sandbox's clock. */
-export interface WantedFault {
+interface WantedFault {
   name: FaultName;
   sub?: string | undefined;
   clientId?: string | undefined;

@@ -17,7 +17,7 @@ export type Step =
   | { kind: 'refuse'; error: PageError };
 
 /** What a person decides on the consent page: boxes ticked (full scope names), and for how long. */
-export interface Decision {
+interface Decision {
   account: Account;
   ticked: string[];
   /** Time-based access: the refresh token dies after this many seconds; absent: no such limit. */

@@ -7,7 +7,7 @@ import { claimsOf } from './id-token.ts';
 import { isSignInScope } from './scopes.ts';
 
 /** What the identity endpoints look things up in. */
-export interface IdentityParts {
+interface IdentityParts {
   tokens: Tokens;
   accounts: Accounts;
   clock: Clock;

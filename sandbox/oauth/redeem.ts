@@ -26,7 +26,7 @@ export interface Entitlement {
 }
 
 /** One kind of grant: `peek` looks whom it is about without using anything up, `redeem` holds it or throws. */
-export interface GrantType {
+interface GrantType {
   point: 'exchange' | 'refresh' | 'client';
   peek(form: URLSearchParams, by: { client: Client; parts: TokenParts }): string | undefined;
   redeem(form: URLSearchParams, by: { client: Client; about: About; parts: TokenParts }): Entitlement;

@@ -13,7 +13,7 @@ import { actOn } from './forms.ts';
 import { overviewPage } from './overview.ts';
 
 /** The two routes of the page. */
-export interface Page {
+interface Page {
   /** `GET /`. */
   show(request: Incoming): Promise<Reply>;
   /** `POST /`: does what the form says and goes back to the page; a complaint is shown on it. */

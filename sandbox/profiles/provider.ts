@@ -9,7 +9,7 @@ import type { AddressInfo } from 'node:net';
 import type { Profile } from './profile.ts';
 import { lifeS, type Reply, refusal, tokenReply } from './replies.ts';
 
-export type Endpoints = {
+type Endpoints = {
   authorization: string;
   token: string;
   refresh: string;
@@ -17,7 +17,7 @@ export type Endpoints = {
   userinfo?: string | undefined;
   api: string;
 };
-export type ProfileClient = { id: string; secret: string; redirectUri: string };
+type ProfileClient = { id: string; secret: string; redirectUri: string };
 type Grant = {
   scopes: string[];
   access: Set<string>;

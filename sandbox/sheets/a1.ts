@@ -13,7 +13,7 @@ export interface Area {
 }
 
 /** What a range text says: cells, of a sheet or of the first one; or a bare name (sheet or named range). */
-export type A1 =
+type A1 =
   | { readonly kind: 'area'; readonly sheet?: string; readonly area: Area }
   | { readonly kind: 'name'; readonly name: string; readonly quoted: boolean };
 
@@ -104,7 +104,7 @@ export function quoteTitle(title: string): string {
 }
 
 /** The cells of a range without the sheet: `A1:C3`, `A2:C`, `A:C`, `2:5`; one cell is `B2`, everything is ``. */
-export function formatArea(area: Area): string {
+function formatArea(area: Area): string {
   const { startRow, endRow, startColumn, endColumn } = area;
   const from = corner(startRow, startColumn);
   const to = corner(

@@ -44,7 +44,7 @@ export interface SheetsRequest {
   readonly access: Access;
 }
 
-export interface SpreadsheetSummary {
+interface SpreadsheetSummary {
   readonly spreadsheetId: string;
   readonly title: string;
   readonly owner: { readonly email: string; readonly sub: string };

@@ -10,7 +10,7 @@ import type { Row, Sheet, Spreadsheet } from './spreadsheet.ts';
 export type Dimension = 'ROWS' | 'COLUMNS';
 
 /** Rows or columns of one sheet that get other indexes. */
-export interface IndexMove {
+interface IndexMove {
   readonly sheet: Sheet;
   readonly dimension: Dimension;
   /** The new index of a row or column, undefined where it is gone. Keeps the order but for moves. */

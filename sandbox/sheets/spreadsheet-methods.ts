@@ -25,7 +25,7 @@ import type { Message } from './transcode.ts';
 import { type Outcome, within } from './values-methods.ts';
 
 /** Who makes a spreadsheet, and through which OAuth client, if any. */
-export interface Creator {
+interface Creator {
   readonly owner: { readonly email: string; readonly sub: string };
   readonly clientId?: string;
 }

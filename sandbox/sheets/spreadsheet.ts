@@ -58,8 +58,8 @@ export interface Spreadsheet {
 
 /** Cells one spreadsheet may have; Google's own limit. */
 const MAX_CELLS = 10_000_000;
-export const DEFAULT_ROWS = 1000;
-export const DEFAULT_COLUMNS = 26;
+const DEFAULT_ROWS = 1000;
+const DEFAULT_COLUMNS = 26;
 
 /** An id that looks like Google's: 44 characters, starting with 1. */
 export function newSpreadsheetId(): string {

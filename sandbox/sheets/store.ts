@@ -11,7 +11,7 @@ import type { Spreadsheet } from './spreadsheet.ts';
 /** How long changes to one or more spreadsheets are gathered before they are written. */
 const WRITE_DELAY_MS = 200;
 
-export interface SpreadsheetStore {
+interface SpreadsheetStore {
   /** The spreadsheet as it is now, not to be changed; undefined when there is none. */
   find(spreadsheetId: string): Promise<Spreadsheet | undefined>;
   /** Puts `spreadsheet` in place of what its id stood for. Seen at once by `find`, on disk soon after. */

@@ -11,7 +11,7 @@ import { createSheetsApi, type SheetsApi } from './api.ts';
 
 const SCOPES = 'https://www.googleapis.com/auth/';
 export const ann = { email: 'ann@example.com', sub: '101' };
-export const bob = { email: 'bob@example.com', sub: '102' };
+const bob = { email: 'bob@example.com', sub: '102' };
 
 const tokens: Readonly<Record<string, Access>> = {
   ann: { ok: true, ...ann, clientId: 'client', scopes: new Set([`${SCOPES}spreadsheets`, 'openid']) },
@@ -31,7 +31,7 @@ export interface Bench {
   close(): Promise<void>;
 }
 
-export interface CallOptions {
+interface CallOptions {
   readonly body?: unknown;
   readonly token?: string;
   readonly headers?: Record<string, string>;

@@ -10,7 +10,7 @@ import { type AskedRange, clip, type Rectangle, rangeName } from './ranges.ts';
 import type { Scalar, Sheet, Spreadsheet } from './spreadsheet.ts';
 
 /** How a client wants values: the same three options on every method that answers with values. */
-export interface Rendering {
+interface Rendering {
   readonly majorDimension: 'ROWS' | 'COLUMNS';
   readonly valueRender: ValueRenderOption;
   readonly dateTimeRender: DateTimeRenderOption;

@@ -24,7 +24,7 @@ import {
 } from './spreadsheet.ts';
 
 /** How input is taken: as it comes, or as if typed by a person. */
-export type Enter = (before: Cell, input: Scalar) => Cell;
+type Enter = (before: Cell, input: Scalar) => Cell;
 
 /** The way of entering that `valueInputOption` names. Throws Google's 400 when it is not given. */
 export function enterFor(valueInputOption: unknown): Enter {
@@ -150,7 +150,7 @@ export function clearValues(sheet: Sheet, rectangle: Rectangle): void {
 }
 
 /** Where an append went: the table it found, if any, and what it wrote. */
-export interface Appended extends Written {
+interface Appended extends Written {
   readonly table?: Rectangle;
 }
 

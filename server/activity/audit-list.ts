@@ -1,7 +1,7 @@
 import { type Db, tables } from '../db/pool.ts';
 import { chainAll } from './audit-chain.ts';
 
-export type AuditFilter = {
+type AuditFilter = {
   /** Undefined: the entries that belong to none. */
   readonly environmentId: number | undefined;
   readonly actor?: string | undefined;

@@ -16,7 +16,7 @@ export type AuditVerdict = {
   fault: AuditFault | undefined;
 };
 
-export type AuditFault = {
+type AuditFault = {
   kind: 'changed' | 'removed' | 'reordered' | 'inserted';
   /** The first place where it breaks. */
   position: number;

@@ -20,7 +20,7 @@ export const keptMs: Readonly<Record<SpanS, number>> = {
 };
 
 /** Counts of one span, in ms; both are multiples of it. */
-export type Part = { spanS: SpanS; from: number; to: number };
+type Part = { spanS: SpanS; from: number; to: number };
 
 /** Whether counts can answer this filter. */
 export function isCounted({ connection, text }: OperationFilter): boolean {

@@ -63,7 +63,7 @@ export const operationTypes = {
 export type OperationType = keyof typeof operationTypes;
 export const operationTypeNames = Object.keys(operationTypes) as OperationType[];
 export const operationStatuses = ['success', 'failed'] as const;
-export type OperationStatus = (typeof operationStatuses)[number];
+type OperationStatus = (typeof operationStatuses)[number];
 export type OperationDetails = Readonly<Record<string, string | number | boolean | null>>;
 export type OperationMessage = {
   readonly level: 'info' | 'warn' | 'error';
@@ -74,7 +74,7 @@ export type OperationMessage = {
 };
 /** `connectionRow`: whose key sealed it; null: the environment's. */
 export type SealedMessage = { readonly body: Buffer; readonly connectionRow: number | null };
-export type ShownMessage = Pick<OperationMessage, 'level' | 'message'> & {
+type ShownMessage = Pick<OperationMessage, 'level' | 'message'> & {
   details: unknown;
   /** Its connection was deleted, and the message says so. */
   isDeleted: boolean;

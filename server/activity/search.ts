@@ -12,7 +12,7 @@ import { listDays, timesOf } from './partitions.ts';
  * search for something rare looks at so many entries, says until when it has looked, and goes on from there with the
  * next call: to look at a million of them for a text takes seconds, whoever waits for it.
  */
-export type Found = {
+type Found = {
   operations: Operations;
   /** Where the next call goes on; undefined: there are no more. */
   next: string | undefined;
@@ -21,7 +21,7 @@ export type Found = {
 };
 type Operations = Awaited<ReturnType<typeof lookAt>>;
 
-export type Search = {
+type Search = {
   filter: OperationFilter;
   /** Those before this one alone: the `next` of an earlier call. */
   before?: string | undefined;

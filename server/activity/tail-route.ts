@@ -9,7 +9,7 @@ import { filterInput, filterOf } from './filter-input.ts';
 import { sinceOperation, type Tail, tailOperations } from './tail.ts';
 import { operationToWire } from './wire.ts';
 
-export type TailDeps = {
+type TailDeps = {
   db: Db;
   now: () => Date;
   /** Rejects where whoever sent this request may not read the log any more, as it is stored now. */

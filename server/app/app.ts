@@ -14,7 +14,7 @@ import { addRoutes, createCallers, createServer } from './routes.ts';
 
 export { providersDirectory } from '../providers/catalog.ts';
 
-export type AppDeps = PartsDeps & {
+type AppDeps = PartsDeps & {
   /** Sets off the removal of a deleted connection's records. Never awaited. */
   afterConnectionDeleted: () => void;
   /** Runs a job each minute on one node. Without it nothing is done by itself. */

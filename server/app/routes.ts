@@ -62,7 +62,7 @@ import { webhookRoutes } from '../webhooks/routes.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
 
-export type Callers = Awaited<ReturnType<typeof createCallers>>;
+type Callers = Awaited<ReturnType<typeof createCallers>>;
 
 /** Who may be calling: keys, tickets, sessions, and people with their cookies. */
 export async function createCallers({ config, log, db, vault, outbound, ...parts }: Parts) {

@@ -12,7 +12,7 @@ import {
 } from './token-response.ts';
 
 /** Who is behind a connection at the provider. All absent where the provider does not tell. */
-export type Account = {
+type Account = {
   /** Stays the same for life; the e-mail address may not. */
   readonly subject?: string;
   readonly email?: string;

@@ -35,7 +35,7 @@ export type AuthMode<C extends Credentials = Credentials> = {
 };
 
 /** How a token that ends is replaced by another. */
-export type Renewal<C> = {
+type Renewal<C> = {
   /** The token that goes to the API; undefined until one was fetched. */
   accessTokenOf(credentials: C): string | undefined;
   /**

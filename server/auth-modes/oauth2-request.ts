@@ -10,7 +10,7 @@ import { faultOfAnswer, faultOfSilence, protocolFault, type TokenFault } from '.
 import { type Fetch, type SeenAnswer, UnreadableAnswerError } from './token-response.ts';
 
 /** Our OAuth client at the provider. `scopes` are those that are asked for. */
-export type OAuthClient = {
+type OAuthClient = {
   readonly clientId: string;
   readonly clientSecret: string;
   readonly scopes: readonly string[];

@@ -19,7 +19,7 @@ export type Placed = {
 };
 
 /** Where a call of this connection goes and what proves who it is. */
-export type PlacedRequest = Placed & { readonly method: string; readonly url: string };
+type PlacedRequest = Placed & { readonly method: string; readonly url: string };
 
 type Connection = {
   readonly definition: ProviderDefinition;

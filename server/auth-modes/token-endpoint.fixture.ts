@@ -16,7 +16,7 @@ export const client = {
 export const now = new Date('2026-11-21T09:00:00Z');
 export const redirectUri = 'https://trellis.example/oauth/callback';
 
-export type Call = { path: string; headers: IncomingHttpHeaders; form: Record<string, string> };
+type Call = { path: string; headers: IncomingHttpHeaders; form: Record<string, string> };
 export type Answer = (response: ServerResponse, call: Call) => void;
 export type Token = NonNullable<ProviderDefinition['token']>;
 

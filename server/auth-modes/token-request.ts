@@ -34,7 +34,7 @@ export type TokenOutcome =
   | { readonly ok: false; readonly fault: TokenFault };
 
 /** How one grant asks, and what its answers leave unsaid. */
-export type TokenRequest = {
+type TokenRequest = {
   endpoint: string;
   request: (options: oauth.TokenEndpointRequestOptions) => Promise<Response>;
   judge: (response: Response) => Promise<oauth.TokenEndpointResponse>;

@@ -20,7 +20,7 @@ import { takeKeysOut } from './without-keys.ts';
  * (`positions.ts`), and the way from one major version of PostgreSQL to another (`upgrade.ts`). Does not own: data keys,
  * which go to a file of their own (`cli/keys-export.ts`, `cli/keys-restore.ts`).
  */
-export type Made = { path: string; bytes: number };
+type Made = { path: string; bytes: number };
 export type Step = { doing: 'copied' | 'summed'; bytes: number; total: number };
 
 /**

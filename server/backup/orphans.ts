@@ -11,7 +11,7 @@ import { readTree } from './copy-tree.ts';
  * Which they are is known only where no transaction is under way: at a running server a file without a row in pg_class may
  * be that of a relation which is about to commit.
  */
-export type Known = {
+type Known = {
   /** Of relations with files, within the cluster (`base/5/2619`). */
   files: Set<string>;
   /** Directories of databases (`base/5`). */

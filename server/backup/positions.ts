@@ -17,7 +17,7 @@ const actor = 'command line';
 
 export type Raised = { datasets: number };
 /** When it was done already: no position was given out since. */
-export type RaisedBefore = { raisedAt: Date };
+type RaisedBefore = { raisedAt: Date };
 
 /** Raises them, and ends sessions, links and invitations of people, since some would be back that had ended. */
 export async function raisePositions(db: Db): Promise<Raised> {

@@ -33,7 +33,7 @@ export type Wanted = {
   log: (message: string) => void;
   onProgress: (done: { bytes: number; total: number }) => void;
 };
-export type Back = { madeAt: Date; keys: Restored; raised: Raised };
+type Back = { madeAt: Date; keys: Restored; raised: Raised };
 
 /**
  * Restores: data of the backup, keys of the file, positions raised; ready for a start. Throws where the backup is damaged,

@@ -40,7 +40,7 @@ export async function withShelf<T>(dir: string, work: (shelf: string) => Promise
 }
 
 /** Whole backups, the oldest first. */
-export async function listBackups(shelf: string): Promise<string[]> {
+async function listBackups(shelf: string): Promise<string[]> {
   const names = (await readdir(shelf)).filter((name) => named.test(name)).sort();
   return names.filter((name) => existsSync(manifestPath(join(shelf, name))));
 }

@@ -25,8 +25,8 @@ import { copyCounters, listForeignSchemas, listTables, makePartitions, sumOf, ty
  * and kept.
  */
 type Copied = { tables: number; rows: number };
-export type Upgraded = Copied & { from: string; to: string; kept: string };
-export type Progress = { table: string; done: number; total: number };
+type Upgraded = Copied & { from: string; to: string; kept: string };
+type Progress = { table: string; done: number; total: number };
 
 /**
  * Upgrades; undefined where the versions are the same. All or nothing: until every table was counted and summed on both

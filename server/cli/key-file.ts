@@ -13,7 +13,7 @@ import { type FiledKey, filedKey } from '../environments/filed-keys.ts';
  */
 const kind = 'trellis keys, version 1, ';
 
-export type DataKeyEntry = Pick<WrappedKey, 'id' | 'wrapped'>;
+type DataKeyEntry = Pick<WrappedKey, 'id' | 'wrapped'>;
 /**
  * `madeAt`: by the clock of the database it was made from. `unread`: how many API keys of a whole file could not be read;
  * data keys are worth more than to be lost for one of those.

@@ -11,7 +11,7 @@ import { listLostConnections } from './keys-restore.ts';
 
 const page = 5_000;
 
-export type Exported = { madeAt: Date; count: number; masterKeys: string[] };
+type Exported = { madeAt: Date; count: number; masterKeys: string[] };
 
 /**
  * Writes the keys of one moment in the place of what the file held before: how many data keys, and which master keys it

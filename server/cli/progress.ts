@@ -3,7 +3,7 @@ import type { WriteStream } from 'node:tty';
 /** Plain lines follow each other no faster than this. */
 const lineMs = 2_000;
 
-export type Progress = { show(text: string): void; end(): void };
+type Progress = { show(text: string): void; end(): void };
 
 /** On a terminal one line that changes; elsewhere a line now and then, the first at once. */
 export function createProgress(

@@ -50,15 +50,15 @@ export type Config = NodeConfig &
 export type { Role } from './node.ts';
 export type MasterKey = { id: string; key: KeyObject };
 /** `sampleRate`: how many of the proxied calls that succeeded are logged, 0 to 1. */
-export type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
+type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
 /** `directory`: of functions that this service deploys by itself; absolute, and it may not exist. */
-export type FunctionsConfig = {
+type FunctionsConfig = {
   isOn: boolean;
   directory: string;
   /** Of pages that may call /mcp, beside our own. */
   mcpOrigins: string[];
 };
-export type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
+type SandboxConfig = { port: number; url: string; controlKey: string | undefined };
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];

@@ -5,7 +5,7 @@
  */
 import { isIP } from 'node:net';
 
-export type Rule = { name: string; faults: string[] };
+type Rule = { name: string; faults: string[] };
 
 /** A port; `fallback` where there is none, or where what is there is told as a fault. */
 export function readPort(

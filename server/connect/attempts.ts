@@ -8,7 +8,7 @@ import { findSecret } from './browser-cookies.ts';
 import { hashOf } from './sessions.ts';
 
 /** How long a person may take at the provider. */
-export const attemptLifeMs = 30 * 60_000;
+const attemptLifeMs = 30 * 60_000;
 /** How long a trip that came back may take here before it counts as cut off; longer than any exchange. */
 const settlingMs = 5 * 60_000;
 
@@ -146,7 +146,7 @@ export async function takeAttempt(
 }
 
 /** A trip as it stands when it is over. */
-export type EndedAttempt = {
+type EndedAttempt = {
   environmentId: number;
   sessionId: number;
   begunAt: Date;

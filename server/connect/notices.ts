@@ -55,7 +55,7 @@ export async function tellWaiter(
 }
 
 /** As we give them out; the browser sends back what it likes. */
-export function isWaiter(text: string): boolean {
+function isWaiter(text: string): boolean {
   return /^[A-Za-z0-9_-]{32}$/.test(text);
 }
 

@@ -39,7 +39,7 @@ export function planScopes(
 }
 
 /** What a session asks to add; undefined where it asks for all, also where nothing is left to add. */
-export function addedScopes({ session, integration, current }: Target): string[] | undefined {
+function addedScopes({ session, integration, current }: Target): string[] | undefined {
   const wanted = session.settings.scopes;
   if (wanted === undefined || current === undefined) return undefined;
   const added = wanted === 'missing' ? missingScopesOf(current, integration.provider) : wanted;

@@ -43,7 +43,7 @@ export type SessionSettings = {
 };
 
 /** What a session has made; also of one that was opened again for what was not granted. */
-export type SessionOutcome = {
+type SessionOutcome = {
   integration: string;
   connection: string;
   missing_scopes: string[];
@@ -54,7 +54,7 @@ export type SessionOutcome = {
 };
 
 /** Why the last trip made no connection: for the page that waits. */
-export type SessionFailure = { cause: ConnectCause; type: string; evidence: Evidence; at: string };
+type SessionFailure = { cause: ConnectCause; type: string; evidence: Evidence; at: string };
 
 export type Session = {
   id: number;

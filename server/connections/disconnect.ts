@@ -37,7 +37,7 @@ export const revokeChoices = ['auto', 'always', 'never'] as const;
 export type RevokeChoice = (typeof revokeChoices)[number];
 
 /** As a revocation ends; `none` where the provider takes none, there is no token, or none was wanted. */
-export type Disconnected = { revocation: RevocationOutcome | 'none' };
+type Disconnected = { revocation: RevocationOutcome | 'none' };
 
 /** How long a caller waits for the provider; the job goes on where that is not enough. */
 const patienceMs = 4_000;

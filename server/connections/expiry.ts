@@ -16,7 +16,7 @@ import { type ConnectionHead, findHead } from './store.ts';
  */
 
 /** `testing_expiry`: the provider counts the client as under test; `time_based_expiry`: its user gave a time. */
-export type ExpiryCause = 'testing_expiry' | 'time_based_expiry';
+type ExpiryCause = 'testing_expiry' | 'time_based_expiry';
 
 /** How long before the end the application is told. */
 export const noticeMs = 48 * 3600_000;

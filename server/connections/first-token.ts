@@ -16,7 +16,7 @@ export type Trial = {
 };
 
 /** Credentials that have what goes to the API, and what the provider told of them. */
-export type FirstToken =
+type FirstToken =
   | { readonly ok: true; readonly credentials: Credentials; readonly grant: GrantFacts }
   | { readonly ok: false; readonly fault: TokenFault };
 

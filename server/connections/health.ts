@@ -81,10 +81,10 @@ const widen =
   'The connection lacks scopes that the application asks for. Ask the user to connect again and to allow all of them.';
 
 /** Something that will matter later. */
-export type Warning = { code: string; at: string | null; evidence: Evidence; next_step: string };
+type Warning = { code: string; at: string | null; evidence: Evidence; next_step: string };
 
 /** The call that makes a link by which the user connects again; it needs the scope `connections:write`. */
-export type ReconnectCall = {
+type ReconnectCall = {
   method: 'POST';
   path: '/connect/sessions/reconnect';
   /** `scopes` where the rest of the grant is well: only those that are missing are asked for. */

@@ -4,7 +4,7 @@ import type { ConnectionHead } from './store.ts';
 /** How exact the time of a last use is. */
 const notedEveryMs = 60_000;
 
-export type LastUse = {
+type LastUse = {
   /** Returns at once and never throws. One that is lost is noted again by the next use. */
   note(connection: Pick<ConnectionHead, 'id' | 'environmentId' | 'lastUsedAt'>, at: Date): void;
   /** Resolves when none is being noted any more. */

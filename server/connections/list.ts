@@ -104,7 +104,7 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
   return conditions;
 }
 
-export type ConnectionCounts = Record<'total' | ConnectionStatus, number>;
+type ConnectionCounts = Record<'total' | ConnectionStatus, number>;
 
 /** How many connections the integrations of an environment have, by the ID of their row; none where one has none. */
 export async function countByIntegration(

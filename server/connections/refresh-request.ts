@@ -15,7 +15,7 @@ import { templateValues } from './values.ts';
  * Owns: how long its answer is waited for. Does not own: whether it is sent again (`refresh.ts`), what an answer means
  * (`auth-modes/`).
  */
-export type SendRefresh = (
+type SendRefresh = (
   connection: Renewable,
   given: { token: string; lease: Lease; giveUpAt: number },
 ) => Promise<TokenOutcome | undefined>;

@@ -17,7 +17,7 @@ import { leaseMsOf, replacesTokens } from './refresh-request.ts';
  * All times are of `performance.now()`. While the service stops both throw `unavailable`: another node, or the next
  * start, refreshes.
  */
-export type RefreshWait = {
+type RefreshWait = {
   /**
    * Resolves once the lease has ended, or the credentials were replaced; throws `connection_refresh_failed` where that is
    * not so by `giveUpAt`, and `unavailable` where the database is away.

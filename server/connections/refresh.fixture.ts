@@ -16,7 +16,7 @@ export const timeoutMs = 600;
 const ordinary = { storeMs: 200, patienceMs: 5_000 };
 
 /** What one test has open; all of it is closed when the test ends. */
-export class RefreshTest {
+class RefreshTest {
   /** Milliseconds; what every node's clock shows. */
   time = Date.now();
   readonly #nodes: RefreshNode[] = [];

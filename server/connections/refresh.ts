@@ -35,7 +35,7 @@ import type { States } from './states.ts';
  * (`refresh-request.ts`), how its answer is stored (`refresh-store.ts`), when a refresh is due and who waits for it
  * (`credentials.ts`), the verdict on a refusal (`states.ts`).
  */
-export type Refresher = {
+type Refresher = {
   /**
    * Refreshes the credentials of `seen`, unless that is done by the time this node may: then it answers what another
    * stored. A connection that has ended since `seen` was read, or was refused once more, is not tried. Throws

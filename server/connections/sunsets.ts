@@ -2,9 +2,9 @@
 import type { Queryable } from '../db/pool.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 
-export type Sunset = ProviderDefinition['sunset'][number];
+type Sunset = ProviderDefinition['sunset'][number];
 /** `count`: connections that may stop working then. */
-export type ConcerningSunset = Sunset & { count: number };
+type ConcerningSunset = Sunset & { count: number };
 
 /** How long before its date a sunset is warned of. */
 export const warningDays = 90;

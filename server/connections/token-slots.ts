@@ -11,7 +11,7 @@ import { type ConnectionHead, findHead } from './store.ts';
  * Owns: from when on it is given, its text, the event `connection.token_slots`, the column `token_slots`. Does not own:
  * counting (`grants.ts`).
  */
-export type TokenSlots = NonNullable<ConnectionHead['tokenSlots']>;
+type TokenSlots = NonNullable<ConnectionHead['tokenSlots']>;
 
 type Place = Pick<ConnectionHead, 'id' | 'environmentId'>;
 

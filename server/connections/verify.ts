@@ -12,7 +12,7 @@ import { templateValues } from './values.ts';
  * credentials: a form (`connect/submit.ts`), the provider itself (`connect/callback.ts`), or an application
  * (`import.ts`).
  */
-export type Verdict =
+type Verdict =
   /** Also where the definition names no call: then nothing is known against them. */
   | { readonly kind: 'accepted' }
   | { readonly kind: 'refused'; readonly status: number }

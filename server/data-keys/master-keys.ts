@@ -10,7 +10,7 @@ export async function isSealed(db: Queryable): Promise<boolean> {
   return (await db.query('select from master_key limit 1')).length > 0;
 }
 
-export type KnownMasterKey = {
+type KnownMasterKey = {
   id: string;
   /** As `proofOf` gives it. */
   proof: Buffer;

@@ -8,7 +8,7 @@ import { pagesOfDataKeys, registerMasterKey } from './store.ts';
 const batch = 200;
 const pauseMs = 100;
 
-export type Progress = { rewrapped: number; total: number };
+type Progress = { rewrapped: number; total: number };
 
 /** Data keys that are wrapped by other master keys than the first one of the ring, by the id of that key. */
 export async function countOthers(db: Queryable, vault: Vault): Promise<Map<string, number>> {

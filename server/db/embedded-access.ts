@@ -26,7 +26,7 @@ const socketName = `.s.PGSQL.${port}`;
 const probeName = '.s.PGSQL.probe';
 
 /** Where a server listens. */
-export interface Listening {
+interface Listening {
   socketDir: string;
   remove(): void;
 }

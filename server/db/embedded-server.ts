@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { childEnvironment } from '../../sdk/child-environment.ts';
 import type { Account } from './embedded-account.ts';
 
-export type Order = 'INT' | 'QUIT' | 'KILL';
+type Order = 'INT' | 'QUIT' | 'KILL';
 
 export interface Guarded {
   /** The program's exit code, above 128 where a signal ended it. Rejects where it could not be started. */
@@ -95,7 +95,7 @@ export function spawnGuarded(start: {
   };
 }
 
-export interface ServerFile {
+interface ServerFile {
   /** The whole text: one server's file never equals another's, since it holds pid and start time. */
   text: string;
   pid: number;

@@ -22,7 +22,7 @@ const restMs = 1_000;
 /** Two minutes or so. */
 const mostAttempts = 40;
 
-export type MigrateOptions = {
+type MigrateOptions = {
   directory?: string;
   /**
    * Told each time when somebody holds a table for so long that the migrations are tried again later, and each minute
@@ -156,7 +156,7 @@ async function findApplied(q: Queryable): Promise<Map<string, number | null>> {
   return new Map(rows.map(({ name, runsWith }) => [name, runsWith]));
 }
 
-export type MigrationState = {
+type MigrationState = {
   /** Brought by this version and not applied. */
   pending: string[];
   /** Applied by a newer version, which this one does not run with. */

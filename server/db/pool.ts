@@ -97,7 +97,7 @@ class TimedPool extends pg.Pool {
   }
 }
 
-export type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fresh' };
+type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fresh' };
 
 /** Fresh connections at once, beside those of the pool, and how long one may take to come about. */
 const mostFresh = 4;

@@ -16,7 +16,7 @@ export type Sequence = {
    */
   place(tx: Tx, at: { lastPosition: number; from: string }): Promise<Placed>;
 };
-export type SequenceName = 'audit' | 'event';
+type SequenceName = 'audit' | 'event';
 /** How many rows got a position, and whether others may be waiting that this step did not get to. */
 export type Placed = { count: number; isMore: boolean };
 

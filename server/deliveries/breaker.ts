@@ -69,7 +69,7 @@ export function pauseMs(askedMs: number): number {
   return Math.min(Math.max(askedMs, firstRetryMs), longestPauseMs);
 }
 
-export type BreakerState = 'closed' | 'open' | 'probing';
+type BreakerState = 'closed' | 'open' | 'probing';
 
 /** `probing`: the next attempt decides. */
 export function stateOf({ openUntil }: Pick<Breaker, 'openUntil'>, nowMs: number): BreakerState {

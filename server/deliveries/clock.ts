@@ -1,5 +1,5 @@
 /** The database's time, told by this machine's clock and by what that was last seen to be ahead. */
-export type Clock = {
+type Clock = {
   /** In milliseconds since the epoch. */
   nowMs(): number;
   /** Runs a statement that answers the database's time beside what it is for. */

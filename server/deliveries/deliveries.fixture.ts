@@ -31,7 +31,7 @@ export type Received = {
   connection: string;
 };
 /** How a receiver answers; without an end it never does. */
-export type Answering = (response: ServerResponse, received: Received) => void;
+type Answering = (response: ServerResponse, received: Received) => void;
 
 export const ok: Answering = (response) => response.writeHead(204).end();
 export const answer =

@@ -1,7 +1,7 @@
 import { first, type Queryable } from '../db/pool.ts';
 
 export const deliveryStatuses = ['waiting', 'delivered', 'dead'] as const;
-export type DeliveryStatus = (typeof deliveryStatuses)[number];
+type DeliveryStatus = (typeof deliveryStatuses)[number];
 
 /** What became of an event at an endpoint. */
 export type Delivery = {

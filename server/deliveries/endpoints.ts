@@ -30,7 +30,7 @@ export type Endpoint = Breaker & {
   readonly waiting: number;
   readonly waitingSince: Date | null;
 };
-export type DisabledCause = 'operator' | 'gone' | 'failing';
+type DisabledCause = 'operator' | 'gone' | 'failing';
 
 /** Beyond it nobody waits for the exact number: a page of endpoints counts for each. */
 export const mostCounted = 1_000;
@@ -247,7 +247,7 @@ export const hastenFailing = `
   ) as failing
   where delivery_lane.endpoint_id = failing.endpoint_id and delivery_lane.lane = failing.lane`;
 
-export function unknownEndpoint(id: number): AppError {
+function unknownEndpoint(id: number): AppError {
   return new AppError('not_found', `This environment has no endpoint ${id}.`);
 }
 

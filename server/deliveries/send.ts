@@ -30,13 +30,7 @@ export type Attempt = {
  * `status`: it answered, but not with 2xx; a redirect is not followed, whoever it leads to. `internal`: nothing was sent,
  * since it could not be written or signed here.
  */
-export type AttemptError =
-  | 'status'
-  | 'redirect'
-  | 'timeout'
-  | 'no_answer'
-  | 'address_not_allowed'
-  | 'internal';
+type AttemptError = 'status' | 'redirect' | 'timeout' | 'no_answer' | 'address_not_allowed' | 'internal';
 
 type Sending = {
   fetch: Fetch;

@@ -9,8 +9,8 @@ export type EventSettings = {
   /** How long the key before still signs after a rotation. */
   readonly overlapHours: number;
 };
-export type AddressKind = 'primary' | 'secondary';
-export type SettingsChange = {
+type AddressKind = 'primary' | 'secondary';
+type SettingsChange = {
   readonly switches: { readonly [S in EventSwitch]?: boolean | undefined };
   readonly overlapHours: number | undefined;
 };

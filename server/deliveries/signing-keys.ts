@@ -5,7 +5,7 @@ import type { Vault } from '../vault.ts';
 import { secretPrefix } from './signing.ts';
 
 /** A secret that events of an environment are signed with. */
-export type SigningKey = {
+type SigningKey = {
   /** `whsec_...`: what its receivers hold. */
   readonly secret: string;
   readonly createdAt: Date;

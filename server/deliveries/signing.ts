@@ -5,7 +5,7 @@ import type { Brand } from '../brand.ts';
 export const secretPrefix = 'whsec_';
 
 /** Whom a signature is for: receivers of the envelope, or those that the official clients are used in. */
-export type SignedFor = 'envelope' | 'compat';
+type SignedFor = 'envelope' | 'compat';
 
 /**
  * The headers that prove who sent a body and when.

@@ -1,5 +1,5 @@
 /** What may be under way from this node, so that endpoints do not hold each other up. */
-export type Slots = {
+type Slots = {
   /** How many more may be begun. */
   free(): number;
   /** Endpoints in the order in which they get what is free. */

@@ -135,7 +135,7 @@ async function judgeConnections(db: Db): Promise<Verdict> {
 
 const leastBuffers = 128 * 1024 * 1024;
 
-export function judgeMemory(sharedBuffers: number, isEmbedded: boolean): Verdict {
+function judgeMemory(sharedBuffers: number, isEmbedded: boolean): Verdict {
   const mb = Math.round(sharedBuffers / 1024 / 1024);
   if (isEmbedded || sharedBuffers >= leastBuffers) return ok(`shared_buffers is ${mb} MB.`);
   return warn(`shared_buffers is ${mb} MB.`, 'A quarter of the memory of the database server is usual.');

@@ -16,7 +16,7 @@ import { integrationChecks } from './integrations.ts';
 import { keyChecks } from './keys.ts';
 import { machineChecks } from './machine.ts';
 
-export type Examination = {
+type Examination = {
   /** Throws ConfigError with every fault. */
   load: () => Config;
   /** Lends the database; throws where it cannot be reached. Undefined where there is none yet. */

@@ -10,9 +10,9 @@ import { text } from '../http/text.ts';
 import { contrastOf } from './contrast.ts';
 import { logo } from './logo.ts';
 
-export const themes = ['system', 'light', 'dark'] as const;
+const themes = ['system', 'light', 'dark'] as const;
 /** The languages that the connect page speaks. */
-export const languages = ['en', 'de', 'fr', 'es', 'ja'] as const;
+const languages = ['en', 'de', 'fr', 'es', 'ja'] as const;
 
 export type ConnectSettings = {
   /** Undefined: pages say "the application". */
@@ -53,7 +53,7 @@ export const connectInput = z.strictObject({
     .optional(),
   language: language.optional(),
 });
-export type ConnectChange = z.output<typeof connectInput>;
+type ConnectChange = z.output<typeof connectInput>;
 
 const defaults = { theme: 'system', light: '#2454d6', dark: '#8fb0ff' } as const;
 /** What stands behind the color on the page. */

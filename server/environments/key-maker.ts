@@ -4,7 +4,7 @@ import { holdsScope, type KeyCaller, lacking, type UserCaller } from '../http/ca
 import { findKeysForUpdate, type Key } from './keys.ts';
 
 /** Who makes keys, or changes them, and what that one may do. */
-export type Maker = Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'>;
+type Maker = Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'>;
 
 /**
  * Who is calling, as of this moment, and those of the keys `ids` that there are: nobody changes one of them until the

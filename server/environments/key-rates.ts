@@ -11,7 +11,7 @@ import type { Queryable } from '../db/pool.ts';
 import { Bucket } from '../http/bucket.ts';
 import type { TakeOfKey } from '../http/rate-limit.ts';
 
-export type KeyRates = {
+type KeyRates = {
   take: TakeOfKey;
   /** Adds what this node took to what all took, and learns what the others did. It does so by itself while calls come. */
   share(): Promise<void>;

@@ -48,7 +48,7 @@ export async function getSigningKey(
 }
 
 /** What a ticket allows, as it is asked for. */
-export type TicketGrant = Omit<TicketRights, 'id' | 'rules'> & {
+type TicketGrant = Omit<TicketRights, 'id' | 'rules'> & {
   methods: readonly string[];
   /** As `proxyRule` has them. */
   paths: readonly string[];

@@ -8,9 +8,9 @@ import { fieldError } from '../errors.ts';
 import type { Vault } from '../vault.ts';
 import { environmentKey } from './store.ts';
 
-export type Variable = { name: string; value: string };
+type Variable = { name: string; value: string };
 /** Without a value the one that is stored stays. */
-export type GivenVariable = { name: string; value?: string | null | undefined };
+type GivenVariable = { name: string; value?: string | null | undefined };
 
 const context = 'environment variable';
 

@@ -4,7 +4,7 @@ import { placeNext } from '../db/sequencer.ts';
 import { eventSequence } from './sequence.ts';
 
 /** Wakes readers of the feed that wait for the next event. */
-export type FeedWatch = {
+type FeedWatch = {
   /** True once the last position, of all environments, is beyond this one; false when `signal` ends or the watch does. */
   past(position: number, signal: AbortSignal): Promise<boolean>;
   /** Ends every wait, and each that is begun later at once. */

@@ -2,7 +2,7 @@
 import type { Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 
-export type LeftAction = {
+type LeftAction = {
   id: string;
   environmentId: number;
   connectionId: string;

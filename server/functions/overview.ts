@@ -2,7 +2,7 @@
 import type { Queryable } from '../db/pool.ts';
 import type { RunState } from './runs/runs.ts';
 
-export type LatestRun = {
+type LatestRun = {
   id: string;
   state: RunState;
   queuedAt: Date;
@@ -11,7 +11,7 @@ export type LatestRun = {
 export type Lately = { lastRun: LatestRun | null; failures: number };
 
 /** More than these are not counted. */
-export const mostFailures = 1_000;
+const mostFailures = 1_000;
 
 /** Of each of these functions its newest run, and how many of its runs have failed since `since`. */
 export async function latelyOf(

@@ -40,7 +40,7 @@ export const functionWire = z.object({
   /** Of event functions. */
   event: z.enum(occasions).optional(),
 });
-export type FunctionWire = z.input<typeof functionWire>;
+type FunctionWire = z.input<typeof functionWire>;
 
 export function toWire(found: DeployedFunction): FunctionWire {
   const { kind, definition } = found;

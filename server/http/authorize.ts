@@ -53,7 +53,7 @@ export type AuthenticateCall = {
 };
 
 /** Throws where no more may be looked up for the caller that cannot be told from a made-up one. */
-export type Admit = () => unknown;
+type Admit = () => unknown;
 
 /** What a ticket begins with, and no key that we make. */
 export const ticketPrefix = 'trt_';

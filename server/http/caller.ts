@@ -98,7 +98,7 @@ export type UserCaller = {
 /** Who may call through the proxy. */
 export type ProxyCaller = KeyCaller | TicketCaller | UserCaller;
 
-export type SessionCaller = {
+type SessionCaller = {
   kind: 'session';
   environmentId: number;
   environment: string;

@@ -26,7 +26,7 @@ export type JsonSchema = {
 };
 
 /** Every field of an answer is shown; of a request only those that it cannot do without. */
-export type Fields = 'all' | 'required';
+type Fields = 'all' | 'required';
 
 /** Where a value is missing: the names on the way to it. `example-words.ts` may hold one for it. */
 export class UnknownExample extends Error {

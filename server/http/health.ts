@@ -5,7 +5,7 @@ import type { App } from './server.ts';
 /** What `/ready` looks at: `find` answers what is wrong, in a sentence without secrets, or throws. */
 export type ReadyCheck = { name: string; find: () => Promise<string | undefined> };
 
-export type Readiness = { isReady: boolean; checks: Record<string, string> };
+type Readiness = { isReady: boolean; checks: Record<string, string> };
 
 /** A check that takes longer has failed. */
 const limitMs = 2_000;

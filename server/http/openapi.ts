@@ -9,7 +9,7 @@ import type { Access } from './caller.ts';
 import { components } from './openapi-components.ts';
 import { completed, type Document, type PathItem, type RouteFacts } from './openapi-operation.ts';
 
-export type DocumentPart = { paths?: Record<string, PathItem>; webhooks?: Record<string, PathItem> };
+type DocumentPart = { paths?: Record<string, PathItem>; webhooks?: Record<string, PathItem> };
 
 declare module 'fastify' {
   interface FastifyInstance {

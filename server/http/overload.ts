@@ -20,7 +20,7 @@ const standingLooks = 2;
 const growPerMs = 0.5 / 1_000;
 const fallBy = 0.02;
 
-export type Look = {
+type Look = {
   /** How late the event loop came. */
   delayMs: number;
   /** Who waits for a connection to the database. */

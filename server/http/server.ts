@@ -66,7 +66,7 @@ export type Front = {
 };
 
 /** How much is taken on; what is absent is not limited. */
-export type Limits = {
+type Limits = {
   rates?: RateLimits;
   overload?: Overload | undefined;
   /** Open at once. */
@@ -75,7 +75,7 @@ export type Limits = {
   bodyBytes?: number | undefined;
 };
 
-export type HttpSettings = {
+type HttpSettings = {
   config: Pick<Config, 'brand' | 'trustedProxies' | 'baseUrl'>;
   log: Logger;
   authenticate: Authenticate;

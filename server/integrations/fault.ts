@@ -12,7 +12,7 @@ import type { Integration } from './store.ts';
  * (`probes.ts`), which connections are held back where the client may not use their tokens alone
  * (`connections/withheld.ts`), faults of a connection (`connections/health.ts`).
  */
-export type IntegrationCause =
+type IntegrationCause =
   | 'client_refused'
   | 'client_deleted'
   | 'client_misconfigured'

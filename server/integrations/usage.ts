@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Integration } from './store.ts';
 
 /** What is made of an integration. Higher floors know it: `app.ts` passes in who counts. */
-export type IntegrationUsage = {
+type IntegrationUsage = {
   connections: { total: number; active: number; needs_reauth: number; blocked: number };
   quota: readonly {
     name: string;

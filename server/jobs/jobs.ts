@@ -12,7 +12,7 @@ import { spanned } from '../tracing/tracing.ts';
  */
 
 /** What a job holds: ids that say what to work on. Never a payload, never a secret: the queue is in plain text. */
-export type JobIds = Readonly<Record<string, number | string>>;
+type JobIds = Readonly<Record<string, number | string>>;
 
 export type Job<Ids extends JobIds> = {
   /** `records.retention`: room, then what is done. Also its queue. */
@@ -24,7 +24,7 @@ export type Job<Ids extends JobIds> = {
   run: (ids: Ids, signal: AbortSignal) => Promise<unknown>;
 };
 
-export type Jobs = {
+type Jobs = {
   /** From now on this node works on the job, one at a time; nowhere do two of a name run at once. */
   work<Ids extends JobIds>(job: Job<Ids>): Promise<void>;
   /** Queues a job every time the cron expression (UTC, to the minute) comes up; once, however many nodes say so. */
@@ -39,7 +39,7 @@ export type Jobs = {
 };
 
 /** In seconds. With the ordinary one a killed node's job is given up within 45 s, and the next one of its name starts. */
-export type Rhythm = {
+type Rhythm = {
   /** How often an idle node looks into each queue. What somebody waits for must not go through a queue. */
   pollS: number;
   /** A job whose node gave no sign of life for so long is lost, and another may start; at least 10. */

@@ -13,7 +13,7 @@ export type Sample<L extends readonly string[] = readonly string[]> = {
 
 type ValuesOf<L extends readonly string[]> = { readonly [K in keyof L]: string };
 
-export type Description<L extends readonly string[] = readonly string[]> = {
+type Description<L extends readonly string[] = readonly string[]> = {
   readonly name: string;
   readonly help: string;
   readonly labels: L;

@@ -230,7 +230,7 @@ export const metrics = {
 } as const;
 
 /** What of the calls of one provider is counted: looked up once, since every call of the proxy counts in all of it. */
-export class ProviderCells {
+class ProviderCells {
   readonly provider: string;
   readonly duration;
   readonly firstByte;

@@ -45,7 +45,7 @@ export const movedSettings = z.object({
 });
 
 /** What was known of the grant elsewhere, beyond what credentials say. */
-export type MovedGrant = GrantFacts & {
+type MovedGrant = GrantFacts & {
   keptTokens?: readonly string[];
   grantedAt?: Date | undefined;
   /** When the credentials came that there are. */
@@ -64,7 +64,7 @@ export type Moved = z.output<typeof movedSettings> & {
   state?: { status: Connection['status']; fault: unknown; scopesLacking: string[] | undefined } | undefined;
 };
 
-export type Storing = {
+type Storing = {
   reading: IntegrationReading;
   from: OpenImport;
   /** For the audit log. */

@@ -5,7 +5,7 @@ import { type Import, note, type Only, type OpenImport, type Place } from './led
  * Connections that the source has no more: those of the ledger that a list of all that it has does not name. Those that an
  * import has brought and that are here stay: whether they are to go is for a person to say.
  */
-export type Gone = Place & { isHere: boolean };
+type Gone = Place & { isHere: boolean };
 type Listing = { only: Only; isListed: (place: Place) => boolean };
 
 /** Why one is named though the source has it no more. */

@@ -198,7 +198,7 @@ export function cleaned(given: string, most: number): string {
 }
 
 /** What is known of a connection before it is read: whether it is here, and what became of it in this import. */
-export type Known = Place & {
+type Known = Place & {
   isHere: boolean;
   /** What is here stands for one that has no credentials: see `connections.ts`. */
   isShell: boolean;

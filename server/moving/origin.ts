@@ -6,10 +6,7 @@ import type { Import, Place, Stored } from './ledger.ts';
  * where its source told it; `since`, somebody after that: a refresh, its user, the application; or `elsewhere`, as no import
  * ever stored there.
  */
-export type Origin =
-  | { kind: 'import'; toldGrantedAt: Date | undefined }
-  | { kind: 'since' }
-  | { kind: 'elsewhere' };
+type Origin = { kind: 'import'; toldGrantedAt: Date | undefined } | { kind: 'since' } | { kind: 'elsewhere' };
 
 /** By all imports into the environment: each file is one, and each address of a peer. */
 export async function readOrigin(

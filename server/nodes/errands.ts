@@ -10,7 +10,7 @@ import { type Db, mayPass, type Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { currentTraceparent } from '../tracing/cause.ts';
 
-export type Errand = {
+type Errand = {
   environmentId: number;
   kind: string;
   request: Buffer;

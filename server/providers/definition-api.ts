@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 /** What the reason of an API's error may say beyond its status; see `connections/api-faults.ts`. */
-export const API_REASONS = ['scope_missing', 'api_disabled', 'rate_limited'] as const;
+const API_REASONS = ['scope_missing', 'api_disabled', 'rate_limited'] as const;
 
 /** A regular expression, read with the flag `u`. */
 export const patternSchema = z.string().refine(isPattern, 'is no valid regular expression');
@@ -42,7 +42,7 @@ const ofPages = {
   in_body: z.boolean().optional(),
 };
 /** How the API hands out lists in pages: what a function's `paginate` goes by where the function says nothing else. */
-export const paginateSchema = z.discriminatedUnion('type', [
+const paginateSchema = z.discriminatedUnion('type', [
   z.strictObject({
     ...ofPages,
     type: z.literal('cursor'),

@@ -14,7 +14,7 @@ import { addressFaults, placementFaults, textFaults } from './template-faults.ts
 import type { TemplateFields } from './template-grammar.ts';
 
 /** Parameters of an authorization request that only we may set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */
-export const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
+const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
   'client_id',
   'code_challenge',
   'code_challenge_method',
@@ -51,7 +51,7 @@ const formField = z.strictObject({
 const form = z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is no field name'), formField);
 
 /** `ends`: the user has to connect again; `restores`: what a notice ended is tried again; `none`: a test. */
-export const SECURITY_EFFECTS = ['ends', 'restores', 'none'] as const;
+const SECURITY_EFFECTS = ['ends', 'restores', 'none'] as const;
 
 const scopeToken = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'is no scope token (RFC 6749 §3.3)');
 const scope = z.strictObject({
@@ -283,7 +283,7 @@ export const definitionSchema = fields.superRefine((definition, context) => {
   }
 });
 
-export type DefinitionFields = z.output<typeof fields>;
+type DefinitionFields = z.output<typeof fields>;
 /** A definition of the catalogue; `name` is that of its file. */
 export type ProviderDefinition = DefinitionFields & { readonly name: string };
 export type ProviderQuota = z.output<typeof quotaSchema>;

@@ -2,7 +2,7 @@ import { credentialHeaderFault } from './credential-header.ts';
 import type { FormField } from './definition.ts';
 import { patternExpression } from './template-grammar.ts';
 
-export type FieldIssue = { readonly field: string; readonly message: string };
+type FieldIssue = { readonly field: string; readonly message: string };
 
 /**
  * Judges what a browser or an API caller filled into a form of a definition. Only declared fields count: another

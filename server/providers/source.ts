@@ -19,7 +19,7 @@ type Source = {
 };
 type Parsed = { readonly document: Document; readonly lines: LineCounter };
 /** One file's content with its bases merged in, and where each part of it stands. */
-export type MergedSource = {
+type MergedSource = {
   readonly name: string;
   readonly isAbstract: boolean;
   readonly content: Record<string, unknown>;

@@ -3,12 +3,12 @@
  * `template-faults.ts` checks templates when a definition is read, `template.ts` fills them with values.
  */
 
-export type TemplateSource = 'connectionConfig' | 'integrationConfig' | 'credentials';
+type TemplateSource = 'connectionConfig' | 'integrationConfig' | 'credentials';
 export type TemplateValues = {
   readonly [source in TemplateSource]?: Readonly<Record<string, string>> | undefined;
 };
 /** What a template needs to know about the form fields its placeholders name. */
-export type TemplateField = { readonly pattern?: string | undefined; readonly format?: string | undefined };
+type TemplateField = { readonly pattern?: string | undefined; readonly format?: string | undefined };
 export type TemplateFields = {
   readonly [source in TemplateSource]?: Readonly<Record<string, TemplateField>> | undefined;
 };

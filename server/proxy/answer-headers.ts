@@ -8,7 +8,7 @@ import { Fates, hopByHop, listedByConnection } from './header-names.ts';
 type Fate = 'kept' | 'dropped' | 'location' | 'links' | 'coding';
 
 /** Where an answer came from. */
-export type AnswerSource = {
+type AnswerSource = {
   readonly origin: string;
   readonly path: string;
   /** What credentials put into the query, which is the caller's to see nowhere; empty: nothing. */

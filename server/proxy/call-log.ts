@@ -8,7 +8,7 @@ import { cellsOf, metrics, statusClass } from '../metrics/metrics.ts';
 import type { Outcome } from './exchange.ts';
 
 /** Whose call it is. */
-export type Logged = { readonly id: string; readonly caller: ProxyCaller; readonly request: IncomingMessage };
+type Logged = { readonly id: string; readonly caller: ProxyCaller; readonly request: IncomingMessage };
 
 /** How a call ended: with an answer of the provider's, or with an error of ours. */
 export type Ended = { outcome?: Outcome; error?: unknown };

@@ -15,7 +15,7 @@ import {
   zstdDecompressSync,
 } from 'node:zlib';
 
-export type Coding = {
+type Coding = {
   stream(): Transform;
   /** Decodes what may be cut off. Throws where it is not what it says, or has more than `maxOutputLength` bytes. */
   decode(bytes: Buffer, options: { maxOutputLength: number }): Buffer;

@@ -57,7 +57,7 @@ export type Attempts = {
 };
 
 /** What becomes of the provider's answers. */
-export type Answers = {
+type Answers = {
   /** Ours, for every answer that is written now. */
   readonly ownHeaders: readonly string[];
   /** The provider's headers as the caller gets them. Throws where the answer cannot be relayed. */
@@ -73,7 +73,7 @@ export type Answers = {
 };
 
 /** Who is told of it. */
-export type Told = {
+type Told = {
   /** Undefined while nothing is traced. */
   readonly spans: AttemptSpans | undefined;
   readonly trace: Pick<

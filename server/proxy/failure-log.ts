@@ -2,7 +2,7 @@ import type { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 
 /** A call that failed, and where it was to go, as far as that was known. */
-export type Failed = {
+type Failed = {
   readonly reqId: string;
   readonly origin: string | undefined;
   readonly error: AppError;

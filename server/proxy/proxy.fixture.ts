@@ -216,7 +216,7 @@ export const callHeaders = {
   'provider-config-key': 'google',
 };
 
-export type RawUpstream = { url: string; close(): Promise<void> };
+type RawUpstream = { url: string; close(): Promise<void> };
 
 /** A provider on a bare socket: `serve` is told each connection. */
 export async function startTcp(serve: (socket: Socket) => void): Promise<RawUpstream> {

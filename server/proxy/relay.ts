@@ -34,7 +34,7 @@ export type RelayEnds = {
 };
 
 /** How an answer is written once it is the caller's and its head has been handed to the response. */
-export type Writing = {
+type Writing = {
   /** Whether the head says how long the body is; never with a decoder. */
   readonly isLengthKnown: boolean;
   /** Makes what decodes the body on its way; undefined: it goes as it is. */

@@ -5,7 +5,7 @@
 import { AppError } from '../errors.ts';
 import { decodedName, plainName, withoutPairs } from '../http/query.ts';
 
-export type Target = {
+type Target = {
   /** As `URL.origin` spells it. */
   readonly origin: string;
   /** Path and query, byte for byte what the caller sent behind the provider's base address. */

@@ -3,10 +3,10 @@ export type JsonValue = string | number | boolean | null | JsonValue[] | JsonObj
 export type JsonObject = { [name: string]: JsonValue };
 
 /** Levels of arrays and objects a payload may have; far below what would exhaust the stack. */
-export const maxDepth = 200;
+const maxDepth = 200;
 
 /** Why and where a value cannot be stored as it was sent; `path` leads to it. */
-export type Unstorable = { path: string[]; message: string };
+type Unstorable = { path: string[]; message: string };
 
 class UnstorableValue extends Error {}
 

@@ -5,7 +5,7 @@ import { type CheckedRecord, type CheckedRecords, RecordPacker } from './checked
 /** Records one call may carry. */
 export const maxRecords = 10_000;
 /** Bytes of JSON one record may have, its id and metadata left aside. */
-export const maxRecordBytes = 8 * 1024 * 1024;
+const maxRecordBytes = 8 * 1024 * 1024;
 /** Faults named in one answer. */
 const maxFaults = 20;
 

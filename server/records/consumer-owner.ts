@@ -29,7 +29,7 @@ export function moverOf(
   };
 }
 
-export type Ownership = {
+type Ownership = {
   /** The owner that the caller's key stands for; undefined for a caller that is not a key. */
   callerKeyId: number | undefined;
   /** `nobody`: no key has owned the consumer yet, or none of those that did is valid. */

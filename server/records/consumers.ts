@@ -29,7 +29,7 @@ export const isStalled = `
   and consumer.acknowledged_at >= consumer.held_since + make_interval(days => 30)
   and exists (select from record where record.dataset_id = consumer.dataset_id and record.seq > consumer.seq)`;
 
-export type Acknowledgement = DatasetName & {
+type Acknowledgement = DatasetName & {
   name: string;
   /** Undefined: nothing was taken yet, which holds a policy back from the start. */
   cursor: string | undefined;

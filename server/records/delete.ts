@@ -7,7 +7,7 @@ import type { NewerChanges } from './newer-changes.ts';
 import { findStored } from './stored.ts';
 import { buryRecords } from './tombstones.ts';
 
-export type DeleteResult = {
+type DeleteResult = {
   /** Records that were deleted by this call. */
   count: number;
   /** Ids of records that were deleted before: nothing changed about them. */

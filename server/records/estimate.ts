@@ -3,7 +3,7 @@ import { readCursor } from './cursor.ts';
 import { type DatasetName, findDatasetForReading } from './dataset.ts';
 import { rowBytes } from './payloads.ts';
 
-export type PruneEstimate = {
+type PruneEstimate = {
   /** Payloads that stand up to the cursor. */
   count: number;
   /** The sealed bytes of their rows: theirs, and those of what is kept of the ones before. */

@@ -6,7 +6,7 @@ import { cursorAfter, portionBytes, portionRecords } from './page.ts';
 import type { RecordOwner } from './save.ts';
 import { linesToWire } from './wire.ts';
 
-export type ExportRequest = {
+type ExportRequest = {
   /** Asked before each portion, so that a long export ends with its connection. */
   connection: () => Promise<RecordOwner>;
   model: string;

@@ -56,7 +56,7 @@ export type ListRequest = {
 };
 
 /** Memory that many portions use one after another: else each leaves as much to be collected. */
-export type Room = { bytes: Buffer };
+type Room = { bytes: Buffer };
 
 export function createRoom(): Room {
   return { bytes: Buffer.alloc(0) };

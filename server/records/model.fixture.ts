@@ -1,7 +1,7 @@
 import type { RecordAction } from './list.ts';
 
 export type Part = { id: string; x?: number; y?: number };
-export type ModelRecord = {
+type ModelRecord = {
   seq: number;
   x: number | undefined;
   y: number | undefined;
@@ -12,7 +12,7 @@ export type ModelRecord = {
   changes: Changes;
 };
 /** What is told of the last change; null where nothing is known. */
-export type Changes = { fields: string[]; previous: { x?: number; y?: number } | null } | null;
+type Changes = { fields: string[]; previous: { x?: number; y?: number } | null } | null;
 
 /** What the store promises of one dataset, in as few words as memory allows. The field `y` may be an ignored one. */
 export class Model {

@@ -10,7 +10,7 @@ export type RetentionPolicy = {
 };
 
 /** Of an integration, or of all integrations of the environment that have none of their own. */
-export type PolicyPlace = { environmentId: number; integrationKey: string | undefined };
+type PolicyPlace = { environmentId: number; integrationKey: string | undefined };
 
 export type PlacedPolicy = RetentionPolicy & { integrationKey: string | undefined; updatedAt: Date };
 

@@ -6,7 +6,7 @@ import { type Dataset, type DatasetName, findDataset, lockDataset } from './data
 import { rowBytes } from './payloads.ts';
 import { type Remover, writeReceipt } from './receipt.ts';
 
-export type PruneRequest = DatasetName & {
+type PruneRequest = DatasetName & {
   /** Records up to and including this position. */
   untilCursor: string;
   /** 1 to 10000. */
@@ -16,7 +16,7 @@ export type PruneRequest = DatasetName & {
 };
 
 /** Exact: `hasMore` tells whether a payload still stands up to the cursor. */
-export type PruneResult = { count: number; hasMore: boolean };
+type PruneResult = { count: number; hasMore: boolean };
 
 /**
  * Removes payloads up to the cursor, oldest first, at most `limit` of them, those of deleted records too; ids,

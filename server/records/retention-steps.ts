@@ -45,7 +45,7 @@ const leastRecords = 20;
 const slowMs = 25;
 
 /** How many records a step takes, as the ones before it went. */
-export type Pace = {
+type Pace = {
   readonly records: number;
   /** Tells how long a step held the lock. */
   held(ms: number): void;
@@ -64,7 +64,7 @@ export function createPace(): Pace {
   };
 }
 
-export type Work = {
+type Work = {
   due: Due;
   now: Date;
   signal: AbortSignal | undefined;

@@ -4,7 +4,7 @@ import { cursorWriter } from './cursor.ts';
 import { planByIndexAlone } from './dataset.ts';
 
 /** How long a consumer may say nothing. */
-export const staleAfterDays = 30;
+const staleAfterDays = 30;
 
 /**
  * Tells once, by `consumer.stale`, of each consumer that has been silent for 30 days and has changes waiting for it;

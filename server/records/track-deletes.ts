@@ -106,14 +106,14 @@ export async function noteSeen(
   await tx.query('insert into tracked (dataset_id, seqs) values ($1, $2)', [id, arrayText(seqs)]);
 }
 
-export type TrackingEnd = {
+type TrackingEnd = {
   count: number;
   deletedKeys: string[];
   /** The tracking was partial: nothing was deleted. */
   isPartial?: true;
 };
 
-export type TrackingEndRequest = DatasetName & {
+type TrackingEndRequest = DatasetName & {
   override: 'none' | 'mass_delete';
   beginning?: Beginning | undefined;
   /** Called in the same transaction if the reader has to begin at the start the next time. */

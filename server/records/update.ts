@@ -19,7 +19,7 @@ import { type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
 import { noteSeen } from './track-deletes.ts';
 
-export type UpdateRequest = {
+type UpdateRequest = {
   connection: RecordOwner;
   model: string;
   variant: string;
@@ -31,7 +31,7 @@ export type UpdateRequest = {
   reads?: RunReads | undefined;
 };
 
-export type UpdateResult = {
+type UpdateResult = {
   updatedCount: number;
   unchangedCount: number;
   /** Ids that no record has. */

@@ -13,7 +13,7 @@ export type Span = {
   end(error?: string): void;
 };
 
-export type SpanKind = 'server' | 'client' | 'internal' | 'producer' | 'consumer';
+type SpanKind = 'server' | 'client' | 'internal' | 'producer' | 'consumer';
 
 export type NewSpan = {
   readonly kind: SpanKind;

@@ -159,7 +159,7 @@ export async function hasInvitation(
   return found.length > 0;
 }
 
-export type NewUser = { name: string; email: string; passwordHash: string };
+type NewUser = { name: string; email: string; passwordHash: string };
 
 /**
  * Uses an invitation up and makes its user, who signs in with a password. Of many who come with the same link at once one

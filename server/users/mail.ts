@@ -7,7 +7,7 @@
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../log.ts';
 
-export type Mail = { to: string; subject: string; text: string };
+type Mail = { to: string; subject: string; text: string };
 export type Mailer = {
   /** Whether the server has taken it; false, and a line in the log, where it did not within some seconds. */
   send(mail: Mail): Promise<boolean>;

@@ -98,7 +98,7 @@ export async function environmentIdsOf(db: Queryable, names: readonly string[]):
   return rows.map(({ id }) => id);
 }
 
-export type Place = { environmentId: number; environment: string; role: Role };
+type Place = { environmentId: number; environment: string; role: Role };
 
 /** Where a user may do what; of an owner every environment. */
 export async function listPlaces(

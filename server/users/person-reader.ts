@@ -6,7 +6,7 @@ import type { Person, PersonOf } from '../http/person-door.ts';
 import { listPlaces } from './members.ts';
 import type { SignIn } from './sign-in.ts';
 
-export type PersonReader = {
+type PersonReader = {
   personOf: PersonOf;
   /** To be called when a session ended or a right changed here: this node goes by it at once. */
   forget(): void;

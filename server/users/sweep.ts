@@ -8,7 +8,7 @@ const longestRateWindowMs = 3_600_000;
 const mostAtOnce = 10_000;
 
 /** Removes what is over: sessions, links, codes that were awaited, counts of tries. Invitations that were used are gone. */
-export async function sweepSignIn(db: Db, at: Date): Promise<void> {
+async function sweepSignIn(db: Db, at: Date): Promise<void> {
   for (const [table, over, than] of [
     ['sign_in_session', 'expires_at <= $1', at],
     ['sign_in_verification', 'expires_at <= $1', at],

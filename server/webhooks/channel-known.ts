@@ -2,7 +2,7 @@
 import { first, type Queryable } from '../db/pool.ts';
 import { takenMs } from './channel-store.ts';
 
-export type KnownChannel = {
+type KnownChannel = {
   connection: number;
   target: string;
   tokenDigest: Buffer;

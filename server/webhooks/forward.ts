@@ -15,7 +15,7 @@ import type { Vault } from '../vault.ts';
 import type { Notice } from './notice.ts';
 import type { Sent } from './proof.ts';
 
-export type Forwarded = {
+type Forwarded = {
   integration: Integration;
   notice: Notice;
   sent: Sent;

@@ -4,7 +4,7 @@ import { AppError } from '../errors.ts';
 import type { WebhookPlace, WebhookRules } from '../providers/definition-webhook.ts';
 import { fieldAt, type Sent } from './proof.ts';
 
-export type Payload = Record<string, unknown> | unknown[] | string | number | boolean | null;
+type Payload = Record<string, unknown> | unknown[] | string | number | boolean | null;
 
 export type Notice = {
   /** Undefined where it says none: then it is for those alone who take all. */

@@ -13,7 +13,7 @@ import type { Logger } from '../log.ts';
  *
  * Owns: the column `retry_at`. Does not own: what an attempt comes to (`connections/states.ts`).
  */
-export type RetryDeps = {
+type RetryDeps = {
   db: Db;
   reader: ConnectionReader;
   credentials: Pick<CredentialSource, 'refreshed'>;

@@ -35,7 +35,7 @@ export type SecurityEventToken = {
 };
 
 /** `err` as in RFC 8935 §2.4. */
-export type Judgement =
+type Judgement =
   | { ok: true; token: SecurityEventToken }
   | {
       ok: false;
@@ -48,7 +48,7 @@ export type Judgement =
       description: string;
     };
 
-export type Verifier = {
+type Verifier = {
   /**
    * Throws `unavailable` (503 with Retry-After, so that the sender comes again) where the issuer's keys cannot be had,
    * or where it names a key that is not known and may be new, while the keys are not to be read again yet. `clientId`

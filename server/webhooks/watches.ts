@@ -22,7 +22,7 @@ import { type Opened, openChannel } from './channel-request.ts';
 import * as store from './channel-store.ts';
 import { createRounds, noteSilence } from './rounds.ts';
 
-export type WatchDeps = EndDeps & {
+type WatchDeps = EndDeps & {
   catalog: Pick<Catalog, 'list'>;
   baseUrl: string;
   isSandboxOn: boolean;
@@ -204,7 +204,7 @@ function faultBefore(
 }
 
 /** A name that may lead there, or an address that does. Whether its certificate is good, the provider tells. */
-export function isReachedFromOutside(baseUrl: string): boolean {
+function isReachedFromOutside(baseUrl: string): boolean {
   const { protocol, hostname } = new URL(baseUrl);
   if (protocol !== 'https:') return false;
   const host = hostname.replace(/^\[|\]$/g, '');

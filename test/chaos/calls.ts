@@ -33,10 +33,10 @@ export type Calls = {
   made: readonly Call[];
   faults: readonly Fault[];
 };
-export type Fault = { name: string; beganAt: number; endedAt: number };
+type Fault = { name: string; beganAt: number; endedAt: number };
 
 /** Twice 30 s for a refresh that is waited for, 15 s for a connection to the database, and then some for a busy machine. */
-export const patienceMs = 150_000;
+const patienceMs = 150_000;
 const settleMs = 3_000;
 
 export function openCalls({ url, key }: { url: string; key: string }): Calls {

@@ -12,7 +12,7 @@ import { type Installation, openInstallation } from './installation.ts';
 import type { Report } from './provider.ts';
 import { openRecordLoad, type RecordLoad } from './record-load.ts';
 
-export type Trial = {
+type Trial = {
   faults: readonly Fault[];
   /** From the end of one fault to the next. */
   calmMs: number;
@@ -26,7 +26,7 @@ export type Trial = {
   environmentOf?: (node: string) => Record<string, string>;
   tell?: (line: string) => void;
 };
-export type Outcome = {
+type Outcome = {
   /** What is wrong; nothing, where all promises hold. */
   faults: string[];
   hasPgbouncer: boolean;

@@ -43,7 +43,7 @@ exports.default = {
 };
 `;
 
-export type Account = { connectionId: string; account: string; spreadsheetId: string; isStrict: boolean };
+type Account = { connectionId: string; account: string; spreadsheetId: string; isStrict: boolean };
 export type FunctionLoad = {
   accounts: readonly Account[];
   run(isOver: () => boolean, pauseMs: number): Promise<void>;

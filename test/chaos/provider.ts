@@ -17,7 +17,7 @@ export type Ready = {
   receiverUrl: string;
 };
 /** What the receiver got: events by id, each with the number of its deliveries; `bad` had no good signature, or one of another time, and were refused. */
-export type Received = { events: Record<string, number>; bad: number };
+type Received = { events: Record<string, number>; bad: number };
 /** `ended` is done once what the process sent has been noted. */
 export type Order =
   | { order: 'stopped' | 'goes on' | 'ended'; node: string }

@@ -10,7 +10,7 @@ const idCount = 400;
 /** So that a node that stands still does not keep its callers from the others. */
 export const giveUpMs = 10_000;
 
-export type Dataset = { model: string; headers: Record<string, string> };
+type Dataset = { model: string; headers: Record<string, string> };
 export type RecordLoad = {
   /** Writes and follows until `isOver`; then reads on to the end. */
   run(isOver: () => boolean, pauseMs: number): Promise<void>;

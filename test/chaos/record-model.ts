@@ -4,7 +4,7 @@
 export type State = { version: number; part: number; isDeleted: boolean; isPruned: boolean } | undefined;
 type Change = (state: State) => State;
 
-export type RecordModel = {
+type RecordModel = {
   /** The change was made to each of the ids. */
   done(ids: Iterable<string>, change: Change): void;
   /** It was made to all of them, or to none. */

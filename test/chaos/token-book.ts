@@ -14,15 +14,15 @@
  * that was broken, or answered without tokens, may be made again: nobody was given anything. Tokens that a living node
  * broke off to take are told apart (`brokenOff`): nothing here breaks connections to the provider.
  */
-export type Ask = { node: string; token: string };
+type Ask = { node: string; token: string };
 /** `error` is the code of an answer without tokens (RFC 6749 §5.2). */
-export type Answered = {
+type Answered = {
   successor: string | undefined;
   error: string | undefined;
   isAccepted: boolean;
   isDelivered: boolean;
 };
-export type Note = { answered(outcome: Answered): void };
+type Note = { answered(outcome: Answered): void };
 /** How long a lease lasts, and its part for storing the answer. */
 export type LeaseTiming = { leaseMs: number; storeMs: number };
 

@@ -33,7 +33,7 @@ export function pagePrograms(text: string): PageProgram[] {
   });
 }
 
-export type Ended = { code: number; stdout: string; stderr: string };
+type Ended = { code: number; stdout: string; stderr: string };
 
 /** Runs a program in a directory in which it finds what it imports. `command` is its interpreter. */
 export async function runProgram(

@@ -88,7 +88,7 @@ export function call(address: Address, ask: Ask = {}): Promise<Reply> {
   return new Conversation(address, ask).ended();
 }
 
-export function headOf(address: Address, ask: Ask): string {
+function headOf(address: Address, ask: Ask): string {
   const {
     method = 'GET',
     path = '/x',

@@ -23,7 +23,7 @@ export type Reader = {
   close(): Promise<void>;
 };
 
-export type Terminal = {
+type Terminal = {
   /** What came of a block's commands. Links to connect by are followed, as the page asks its reader to. */
   type(commands: string): Promise<{ output: string; code: number }>;
   /** Runs JavaScript of a page, which may speak of what the page has named by then. */

@@ -1,5 +1,5 @@
 /** The objects and lists that stand in a text, whatever stands between them. */
-export function valuesIn(text: string): unknown[] {
+function valuesIn(text: string): unknown[] {
   const found: unknown[] = [];
   for (let from = text.search(/[[{]/); from >= 0; ) {
     const end = endOf(text, from);

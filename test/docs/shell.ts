@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 
 /** A bash that goes on from one block to the next, as the terminal of somebody who reads along. */
-export type Shell = {
+type Shell = {
   /** Both outputs of the commands, and what the last of them ended with. */
   run(commands: string): Promise<{ output: string; code: number }>;
   close(): Promise<void>;

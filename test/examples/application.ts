@@ -10,7 +10,7 @@ import { readmeOf, type Terminal } from './terminal.ts';
 type Listed = { connection_id: string; tags: Record<string, string>; metadata: object };
 /** What a test brings about on purpose. */
 const expected = /409 \(Conflict\)|401 \(Unauthorized\)|503 \(Service|ERR_CONNECTION_REFUSED/;
-export const cookieSecret = 'of the test alone, and long enough';
+const cookieSecret = 'of the test alone, and long enough';
 
 export type Application = Awaited<ReturnType<typeof openApplication>>;
 

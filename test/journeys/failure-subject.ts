@@ -9,7 +9,7 @@ export type Subject = {
   headers: Record<string, string>;
   sheet: string;
 };
-export type Event = { type: string; data: Record<string, unknown> };
+type Event = { type: string; data: Record<string, unknown> };
 
 let made = 0;
 

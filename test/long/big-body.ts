@@ -12,7 +12,7 @@ import { type RunningService, startRunningService } from '../support/service.ts'
 const MB = 1024 * 1024;
 
 /** SHA-256 at either end, and the most that the service's memory grew meanwhile. */
-export type Passage = { sent: string; received: string; grownMb: number; mbPerSecond: number };
+type Passage = { sent: string; received: string; grownMb: number; mbPerSecond: number };
 
 /** Sends `sizeMb` up, then down, through a service of its own. */
 export async function passBody(sizeMb: number): Promise<{ up: Passage; down: Passage }> {

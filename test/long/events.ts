@@ -12,7 +12,7 @@ import { pick, randomOf } from './random.ts';
 /** What a follower sees next: the numbers of some events, and where to go on. */
 type Read<Position> = (after: Position | undefined) => Promise<{ numbers: number[]; next: Position }>;
 
-export type Followed = {
+type Followed = {
   written: number;
   /** Numbers of committed events that the follower did not see. */
   missed: number[];

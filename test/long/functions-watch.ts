@@ -13,7 +13,7 @@ export type Usage = {
 };
 
 /** Medians of a minute, in MB: of the node, and of all its processes of customer code together. */
-export type Memory = { service: number; functions: number; processes: number };
+type Memory = { service: number; functions: number; processes: number };
 
 /** Notes when the calls of each spreadsheet arrive here, whichever server of this process gets them. */
 export function watchCalls() {

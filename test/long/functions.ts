@@ -16,7 +16,7 @@ import { freePort } from '../support/ports.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 import { type Usage, watchCalls, watchUsage } from './functions-watch.ts';
 
-export type Load = {
+type Load = {
   /** The node's; it is not dropped. */
   database: { db: Db; target: DbTarget };
   connections: number;
@@ -32,7 +32,7 @@ export type Load = {
 
 type Delay = { p50: number; p95: number; most: number };
 
-export type Outcome = {
+type Outcome = {
   runs: number;
   succeeded: number;
   /** What the others came to. */

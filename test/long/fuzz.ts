@@ -15,8 +15,8 @@ import { nastyTexts, nastyValues } from './fuzz-values.ts';
 import { pick, type Random, randomOf } from './random.ts';
 
 /** A request as it goes over the wire, and what came of it. */
-export type Fault = { request: string; answer: string };
-export type Fuzzed = {
+type Fault = { request: string; answer: string };
+type Fuzzed = {
   /** How many answers there were of each status. */
   statuses: Record<number, number>;
   /** Answers of 5xx, requests that were not answered in time, and answers that the document does not tell of. */

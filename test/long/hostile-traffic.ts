@@ -10,7 +10,7 @@ import { startRunningService } from '../support/service.ts';
 import type { Probed } from './hostile-probe.ts';
 
 /** How much of each. */
-export type Strength = {
+type Strength = {
   /** Sockets of those who send their headers slowly. */
   slow: number;
   /** Sockets of those who have called once and stay. */

@@ -18,7 +18,7 @@ const models = ['One', 'Two'];
 const idCount = 1500;
 const perSave = 200;
 
-export type Victim = 'service' | 'postgres';
+type Victim = 'service' | 'postgres';
 
 /** What the callers of one dataset know. */
 type Ledger = {

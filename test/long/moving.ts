@@ -22,7 +22,7 @@ import { peerConnection } from '../support/peer-bodies.ts';
 
 const main = join(import.meta.dirname, '../../server/cli/main.ts');
 
-export type Moved = {
+type Moved = {
   /** From the first start of a command to the end of the last, and of the last one by itself. */
   wholeMs: number;
   lastMs: number;

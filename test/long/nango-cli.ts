@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { surroundings } from '../support/command.ts';
 
-export type End = { code: number; output: string };
+type End = { code: number; output: string };
 /** A request as it came by. */
 export type Passed = { method: string; path: string; headers: IncomingHttpHeaders; fields: string[] };
 

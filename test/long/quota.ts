@@ -10,7 +10,7 @@ import { openSecretWatch } from '../support/secret-watch.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 import { type Caller, callerAt, connect, openTrellis } from '../support/trellis.ts';
 
-export type Simulation = {
+type Simulation = {
   /** Of the limits. Processes of their own have the definition's, a minute. */
   windowS: number;
   perProject: number;
@@ -23,7 +23,7 @@ export type Simulation = {
   seconds: number;
 };
 
-export type Outcome = {
+type Outcome = {
   /** Calls that the provider refused. */
   refused: number;
   /** By connection but the greedy one: served calls by asked ones. */

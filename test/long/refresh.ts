@@ -10,7 +10,7 @@ import type { Rotation } from '../support/token-provider.ts';
 import { pick, type Random, randomOf } from './random.ts';
 import type { Ask, Told } from './refresh-worker.ts';
 
-export type Trial = {
+type Trial = {
   rotation: Rotation;
   processes: number;
   connections: number;
@@ -24,7 +24,7 @@ export type Trial = {
   shortPauseMs: number;
   longPauseMs: number | undefined;
 };
-export type Outcome = {
+type Outcome = {
   expiries: number;
   accepted: number;
   lost: number;

@@ -13,7 +13,7 @@ const secretOf = (id: string) => `secret-of-${id}`;
 const newKey = (n: number) => `k${n}:${randomBytes(32).toString('base64')}`;
 
 type Node = { service: RunningService; inFlight: number };
-export type Outcome = { calls: number; failures: string[]; rewrapped: number };
+type Outcome = { calls: number; failures: string[]; rewrapped: number };
 
 /**
  * Rotates the master key this many times, as docs/operations.md says it, node by node: the new key behind the old one,

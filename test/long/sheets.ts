@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { catalogWith, openSheets, type RunSeen, type Sheets } from '../support/sheets.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
-export type Load = {
+type Load = {
   /** Tabs of one file, each a variant of its own, of ten rows each. */
   tabs: number;
   /** Of a sheet in another file. */
@@ -14,7 +14,7 @@ export type Load = {
   windowS: number;
 };
 
-export type Outcome = {
+type Outcome = {
   /** Of the tabs, in order. */
   tabs: RunSeen[];
   large: RunSeen;

@@ -27,7 +27,7 @@ export function lastRelease(): string {
   }
 }
 
-export type Upgraded = {
+type Upgraded = {
   /** What came of the calls, by kind. */
   calls: Record<string, number>;
   /** Calls that were answered with 503 and Retry-After, and made again. */

@@ -15,14 +15,14 @@ type Node = {
 };
 export type Explained = { Plan: Node };
 
-export type Index = {
+type Index = {
   name: string;
   /** Null for an expression. */
   columns: (string | null)[];
   isUnique: boolean;
   isPartial: boolean;
 };
-export type Table = { columns: string[]; indexes: Index[]; bytes: number };
+type Table = { columns: string[]; indexes: Index[]; bytes: number };
 
 /** The named tables, and their partitions, by the name of the relation that a plan scans. */
 export async function readTables(q: Queryable, names: readonly string[]): Promise<Map<string, Table>> {

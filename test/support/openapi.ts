@@ -18,7 +18,7 @@ export type Parameter = {
   schema: JsonSchema;
   example?: unknown;
 };
-export type Described = {
+type Described = {
   operationId: string;
   summary?: string;
   description?: string;

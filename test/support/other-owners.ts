@@ -1,6 +1,6 @@
 import type { Db } from '../../server/db/pool.ts';
 
-export type OtherOwners = {
+type OtherOwners = {
   /** Each with a dataset. */
   connections: number;
   /** Of those, how many have 1,000 records. */

@@ -18,7 +18,7 @@ import {
 } from './peer-bodies.ts';
 
 /** What goes wrong with a request, by its number from 1 on. */
-export type Trouble = (number: number, path: string) => 'limit' | 'drop' | 'cut' | 'fail' | undefined;
+type Trouble = (number: number, path: string) => 'limit' | 'drop' | 'cut' | 'fail' | undefined;
 
 export type PeerStandIn = {
   url: string;

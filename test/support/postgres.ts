@@ -7,7 +7,7 @@ import type { Account } from '../../server/db/embedded-account.ts';
 import { freePort } from './ports.ts';
 import { endProgram, type Program, startProgram, untilReady, writeReadable } from './programs.ts';
 
-export type Postgres = {
+type Postgres = {
   /** Of the database `postgres`, with the password. */
   url: string;
   /**

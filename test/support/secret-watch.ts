@@ -130,7 +130,7 @@ const mostHeld = 16 * 1024 * 1024;
 export type SecretWatch = ReturnType<typeof openSecretWatch>;
 
 /** What a caller sent and got; `scopes` are those of the key that asked. */
-export type WatchedAnswer = {
+type WatchedAnswer = {
   status: number;
   text: string;
   headers?: Iterable<[string, string]>;

@@ -16,7 +16,7 @@ export type RunSeen = {
   /** Requests that the sandbox's API got meanwhile. */
   requests: number;
 };
-export type SheetRecord = {
+type SheetRecord = {
   id: string;
   fields: Record<string, unknown>;
   _trellis_metadata: { last_action: string; last_modified_at: string; cursor: string };

@@ -16,7 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export type Rotation = 'none' | 'until_used' | 'single_use';
 
 /** How one request is answered. */
-export type Plan = {
+type Plan = {
   /** Before the token is looked at, and after, until the answer is sent. */
   beforeMs?: number;
   afterMs?: number;

@@ -4,7 +4,7 @@ import type { Routes } from '../../sdk/client/routes.ts';
  * The one caller of the service: the interface that everybody has, with the session's cookie in place of a key.
  * Only a page's `queries.ts` uses it.
  */
-export type Route = keyof Routes;
+type Route = keyof Routes;
 export type Answer<R extends Route> = Routes[R]['answer'];
 export type Query<R extends Route> = Routes[R]['query'];
 export type Body<R extends Route> = Routes[R]['body'];
@@ -15,10 +15,7 @@ type Part<Name extends string, T> = [T] extends [Record<string, never> | undefin
   : [Record<string, never>] extends [T]
     ? { [N in Name]?: T }
     : { [N in Name]: T };
-export type Call<R extends Route> = { environment: string; signal?: AbortSignal } & Part<
-  'path',
-  Routes[R]['path']
-> &
+type Call<R extends Route> = { environment: string; signal?: AbortSignal } & Part<'path', Routes[R]['path']> &
   Part<'query', Routes[R]['query']> &
   Part<'headers', Routes[R]['headers']> &
   Part<'body', Routes[R]['body']>;

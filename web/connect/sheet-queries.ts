@@ -2,11 +2,11 @@ import type { Answer, Body } from '../api/client.ts';
 import { call, type Session } from './queries.ts';
 
 /** The page's calls about the sheet that is to be chosen. All throw `Fault`. */
-export type SetUpFacts = Answer<'GET /connect/session/setup'>['data'];
-export type Spreadsheets = Answer<'POST /connect/session/setup/spreadsheets'>['data'];
+type SetUpFacts = Answer<'GET /connect/session/setup'>['data'];
+type Spreadsheets = Answer<'POST /connect/session/setup/spreadsheets'>['data'];
 export type Book = Answer<'POST /connect/session/setup/describe'>['data'];
 export type Preview = Answer<'POST /connect/session/setup/preview'>['data'];
-export type SheetChoice = Body<'PUT /connect/session/setup'>;
+type SheetChoice = Body<'PUT /connect/session/setup'>;
 
 export async function fetchSetUp(session: Session): Promise<SetUpFacts> {
   return (await call(session, 'GET /connect/session/setup')).data;

@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useState } from 'react';
 
-export type Asked<T> = {
+type Asked<T> = {
   /** The last answer; it stays in sight while the next one is asked for. */
   data: T | undefined;
   fault: unknown;

@@ -51,7 +51,7 @@ export const connectionsSearchOf = (given: Search): ConnectionsSearch => ({
   page: pageOf(given.page),
 });
 
-export type SetUpSearch = {
+type SetUpSearch = {
   /** A link or an ID, and the gid of a tab. */
   spreadsheet?: string | undefined;
   tab?: number | undefined;
@@ -152,7 +152,7 @@ export const functionSearchOf = (given: Search): FunctionSearch => {
   };
 };
 
-export type RecordsSearch = { search?: string | undefined; page?: number | undefined };
+type RecordsSearch = { search?: string | undefined; page?: number | undefined };
 export const recordsSearchOf = ({ search, page }: Search): RecordsSearch => ({
   search: textOf(search),
   page: pageOf(page),
@@ -236,7 +236,7 @@ export const settingsSearchOf = (given: Search): SettingsSearch => ({
   cursor: pageOf(given.cursor),
 });
 
-export type PlaygroundSearch = FormSearch & {
+type PlaygroundSearch = FormSearch & {
   integration?: string | undefined;
   connection?: string | undefined;
 };

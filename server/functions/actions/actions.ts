@@ -22,7 +22,7 @@ import { actionError } from './action-error.ts';
 type At = { environmentId: number; integrationKey: string };
 
 /** One call of an action. */
-export type ActionCall = {
+type ActionCall = {
   connection: LiveConnection;
   environment: string;
   found: DeployedFunction;
@@ -48,7 +48,7 @@ export type Actions = {
   getCall(at: { environmentId: number; id: string }): Promise<EndedCall>;
 };
 
-export type EndedCall = {
+type EndedCall = {
   /** Of the version that ran. */
   isReadOnly: boolean;
   /** As `call`. */

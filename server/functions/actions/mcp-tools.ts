@@ -3,7 +3,7 @@ import type { Definition, JsonSchema } from '../deploys/definition.ts';
 import type { DeployedFunction } from '../deploys/store.ts';
 
 /** A tool as https://modelcontextprotocol.io/specification/2025-06-18/server/tools has it. */
-export type ActionTool = {
+type ActionTool = {
   name: string;
   description: string;
   inputSchema: JsonSchema & { type: 'object' };

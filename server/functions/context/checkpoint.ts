@@ -11,7 +11,7 @@ import { AppError } from '../../errors.ts';
 import { type Beginning, hasClosed } from '../../records/track-deletes.ts';
 import type { DataKey } from '../../vault.ts';
 
-export type CheckpointPlace = { connectionId: number; functionId: number; variant: string };
+type CheckpointPlace = { connectionId: number; functionId: number; variant: string };
 /**
  * Which trackings hold everything that was read before a checkpoint, as far as they are open: those of these models, and those
  * of the checkpoint at which the run began, if they are of the models in `touched`. Undefined: of any model. A tracking of a
@@ -30,7 +30,7 @@ const mostFields = 16;
 export const checkpointInput = z
   .record(z.string().min(1).max(255), z.union([z.string().max(4_000), z.number(), z.boolean()]))
   .refine((fields) => Object.keys(fields).length <= mostFields, `has more than ${mostFields} fields`);
-export type Checkpoint = z.infer<typeof checkpointInput>;
+type Checkpoint = z.infer<typeof checkpointInput>;
 
 /** With its version, 0 where there is none. */
 export async function findCheckpoint(

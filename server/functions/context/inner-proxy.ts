@@ -16,7 +16,7 @@ import type { Front } from '../../http/server.ts';
 import { type Cause, currentCause } from '../../tracing/cause.ts';
 
 /** Whose calls these are. */
-export type ProxyUser = {
+type ProxyUser = {
   environmentId: number;
   environment: string;
   integrationKey: string;
@@ -43,7 +43,7 @@ export type ProxiedCall = {
   admit?: (() => Promise<void>) | undefined;
 };
 
-export type ProxiedAnswer = {
+type ProxiedAnswer = {
   status: number;
   statusText: string;
   headers: Record<string, string>;

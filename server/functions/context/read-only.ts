@@ -5,7 +5,7 @@
 import { AppError } from '../../errors.ts';
 import { type Overrides, overrideIn } from '../../proxy/overrides.ts';
 
-export type OutgoingCall = {
+type OutgoingCall = {
   method: string;
   /** With or without a query. */
   address: string;
@@ -14,7 +14,7 @@ export type OutgoingCall = {
 };
 
 /** Asks that change something of ours which outlives the run. */
-export const writingAsks: ReadonlySet<string> = new Set(['setMetadata', 'updateMetadata', 'saveState']);
+const writingAsks: ReadonlySet<string> = new Set(['setMetadata', 'updateMetadata', 'saveState']);
 
 /** Throws `action_is_read_only` unless the call can be nothing but a GET or a HEAD. `also` are the API's own ways to say another method. */
 export function requireReading(

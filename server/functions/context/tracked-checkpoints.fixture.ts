@@ -32,7 +32,7 @@ export type Program = {
 export const bothOrders = ['end-clear', 'clear-end'] as const;
 
 /** How an attempt is cut: its node is lost, or the code throws. */
-export type Cut = { after: number; by: 'lost' | 'threw' };
+type Cut = { after: number; by: 'lost' | 'threw' };
 
 class Interrupted extends Error {}
 type Call = (name: string, args?: object) => Promise<unknown>;

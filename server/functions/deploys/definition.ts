@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { text } from '../../http/text.ts';
 import { readFrequency } from './frequency.ts';
 
-export const kinds = ['sync', 'action', 'on_event'] as const;
+const kinds = ['sync', 'action', 'on_event'] as const;
 export type Kind = (typeof kinds)[number];
 
 export const functionName = z
@@ -110,9 +110,9 @@ const described = z.discriminatedUnion(
   'is none: export by default what createSync, createAction or createOnEvent gives',
 );
 
-export type Said = { definition: Definition; label: string };
+type Said = { definition: Definition; label: string };
 /** `path` names the field of the definition as it is authored. */
-export type SaidFault = { message: string; path: string[] };
+type SaidFault = { message: string; path: string[] };
 
 /**
  * What a bundle said of itself, or every fault in it. `label` is the author's version; `0.0.1` where none is given.

@@ -40,7 +40,7 @@ export type Plan = {
   deletedModels: string[];
 };
 
-export type Deployed = { integrationKey: string; kind: Kind; name: string; number: number; models: string[] };
+type Deployed = { integrationKey: string; kind: Kind; name: string; number: number; models: string[] };
 
 export type Deploys = {
   db: Db;

@@ -37,7 +37,7 @@ export type Describe = (of: {
 export type Examined = Given & { definition: Definition; label: string; digest: Buffer };
 
 /** Beyond it a bundle is none that one function needs. */
-export const mostCodeBytes = 10 * 1024 * 1024;
+const mostCodeBytes = 10 * 1024 * 1024;
 /** To load a bundle takes tens of milliseconds, to parse one of 10 MB up to 5 s; the machine may be busy. */
 const limits: RunLimits = {
   ...{ timeoutMs: 20_000, blockedMs: 20_000, cancelGraceMs: 100 },

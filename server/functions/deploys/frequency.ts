@@ -1,7 +1,7 @@
 /** How often a sync runs, as its author writes it: `every hour`, `every 5m`, `every half hour`, `30s`. */
 
 /** Seconds. */
-export const leastFrequencyS = 30;
+const leastFrequencyS = 30;
 const mostFrequencyS = 366 * 86_400;
 
 const named: Record<string, string> = {
@@ -20,7 +20,7 @@ const units: Record<string, string> = {
   ...{ w: 'w', week: 'w', weeks: 'w' },
 };
 
-export type Frequency = {
+type Frequency = {
   seconds: number;
   /** Without `every`, and with a number: what routes answer. */
   text: string;

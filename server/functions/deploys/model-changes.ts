@@ -5,11 +5,11 @@ import type { EventData } from '../../events/catalogue.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Definition, JsonSchema } from './definition.ts';
 
-export type ModelChange = EventData['function.models_changed']['models'][number];
+type ModelChange = EventData['function.models_changed']['models'][number];
 type Models = Pick<Definition, 'models_json_schema'>;
 
 /** The models that differ, by name. Pure. */
-export function modelChanges(before: Models, after: Models): ModelChange[] {
+function modelChanges(before: Models, after: Models): ModelChange[] {
   const [former, later] = [before, after].map(
     ({ models_json_schema: of }) => new Map(Object.entries(of.definitions)),
   );

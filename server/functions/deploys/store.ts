@@ -31,7 +31,7 @@ export type DeployedFunction = {
   deployedAt: Date;
 };
 
-export type Version = {
+type Version = {
   id: number;
   number: number;
   label: string;
@@ -41,7 +41,7 @@ export type Version = {
 };
 
 /** Which functions of an environment; what is left out is no condition. */
-export type Which = {
+type Which = {
   environmentId: number;
   integrationKey?: string | undefined;
   name?: string | undefined;

@@ -19,7 +19,7 @@ const maxBundleBytes = 64 * 1024 * 1024;
 export type End = { cause: FailureCause; message: string };
 
 /** Who has the process at the moment. */
-export type Listener = {
+type Listener = {
   message(message: Message, payload: Buffer<ArrayBuffer>): void;
   bytes(stream: number, bytes: Uint8Array): void;
   ended(end: End): void;

@@ -3,7 +3,7 @@
  * read, so neither side's memory depends on the size of a body.
  */
 
-export const windowBytes = 256 * 1024;
+const windowBytes = 256 * 1024;
 const pieceBytes = 64 * 1024;
 /** Shorter pieces are put together: as objects of their own they take many times their bytes. */
 const shortBytes = 4 * 1024;

@@ -41,7 +41,7 @@ type ModuleFunction = (
 ) => void;
 
 /** What the harness is given, and the plain harness hands on to the function. */
-export type Service = {
+type Service = {
   /** Rejects with an Error that has the refusal's `code`, `status` and `payload`. `body`: any iterable of bytes. */
   ask(
     name: string,
@@ -52,7 +52,7 @@ export type Service = {
   signal: AbortSignal;
 };
 
-export type Given = {
+type Given = {
   /** Modules of Node by the names that a bundle may require, and globals of Node, all hardened. */
   modules: Record<string, unknown>;
   globals: Record<string, unknown>;

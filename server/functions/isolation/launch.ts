@@ -7,7 +7,7 @@ import type { Confinement } from './confinement.ts';
  * No right but to run: no file, no network, no process, no thread, no native code. `node:sqlite` writes files in spite of
  * `--permission`. With code from strings off, a function constructor that leaks from Node's own realm makes nothing.
  */
-export const permissionFlags = [
+const permissionFlags = [
   '--permission',
   '--no-experimental-sqlite',
   '--no-addons',

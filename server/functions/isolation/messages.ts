@@ -30,7 +30,7 @@ export type Refusal = {
 };
 
 /** Of the stream that belongs to an ask. `end`, `cut` come from who sends it, `more`, `drop` from who reads it. */
-export type FlowMessage =
+type FlowMessage =
   | { t: 'more'; id: number; bytes: number }
   | { t: 'end'; id: number }
   | { t: 'cut'; id: number; message: string }

@@ -5,18 +5,10 @@
 import { type Node, type Options, Parser } from 'acorn';
 
 /** What a bundle may require. `node:` may stand before the names of Node's modules. */
-export const allowedModules: readonly string[] = [
-  'buffer',
-  'crypto',
-  'events',
-  'stream',
-  'url',
-  'util',
-  'zod',
-];
+const allowedModules: readonly string[] = ['buffer', 'crypto', 'events', 'stream', 'url', 'util', 'zod'];
 
 /** A place in the bundle that requires or imports a module that is not allowed; line and column count from 1. */
-export type RefusedRequire = { module: string; line: number; column: number; message: string };
+type RefusedRequire = { module: string; line: number; column: number; message: string };
 
 export type CheckInput = { code: string; also: readonly string[] };
 

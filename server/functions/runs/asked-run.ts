@@ -6,7 +6,7 @@ import { currentTraceparent } from '../../tracing/cause.ts';
 import type { DeployedFunction } from '../deploys/store.ts';
 import { type Claim, leaseMs, type RunKind, type Trigger } from './claims.ts';
 
-export type AskedRun = {
+type AskedRun = {
   /** Without a row there is no connection yet: `id` is null then. */
   connection: {
     id: number | null;

@@ -62,7 +62,7 @@ const mostEarlier = 20;
  * SQL: the state of a run that is found by its id or its sync. By `state` the planner might read an index of all runs that
  * wait, or of all that run, which its statistics may take for empty. Only a running run has an owner.
  */
-export const isWaiting = 'run.owner is null and run.ended_at is null';
+const isWaiting = 'run.owner is null and run.ended_at is null';
 
 type Claiming = { now: Date; most: number; leaseMs?: number };
 /** How many runs a node may have under way of one integration, and has, by `integrationOf`. */
@@ -167,7 +167,7 @@ export async function claimWaiting(
   return { claims: rows.map((row) => claimFrom(row, { owner, leasedAtMs })), lookOnAfter };
 }
 
-export const readyRunsSql = `
+const readyRunsSql = `
   with recursive busy (connection_id, nth) as (
     (
       select connection_id, 1

@@ -5,7 +5,7 @@ import { startSpan } from '../../tracing/tracing.ts';
 import type { Claim } from './claims.ts';
 
 /** What is told of a run: no ID of its connection, which a customer chose. */
-export type MeasuredRun = Pick<Claim, 'id' | 'kind' | 'trigger' | 'attempt' | 'function' | 'traceparent'>;
+type MeasuredRun = Pick<Claim, 'id' | 'kind' | 'trigger' | 'attempt' | 'function' | 'traceparent'>;
 
 /**
  * Does one turn of a run as a cause of its own, part of whoever waits for it, or linked to who queued it: what is logged meanwhile names it, what it calls

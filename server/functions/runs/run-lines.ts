@@ -3,7 +3,7 @@ import type { Queryable } from '../../db/pool.ts';
 import type { DataKey } from '../../vault.ts';
 import { goneText, openLine } from './sealed-output.ts';
 
-export type RunLine = {
+type RunLine = {
   position: number;
   at: Date;
   level: string;

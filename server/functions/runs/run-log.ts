@@ -16,7 +16,7 @@ const mostTold = 50;
 /** `by` seals what the code wrote; a line of this service has none. */
 export type RunLogLine = LogLine & { by?: SealingKey | undefined };
 
-export type RunLog = {
+type RunLog = {
   write(line: RunLogLine): void;
   /** What was written last, for the activity log. */
   told(): OperationMessage[];

@@ -153,7 +153,7 @@ const mostDue = 500;
 /** Of a run of a sync: what failed by an outage is tried twice again, within half a minute or so. */
 export const syncAttempts = 3;
 
-export const queueDueSql = `
+const queueDueSql = `
   with due as (
     select sync.*
     from sync

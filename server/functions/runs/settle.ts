@@ -25,7 +25,7 @@ export type Ending =
 export type Settling = { claim: Claim; ending: Ending; counts: RunCounts; now: Date; random: number };
 
 /** Between one attempt and the next: 5 s, then four times as long each time, an hour at most, and a quarter more or less. */
-export function backoffMs(attempt: number, random: number): number {
+function backoffMs(attempt: number, random: number): number {
   return Math.min(5_000 * 4 ** (attempt - 1), 3_600_000) * (0.75 + random / 2);
 }
 
@@ -248,7 +248,7 @@ function subjectOf({ connection, function: of, variant }: Claim) {
   };
 }
 
-export function syncTypeOf({
+function syncTypeOf({
   kind,
   lastSucceededAt,
 }: Pick<Claim, 'kind' | 'lastSucceededAt'>): 'INITIAL' | 'INCREMENTAL' | 'WEBHOOK' {

@@ -52,7 +52,7 @@ export type Runner = {
   stop(graceMs?: number): Promise<void>;
 };
 
-export type RunnerDeps = ExecuteDeps & {
+type RunnerDeps = ExecuteDeps & {
   log: Pick<Logger, 'warn'>;
   activity: Activity;
   nowMs: () => number;

@@ -11,7 +11,7 @@ import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts
  * keeps its runs from starting; its last run failed; none of these.
  */
 export const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
-export type SyncState = (typeof syncStates)[number];
+type SyncState = (typeof syncStates)[number];
 
 const fault = z.object({ code: z.string(), message: z.string() });
 const runRef = z.object({ id: z.string(), state: z.enum(runStates) });
@@ -50,7 +50,7 @@ export const listedSyncWire = z.object({
   /** The one that ended last. */
   last_run: runRef.extend({ ended_at: z.string(), error: fault.nullable() }).nullable(),
 });
-export type ListedSync = z.input<typeof listedSyncWire>;
+type ListedSync = z.input<typeof listedSyncWire>;
 
 export const syncCountsWire = z.object({
   running: z.number(),
@@ -60,7 +60,7 @@ export const syncCountsWire = z.object({
   active: z.number(),
 });
 
-export type SyncFilter = {
+type SyncFilter = {
   environmentId: number;
   integrationKey?: string | undefined;
   function?: string | undefined;

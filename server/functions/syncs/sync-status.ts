@@ -46,7 +46,7 @@ export const syncStatusWire = z.object({
     })
     .nullable(),
 });
-export type SyncStatus = z.input<typeof syncStatusWire>;
+type SyncStatus = z.input<typeof syncStatusWire>;
 
 type Row = {
   id: number;

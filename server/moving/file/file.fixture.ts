@@ -13,7 +13,7 @@ const passphrase = 'correct horse battery';
 const cost = { n: 2 ** 10, r: 8, p: 1 };
 export const brand = brandNames('trellis');
 
-export type Exported = { hasRecords: boolean; hasApiKeys: boolean; now: Date };
+type Exported = { hasRecords: boolean; hasApiKeys: boolean; now: Date };
 
 /** The lines of a file of the installation's environment. */
 export function linesFrom(

@@ -25,7 +25,7 @@ const kind = 'trellis export, version 1';
 const chunkBytes = 64 * 1024;
 const tagBytes = 16;
 const mostHeadBytes = 64 * 1024;
-export type Cost = { n: number; r: number; p: number };
+type Cost = { n: number; r: number; p: number };
 /** 128 MB and some tenths of a second for each guess. */
 const usualCost: Cost = { n: 2 ** 17, r: 8, p: 1 };
 /** Whoever made a file chooses what opening it costs; no more than this. */
@@ -51,7 +51,7 @@ const head = z.strictObject({
 });
 type WholeHead = z.output<typeof head>;
 /** What anybody may read. */
-export type Head = Omit<WholeHead, 'scrypt'>;
+type Head = Omit<WholeHead, 'scrypt'>;
 
 /** The bytes of a file that holds what `plain` yields. */
 export async function* seal(

@@ -19,7 +19,7 @@ export type Peer = {
   /** How many requests were sent, and how often the peer said that it were too many. */
   readonly counts: { requests: number; limited: number };
 };
-export type Query = Record<string, string | number | undefined>;
+type Query = Record<string, string | number | undefined>;
 
 /** What the peer refuses, also when it is asked again. */
 export class PeerError extends Error {

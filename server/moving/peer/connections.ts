@@ -112,7 +112,7 @@ export function keyOf(one: Pick<PeerSummary, 'connection_id' | 'provider_config_
 }
 
 /** What the peer has of a connection. */
-export type Fetched =
+type Fetched =
   | { kind: 'found'; connection: PeerConnection }
   /** It has no credentials that work, or says so for a while after it failed to renew them. */
   | { kind: 'dead'; connection: PeerConnection | undefined; detail: string }

@@ -42,7 +42,7 @@ export type PlannedIntegration = {
   displayName: string | undefined;
 };
 
-export type PlanSettings = {
+type PlanSettings = {
   environmentId: number;
   reading: IntegrationReading;
   /** Names of the peer's providers that are called otherwise here. */

@@ -8,7 +8,7 @@ export type Want = {
   readonly spare: number;
 };
 
-export type Portion = {
+type Portion = {
   readonly priority: Priority;
   /** How many for which cell. */
   readonly tokens: ReadonlyMap<number, number>;

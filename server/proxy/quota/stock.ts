@@ -9,7 +9,7 @@ import type { Known, Ledger } from './ledger.ts';
 import { takePortion, type Want } from './portion.ts';
 
 /** How many wait, and in how many lanes. */
-export type Waiting = Readonly<Record<Priority, { readonly size: number; readonly lanes: number }>>;
+type Waiting = Readonly<Record<Priority, { readonly size: number; readonly lanes: number }>>;
 
 /**
  * A token that was held for more cells than this is exchanged for another. Together with the cells that may be reserved

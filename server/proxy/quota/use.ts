@@ -6,7 +6,7 @@ import { cellAt, cellsPerWindow, type Pages } from './book.ts';
 import { keyOf } from './quota.ts';
 
 /** How much of one limit of an integration's client is used, over all nodes. */
-export type QuotaUse = {
+type QuotaUse = {
   name: string;
   counts: 'read' | 'write' | 'all';
   limit: number;

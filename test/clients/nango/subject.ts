@@ -26,7 +26,7 @@ export type NodeSubject = {
 };
 
 /** The test of one method: it sees an answer of it, of the shape that the client declares, and what it did. */
-export type MethodTest = (subject: NodeSubject) => Promise<void>;
+type MethodTest = (subject: NodeSubject) => Promise<void>;
 /** Each by the name of its method. */
 export type MethodTests = Record<string, MethodTest>;
 

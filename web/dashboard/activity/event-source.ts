@@ -1,5 +1,5 @@
 /** One server-sent event (HTML standard, §9.2). */
-export type ServerEvent = { event: string; data: string };
+type ServerEvent = { event: string; data: string };
 
 /**
  * The events of an answer, as they come. `EventSource` would do, but sends no headers of ours, without which the

@@ -74,8 +74,6 @@ export async function newReconnectLink(
   return { link: data.connect_link, token: data.token };
 }
 
-export type ConnectProgress = Answer<'GET /connect/session/progress'>['data'];
-
 /** Whether the owner of the account is done with the link; read every 1.5 s until then, or until the link ends. */
 export const connectProgressQuery = (environment: string, token: string) =>
   queryOptions({

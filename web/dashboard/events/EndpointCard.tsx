@@ -8,7 +8,7 @@ import { useEnvironment } from '../shell/environment.ts';
 import type { Endpoint } from './queries.ts';
 import { failureOf, kindOf, stateOf } from './words.ts';
 
-export type EndpointActs = {
+type EndpointActs = {
   onEdit: () => void;
   onReplay: () => void;
   onDelete: () => void;

@@ -5,7 +5,6 @@ export type Endpoint = Answer<'GET /events/endpoints'>['endpoints'][number];
 export type Delivery = Answer<'GET /events/deliveries'>['deliveries'][number];
 export type WholeDelivery = Answer<'GET /events/deliveries/{id}'>;
 export type EventType = Answer<'GET /events/types'>['types'][number];
-export type Event = Answer<'GET /events/latest'>['events'][number];
 export type SigningKey = Answer<'GET /environment/webhook-signing-key'>['data'];
 export type EndpointInput = { url: string; description: string; types: string[] };
 
@@ -73,7 +72,7 @@ export const deleteEndpoint = (environment: string, id: number) =>
 export const replayDelivery = (environment: string, id: number) =>
   call('POST /events/deliveries/{id}/replay', { environment, path: { id } });
 
-export type Range = { from: string; to?: string; undelivered_only: boolean };
+type Range = { from: string; to?: string; undelivered_only: boolean };
 
 /** Replays a whole range, call by call as the service portions it; tells how many events were queued so far. */
 export async function replayRange(

@@ -1,7 +1,7 @@
 import type { Endpoint } from './queries.ts';
 
 /** In one word and one colour how an endpoint is, and in a sentence why and what helps. */
-export type EndpointState = { color: string; word: string; why?: string };
+type EndpointState = { color: string; word: string; why?: string };
 
 const causes: Record<string, string> = {
   operator: 'Somebody switched it off.',

@@ -7,7 +7,7 @@ export type FormField = Field & {
 };
 /** As typed; absent: nothing was given. */
 export type Typed = Record<string, string | boolean>;
-export type Read = { input: unknown } | { flaws: Record<string, string> };
+type Read = { input: unknown } | { flaws: Record<string, string> };
 
 /** The fields of a form for an input; undefined where it is no object, or has no fields that are known. */
 export function formOf(schema: JsonSchema | undefined): FormField[] | undefined {

@@ -1,5 +1,5 @@
 /** How the service is called from outside, as its answers carry it (BASE_URL), wherever the browser found it. */
-export type Installation = {
+type Installation = {
   baseUrl: string;
   /** Where a provider sends users back to. */
   redirectUri: string;

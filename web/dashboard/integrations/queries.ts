@@ -3,9 +3,9 @@ import { type Answer, type Body, call } from '../../api/client.ts';
 
 export type Integration = Answer<'GET /integrations'>['data'][number];
 export type NewIntegration = Body<'POST /integrations'>;
-export type IntegrationChange = Body<'PATCH /integrations/{key}'>;
+type IntegrationChange = Body<'PATCH /integrations/{key}'>;
 export type Usage = NonNullable<Integration['usage']>;
-export type Scope = { scope: string; sensitivity: string; description: string };
+type Scope = { scope: string; sensitivity: string; description: string };
 /** What the pages read of a catalogue entry. */
 export type Provider = {
   name: string;

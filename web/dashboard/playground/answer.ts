@@ -1,7 +1,7 @@
 /** What is shown of an answer, however large it is. */
 export const mostTextShown = 100_000;
 const mostTextParsed = 5_000_000;
-export const mostRowsShown = 200;
+const mostRowsShown = 200;
 const mostColumnsShown = 40;
 
 export type Body =

@@ -10,7 +10,7 @@ export type CallState =
   | { is: 'answered'; answer: ProxiedAnswer };
 
 /** What is to be sent, and, where something comes first that takes its time, after that. */
-export type Ready = { caller: Caller; request: ProxiedRequest };
+type Ready = { caller: Caller; request: ProxiedRequest };
 
 /** One call at a time; leaving the page ends it. */
 export function useProxiedCall() {

@@ -3,16 +3,16 @@ import { type Answer, ask, type Body, brand, call, Fault, type Query } from '../
 import type { At } from '../connections/queries.ts';
 
 export type Dataset = Answer<'GET /records/datasets'>['datasets'][number];
-export type DatasetSettings = Omit<Body<'PATCH /records/datasets'>, 'model' | 'variant'>;
+type DatasetSettings = Omit<Body<'PATCH /records/datasets'>, 'model' | 'variant'>;
 export type Consumer = Answer<'GET /records/consumers'>['consumers'][number];
 export type Policy = Answer<'GET /records/retention'>['policies'][number];
-export type NewPolicy = Body<'PUT /records/retention'>;
-export type Page = Answer<'GET /records'>;
+type NewPolicy = Body<'PUT /records/retention'>;
+type Page = Answer<'GET /records'>;
 /** A dataset of a connection. */
 export type DatasetAt = At & { model: string; variant: string };
 export type Action = 'ADDED' | 'UPDATED' | 'DELETED';
 /** Names of fields at the top level; former values where they were kept. */
-export type Changes = { fields: string[]; previous: Record<string, unknown> | null };
+type Changes = { fields: string[]; previous: Record<string, unknown> | null };
 /** What the service says of a record, whatever its brand calls it, apart from the record itself. */
 export type BrowsedRecord = {
   id: string;

@@ -1,7 +1,6 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 import { type Answer, type Body, call, type Query } from '../../api/client.ts';
 
-export type Environment = Answer<'GET /environments'>['data'][number];
 export type Variable = Answer<'GET /environment-variables'>[number];
 export type NewVariable = { name: string; value: string };
 export type Settings = Answer<'GET /environment/settings'>['data'];

@@ -135,6 +135,6 @@ function Row({
   );
 }
 
-export function rowsText(count: number): string {
+function rowsText(count: number): string {
   return count === 1 ? '1 record' : `${count.toLocaleString()} records`;
 }

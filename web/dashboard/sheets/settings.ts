@@ -5,7 +5,7 @@ export const sheetProvider = 'google-sheet';
 export const rowsSync = 'rows';
 export const rowModel = 'Row';
 
-export const identities = ['key', 'metadata', 'content'] as const;
+const identities = ['key', 'metadata', 'content'] as const;
 export type Identity = (typeof identities)[number];
 
 /** One variant of the sync: a tab of a spreadsheet. */

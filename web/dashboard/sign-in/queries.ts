@@ -2,7 +2,7 @@ import { queryOptions, useSuspenseQuery } from '@tanstack/react-query';
 import { Fault, send } from '../../api/client.ts';
 import { useEnvironment } from '../shell/environment.ts';
 
-export type Role = 'owner' | 'developer' | 'viewer';
+type Role = 'owner' | 'developer' | 'viewer';
 export type Me = {
   id: string;
   name: string;
@@ -12,7 +12,7 @@ export type Me = {
   environments: { name: string; role: Role; scopes: string[] }[];
 };
 /** How one signs in here. */
-export type SignInWays = { required: boolean; oidc: { name: string } | null; mail: boolean };
+type SignInWays = { required: boolean; oidc: { name: string } | null; mail: boolean };
 /** What a link gives to whoever holds it. The first one makes the owner. */
 export type Invitation = {
   kind: 'setup' | 'invitation';

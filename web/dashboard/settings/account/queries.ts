@@ -2,7 +2,7 @@ import { queryOptions } from '@tanstack/react-query';
 import { call, send } from '../../../api/client.ts';
 
 /** A sign-in that is still good, as better-auth lists it. `token` names it to `endSession` and opens nothing by itself. */
-export type Session = {
+type Session = {
   token: string;
   createdAt: string;
   updatedAt: string;

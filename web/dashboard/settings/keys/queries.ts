@@ -13,7 +13,7 @@ export type KeyInput = {
   /** Calls a minute; null: no limit of its own. */
   rate_limit: number | null;
 };
-export type NewKeyInput = KeyInput & {
+type NewKeyInput = KeyInput & {
   /** The key whose consumers the new one owns too; null: no key. */
   replaces: number | null;
 };

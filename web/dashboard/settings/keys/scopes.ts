@@ -1,5 +1,5 @@
 /** What each scope lets do, in words for whoever chooses some. Those that are not known here are shown by name. */
-export type ScopeGroup = { name: string; scopes: { scope: string; about: string }[] };
+type ScopeGroup = { name: string; scopes: { scope: string; about: string }[] };
 
 const groups: [string, Record<string, string>][] = [
   [

@@ -3,7 +3,7 @@ import { type Answer, type Body, call } from '../../../api/client.ts';
 
 export type User = Answer<'GET /users'>['data'][number];
 export type Invitation = Answer<'GET /users/invitations'>['data'][number];
-export type NewInvitation = Answer<'POST /users/invitations'>['data'];
+type NewInvitation = Answer<'POST /users/invitations'>['data'];
 export type Role = User['environments'][number]['role'];
 export type Grant = { role: Role; environments: string[] };
 
