@@ -138,18 +138,18 @@ async function reportCalls({ bench, plain }: Stage, { rounds, count }: { rounds:
     bare.select.push((await timed(selects)) / count);
     bare.get.push((await plainly({ bench, plain }, { kind: 'gets', count, headers })) / count);
   }
-  const show = (name: string, ms: number[], floor?: { ms: number[]; most: number }) =>
+  const show = (name: string, ms: number[], floor?: { ms: number[]; max: number }) =>
     report(
       name,
       `${median(ms).toFixed(3)} ms`,
-      floor && { ratio: median(ms) / median(floor.ms), must: `<= ${floor.most}` },
+      floor && { ratio: median(ms) / median(floor.ms), must: `<= ${floor.max}` },
     );
   show('bare: a select by the same driver', bare.select);
-  show('getCheckpoint', figures.checkpoint!, { ms: bare.select, most: 3 });
+  show('getCheckpoint', figures.checkpoint!, { ms: bare.select, max: 3 });
   show('getMetadata, known for a minute', figures.metadata!);
   show('log', figures.log!);
   show('bare: GET through the proxy over HTTP', bare.get);
-  show('get', figures.get!, { ms: bare.get, most: 3 });
+  show('get', figures.get!, { ms: bare.get, max: 3 });
 }
 
 async function reportSync({ bench, plain }: Stage, { rounds, pages }: { rounds: number; pages: number }) {

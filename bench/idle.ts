@@ -7,8 +7,8 @@ import { functionProcessesOf, type Taken, takenBy } from '../test/support/proces
 import { startRunningService } from '../test/support/service.ts';
 import { type Benchmark, type BenchOptions, median, report } from './support.ts';
 
-const mostServiceMb = 150;
-const mostDatabaseMb = 80;
+const maxServiceMb = 150;
+const maxDatabaseMb = 80;
 
 export const idleBenchmark: Benchmark = {
   isWithoutOthers: true,
@@ -27,12 +27,12 @@ async function measureIdle({ rounds, scale }: BenchOptions): Promise<void> {
   const service = of((one) => one.service.pssMb);
   const database = of((one) => one.database);
   report(`service, PSS after ${restMs / 1000} s`, mb(service), {
-    ratio: service / mostServiceMb,
+    ratio: service / maxServiceMb,
     must: '<= 1',
   });
   report('service, resident (PSS where it is the only Node)', mb(of((one) => one.service.rssMb)));
   report(`PostgreSQL, PSS of ${of((one) => one.backends)} processes`, mb(database), {
-    ratio: database / mostDatabaseMb,
+    ratio: database / maxDatabaseMb,
     must: '<= 1',
   });
   report('processes of functions', String(Math.max(...found.map((one) => one.functions))));

@@ -22,7 +22,7 @@ export const loadBenchmark: Benchmark = {
 };
 
 const callers = 16;
-const mostNodes = 3;
+const maxNodes = 3;
 const perSave = 20;
 const perList = 100;
 /** In the order of their turns. */
@@ -70,7 +70,7 @@ async function measureLoad({ rounds, scale }: BenchOptions): Promise<void> {
   const backends = async () =>
     (await db.query<{ pid: number }>('select pid from pg_stat_activity')).map(({ pid }) => pid);
   try {
-    for (let n = 0; n < mostNodes; n += 1) nodes.push(await startRunningService({ env }));
+    for (let n = 0; n < maxNodes; n += 1) nodes.push(await startRunningService({ env }));
     await prepare(nodes[0]!, upstream.url);
     await floor.query('create table bench_floor (id text primary key, body text not null)');
     const cases: { name: string; nodes: RunningService[]; doing: Doing }[] = [

@@ -9,7 +9,7 @@ interface RefreshCount {
   accepted: number;
   /** How many requests are under way, and were at the same time at most. */
   underWay: number;
-  mostAtOnce: number;
+  maxAtOnce: number;
 }
 
 /** How many pairs of account and client are remembered; the oldest go first. */
@@ -26,7 +26,7 @@ export class Refreshes {
     const entry = this.#entry(sub, clientId);
     entry.asked += 1;
     entry.underWay += 1;
-    entry.mostAtOnce = Math.max(entry.mostAtOnce, entry.underWay);
+    entry.maxAtOnce = Math.max(entry.maxAtOnce, entry.underWay);
     return {
       accept: () => {
         entry.accepted += 1;
@@ -46,7 +46,7 @@ export class Refreshes {
     const key = `${sub} ${clientId}`;
     const known = this.#entries.get(key);
     if (known !== undefined) return known;
-    const entry = { sub, clientId, asked: 0, accepted: 0, underWay: 0, mostAtOnce: 0 };
+    const entry = { sub, clientId, asked: 0, accepted: 0, underWay: 0, maxAtOnce: 0 };
     this.#entries.set(key, entry);
     if (this.#entries.size > PAIR_LIMIT) this.#entries.delete(this.#entries.keys().next().value!);
     return entry;

@@ -16,7 +16,7 @@ function byHand(endOf?: (value: string) => number) {
     ...(endOf && { endOf }),
     clock: () => clock.ms,
     now: () => clock.now,
-    most: 2,
+    max: 2,
   });
   return { beliefs, clock, reads };
 }

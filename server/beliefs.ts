@@ -15,7 +15,7 @@ export class Beliefs<A, V> {
   readonly #endOf: (value: V) => number;
   readonly #clock: () => number;
   readonly #now: () => number;
-  readonly #most: number;
+  readonly #max: number;
   readonly #held = new Map<Key, { value: V; until: number; endsAt: number }>();
   readonly #reading = new Map<Key, { read: Promise<V>; until: number }>();
   #isSweeping = false;
@@ -30,14 +30,14 @@ export class Beliefs<A, V> {
     endOf?: (value: V) => number;
     now?: () => number;
     clock?: () => number;
-    most: number;
+    max: number;
   }) {
     this.#load = of.load;
     this.#keyOf = of.keyOf;
     this.#endOf = of.endOf ?? (() => Number.POSITIVE_INFINITY);
     this.#now = of.now ?? Date.now;
     this.#clock = of.clock ?? (() => performance.now());
-    this.#most = of.most;
+    this.#max = of.max;
   }
 
   /** Without a wait where it is known; rejects with what `load` throws. */
@@ -100,7 +100,7 @@ export class Beliefs<A, V> {
 
   #hold(key: Key, held: { value: V; until: number; endsAt: number }): void {
     // A map lists its keys in the order of insertion, and `reread` removes a key before it is set again.
-    if (this.#held.size >= this.#most) {
+    if (this.#held.size >= this.#max) {
       const [oldest] = this.#held.keys();
       if (oldest !== undefined) this.#held.delete(oldest);
     }

@@ -26,7 +26,7 @@ const calmMs = 200;
 /** How often it is looked whether an integration that was missing is there. */
 const againMs = 3_000;
 /** After what could not be foreseen it is tried again, first after `againMs`, at last after so long. */
-const mostPauseMs = 60_000;
+const maxPauseMs = 60_000;
 
 export function createFunctionsFolder({
   directory,
@@ -68,7 +68,7 @@ export function createFunctionsFolder({
         log.error({ err: error }, 'the folder of functions could not be deployed');
         clearTimeout(next);
         next = setTimeout(run, pauseMs);
-        pauseMs = Math.min(2 * pauseMs, mostPauseMs);
+        pauseMs = Math.min(2 * pauseMs, maxPauseMs);
       },
     );
   }

@@ -35,13 +35,13 @@ export const FAULT_ROUTES: Record<string, ControlRoute> = {
   }),
 
   'GET /refreshes': (_request, { refreshes, accounts }) => ({
-    refreshes: refreshes.list().map(({ sub, clientId, asked, accepted, underWay, mostAtOnce }) => ({
+    refreshes: refreshes.list().map(({ sub, clientId, asked, accepted, underWay, maxAtOnce }) => ({
       account: emailOf(sub, accounts),
       client_id: clientId,
       asked,
       accepted,
       under_way: underWay,
-      most_at_once: mostAtOnce,
+      most_at_once: maxAtOnce,
     })),
   }),
 

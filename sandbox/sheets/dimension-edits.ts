@@ -232,7 +232,7 @@ export function insertRange(draft: Spreadsheet, request: sheets_v4.Schema$Insert
   const isRows = dimension === 'ROWS';
   const lines = isRows ? [sheet.rows.length] : sheet.rows.map((row) => row.length);
   const merges = sheet.merges.map((merge) => (isRows ? merge.endRowIndex : merge.endColumnIndex) ?? 0);
-  const needed = [...lines, ...merges].reduce((most, one) => Math.max(most, one), countOf(sheet, dimension));
+  const needed = [...lines, ...merges].reduce((max, one) => Math.max(max, one), countOf(sheet, dimension));
   setCount(sheet, dimension, needed);
   assertCellLimit(draft);
 }

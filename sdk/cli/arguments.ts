@@ -29,9 +29,9 @@ export function readArguments<const O extends Options>(
   {
     usage,
     options,
-    mostPositionals,
+    maxPositionals,
     print,
-  }: { usage: string; options: O; mostPositionals: number; print: (line: string) => void },
+  }: { usage: string; options: O; maxPositionals: number; print: (line: string) => void },
 ): Parsed<O> | undefined {
   if (args.includes('--help') || args.includes('-h')) {
     print(usage);
@@ -43,7 +43,7 @@ export function readArguments<const O extends Options>(
   } catch (error) {
     throw new UsageError((error as Error).message);
   }
-  const extra = parsed.positionals[mostPositionals];
+  const extra = parsed.positionals[maxPositionals];
   if (extra !== undefined) throw new UsageError(`What is "${extra}"? There is one argument too many.`);
   return parsed;
 }

@@ -31,7 +31,7 @@ ${exitCodes}`;
 export async function deployCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
   const { env, print, complain } = surroundings;
   const given = readArguments(args, {
-    ...{ usage, print, mostPositionals: 2 },
+    ...{ usage, print, maxPositionals: 2 },
     options: { ...serviceOptions, 'dry-run': { type: 'boolean' }, remove: { type: 'boolean' } },
   });
   if (given === undefined) return 0;

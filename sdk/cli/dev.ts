@@ -48,7 +48,7 @@ export async function devCommand(
   ending: AbortSignal = toldToEnd(),
 ): Promise<number> {
   const given = readArguments(args, {
-    ...{ usage, print, mostPositionals: 1 },
+    ...{ usage, print, maxPositionals: 1 },
     options: {
       ...serviceOptions,
       run: { type: 'string' },

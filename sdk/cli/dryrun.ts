@@ -32,7 +32,7 @@ A record that does not fit its model is a failure here.`;
 /** The exit code: 1 where it threw, or what it gave does not fit what it declares. */
 export async function dryrunCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
   const { env, print, complain } = surroundings;
-  const read = readArguments(args, { ...{ usage, print, mostPositionals: 1 }, options: runOptions });
+  const read = readArguments(args, { ...{ usage, print, maxPositionals: 1 }, options: runOptions });
   if (read === undefined) return 0;
   const { values, positionals } = read;
   const target = readTarget(positionals[0]);

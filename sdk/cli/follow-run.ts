@@ -17,7 +17,7 @@ type Line = { position: number; level: string; message: string };
 
 const pollMs = 300;
 /** A service that is started anew is back by then, and its runs go on. */
-const mostOutageMs = 60_000;
+const maxOutageMs = 60_000;
 
 /**
  * The run when it is over. Cancels it where the signal aborts, and then waits for that. Waits for a service that cannot be
@@ -58,7 +58,7 @@ export async function followRun(
       if (run !== undefined) return run;
       goneSince = undefined;
     } catch (error) {
-      const isLong = goneSince !== undefined && Date.now() - goneSince > mostOutageMs;
+      const isLong = goneSince !== undefined && Date.now() - goneSince > maxOutageMs;
       if (!(error instanceof Unreachable) || isLong || signal?.aborted) throw error;
       if (goneSince === undefined)
         print('The service cannot be reached. The run goes on when it is back; waiting.');

@@ -20,7 +20,7 @@ export async function initCommand(
   args: string[],
   { print, complain }: Pick<Surroundings, 'print' | 'complain'> = own,
 ): Promise<number> {
-  const given = readArguments(args, { ...{ usage, print, mostPositionals: 1 }, options: {} });
+  const given = readArguments(args, { ...{ usage, print, maxPositionals: 1 }, options: {} });
   if (given === undefined) return 0;
   const [name = './functions'] = given.positionals;
   const folder = resolve(name);

@@ -4,7 +4,7 @@ import { short } from './report.ts';
 type Of = { headers: Record<string, string>; variant: string };
 type Stored = Record<string, unknown> & { id: string };
 
-const mostShown = 20;
+const maxShown = 20;
 
 /** The last cursor of each model of a connection and variant. */
 export async function positionsOf(api: Api, { headers, variant }: Of): Promise<Map<string, string>> {
@@ -25,7 +25,7 @@ export async function* changesSince(
   const metadataKey = `_${await api.brand()}_metadata`;
   for (const model of models) {
     const cursor = before.get(model);
-    const query = new URLSearchParams({ model, variant, limit: String(mostShown) });
+    const query = new URLSearchParams({ model, variant, limit: String(maxShown) });
     if (cursor !== undefined) query.set('cursor', cursor);
     const page = bodyOf<{ records: Stored[]; next_cursor: string | null }>(
       await api.get(`/records?${query}`, headers),

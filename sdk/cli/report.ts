@@ -2,8 +2,8 @@
 import type { ModelEffects } from '../local/outcome.ts';
 import type { LocalEnd } from '../local/run-locally.ts';
 
-const mostShown = 5;
-const mostCharacters = 500;
+const maxShown = 5;
+const maxCharacters = 500;
 
 export function report({ outcome, misfits, notes, places }: LocalEnd): string[] {
   return [
@@ -40,12 +40,12 @@ function failureOf(
 }
 
 function limited(lines: string[]): string[] {
-  if (lines.length <= mostShown) return lines;
-  return [...lines.slice(0, mostShown), `  and ${lines.length - mostShown} more`];
+  if (lines.length <= maxShown) return lines;
+  return [...lines.slice(0, maxShown), `  and ${lines.length - maxShown} more`];
 }
 
 /** JSON that fits a few lines of a terminal. */
 export function short(value: unknown): string {
   const text = JSON.stringify(value);
-  return text.length > mostCharacters ? `${text.slice(0, mostCharacters - 1)}…` : text;
+  return text.length > maxCharacters ? `${text.slice(0, maxCharacters - 1)}…` : text;
 }

@@ -33,7 +33,7 @@ ${exitCodes}`;
 export async function runCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
   const { env, print, complain } = surroundings;
   const given = readArguments(args, {
-    ...{ usage, print, mostPositionals: 1 },
+    ...{ usage, print, maxPositionals: 1 },
     options: {
       ...serviceOptions,
       connection: { type: 'string' },

@@ -49,7 +49,7 @@ type Order = Surroundings & { folder: string; file: FunctionFile };
 export async function testCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
   const { print } = surroundings;
   const read = readArguments(args, {
-    ...{ usage, print, mostPositionals: 1_000 },
+    ...{ usage, print, maxPositionals: 1_000 },
     options: { ...runOptions, record: { type: 'boolean', default: false }, case: { type: 'string' } },
   });
   if (read === undefined) return 0;

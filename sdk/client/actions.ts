@@ -15,8 +15,8 @@ export type ResultOptions = Pick<CallOptions, 'signal'> & {
 };
 
 /** An action may take 15 minutes. */
-const mostRunMs = 16 * 60_000;
-const mostWaitMs = 20 * 60_000;
+const maxRunMs = 16 * 60_000;
+const maxWaitMs = 20 * 60_000;
 
 /** Actions of one connection. */
 export class Actions {
@@ -34,7 +34,7 @@ export class Actions {
    * and platforms give up waiting for an answer (Node after five minutes).
    */
   run<Output = unknown>(name: string, input?: unknown, options: ActionOptions = {}): Promise<Output> {
-    const { maxRetries, signal, timeoutMs = mostRunMs } = options;
+    const { maxRetries, signal, timeoutMs = maxRunMs } = options;
     return this.#transport.json({ ...this.#sent(name, input, { maxRetries }), signal, timeoutMs });
   }
 
@@ -82,7 +82,7 @@ export class ActionRun<Output = unknown> {
    * Its output, as soon as it is over. Throws the error that a call which waited would have thrown, and `not_found` where
    * nobody will hear of the run: its function or its connection was deleted, it ended long ago, or there is no such run.
    */
-  async result({ signal, timeoutMs = mostWaitMs, pollMs = 2_000 }: ResultOptions = {}): Promise<Output> {
+  async result({ signal, timeoutMs = maxWaitMs, pollMs = 2_000 }: ResultOptions = {}): Promise<Output> {
     const endsAt = Date.now() + timeoutMs;
     let hasEnded = false;
     for (let waitMs = Math.min(100, pollMs); ; waitMs = Math.min(pollMs, waitMs * 2)) {

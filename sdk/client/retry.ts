@@ -5,7 +5,7 @@ import { whenAborted } from './when-aborted.ts';
 /** A service that asks for a longer pause has its error told instead. */
 const longestPauseMs = 60_000;
 const firstPauseMs = 300;
-const mostPauseMs = 10_000;
+const maxPauseMs = 10_000;
 /** Timers that are set for longer fire at once. */
 export const longestTimerMs = 2 ** 31 - 1;
 
@@ -34,7 +34,7 @@ export function pauseAfter(
   { attempt, chance }: { attempt: number; chance: number },
 ): number {
   if (retryAfterMs !== undefined) return retryAfterMs + chance * Math.min(1_000, retryAfterMs / 10);
-  return Math.min(mostPauseMs, firstPauseMs * 2 ** attempt) * (0.5 + chance / 2);
+  return Math.min(maxPauseMs, firstPauseMs * 2 ** attempt) * (0.5 + chance / 2);
 }
 
 /** Calls again and again while the service is away or asks to wait, however long that takes. */

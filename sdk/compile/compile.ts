@@ -23,7 +23,7 @@ export type Compilation = {
 type Options = { signal?: AbortSignal; files?: readonly FunctionFile[] };
 
 /** A folder in which files go on changing is given up after so many tries. */
-const mostTries = 3;
+const maxTries = 3;
 
 /**
  * Of `files`, else of all there are, as they stand at one moment: types, bundles and sources are read one after the other, and
@@ -32,7 +32,7 @@ const mostTries = 3;
  */
 export async function compile(path: string, options: Options = {}): Promise<Compilation> {
   const folder = resolve(path);
-  for (let tries = 1; tries <= mostTries; tries++) {
+  for (let tries = 1; tries <= maxTries; tries++) {
     const stamp = await stampOf(folder);
     const compilation = await compileOnce(folder, options);
     if (stamp === (await stampOf(folder))) return compilation;

@@ -1,7 +1,7 @@
 import type { Json, ModelEffects, Outcome } from './outcome.ts';
 
 /** More are not worth reading. */
-const mostDifferences = 20;
+const maxDifferences = 20;
 
 /** Where two runs came to different things, a line each. Records are compared by their ids, whatever their order. */
 export function differences(recorded: Outcome, now: Outcome): string[] {
@@ -16,8 +16,8 @@ export function differences(recorded: Outcome, now: Outcome): string[] {
   compare('checkpoint', { recorded: recorded.checkpoint, now: now.checkpoint, found });
   compare('state', { recorded: recorded.state, now: now.state, found });
   compare('metadata', { recorded: recorded.metadata, now: now.metadata, found });
-  const more = found.length - mostDifferences;
-  return more > 0 ? [...found.slice(0, mostDifferences), `and ${more} more differences`] : found;
+  const more = found.length - maxDifferences;
+  return more > 0 ? [...found.slice(0, maxDifferences), `and ${more} more differences`] : found;
 }
 
 function plain(error: Outcome['error']): Json | undefined {

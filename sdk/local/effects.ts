@@ -11,7 +11,7 @@ import { asJson, type Json, type JsonObject, type Outcome, refusal } from './out
 type Args = JsonObject & { model: string; records: JsonObject[]; ids: string[]; key: string };
 type Act = (args: Args, given: { records?: unknown[] }) => unknown;
 
-const mostFields = 16;
+const maxFields = 16;
 
 export class Effects {
   readonly #models = new Map<string, ModelWrites>();
@@ -171,10 +171,10 @@ function requireObject(name: string, value: Json | undefined): JsonObject {
 /** Flat, with at most 16 fields. */
 export function requireCheckpoint(value: Json | undefined): void {
   const fields = Object.entries(requireObject('saveCheckpoint', value));
-  if (fields.length > mostFields)
+  if (fields.length > maxFields)
     throw refusal(
       'invalid_body',
-      `A checkpoint has at most ${mostFields} fields; this one has ${fields.length}.`,
+      `A checkpoint has at most ${maxFields} fields; this one has ${fields.length}.`,
     );
   for (const [name, field] of fields) {
     const fits = ['string', 'number', 'boolean'].includes(typeof field);

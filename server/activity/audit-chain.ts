@@ -56,7 +56,7 @@ function canonicalJson(value: unknown): string {
 }
 
 /** Entries of one step. */
-const mostChained = 1_000;
+const maxChained = 1_000;
 
 /** The audit log's positions and chain: see `Sequence`. */
 export const auditSequence: Sequence = {
@@ -69,7 +69,7 @@ export const auditSequence: Sequence = {
        order by audit.id
        limit $2
        for update skip locked`,
-      [from, mostChained],
+      [from, maxChained],
     );
     if (entries.length === 0) return { count: 0, isMore: false };
     let chain = (await headOf(tx)).chain;
@@ -86,7 +86,7 @@ export const auditSequence: Sequence = {
       [lastPosition, entries.map(({ id }) => id), chains],
     );
     await tx.query(`update sequencer set chain = $1 where name = 'audit'`, [chain]);
-    return { count: entries.length, isMore: entries.length === mostChained };
+    return { count: entries.length, isMore: entries.length === maxChained };
   },
 };
 

@@ -27,7 +27,7 @@ type Placed = ChainedEntry & { position: number; chain: Buffer };
 
 const page = 2_000;
 /** So many entries may be missing from the middle, their followers moved up, and be told by their number. */
-const mostMissing = 1_000;
+const maxMissing = 1_000;
 
 /**
  * Reads the whole log as one moment holds it. `kept` is the head of an earlier check: with it also a log whose end was
@@ -154,8 +154,8 @@ async function explain(
     };
   }
   if (entry.position > position) return missing(position, entry.position - 1);
-  const [next] = await readFrom(tx, { after: position, most: 1 });
-  for (let count = 1; next !== undefined && count <= mostMissing; count += 1) {
+  const [next] = await readFrom(tx, { after: position, max: 1 });
+  for (let count = 1; next !== undefined && count <= maxMissing; count += 1) {
     const isMovedUp = chainOf(entry.chain, { entry: next, position: next.position + count }).equals(
       next.chain,
     );
@@ -193,7 +193,7 @@ async function isInserted(
 ): Promise<boolean> {
   if (real.position === position) return true;
   if (real.position < position || entry.position > position) return false;
-  const [next] = await readFrom(tx, { after: real.position, most: 1 });
+  const [next] = await readFrom(tx, { after: real.position, max: 1 });
   if (next !== undefined) {
     return chainOf(chain, { entry: next, position: position + 1 }).equals(next.chain);
   }
@@ -204,7 +204,7 @@ async function isInserted(
 
 async function* pagesOf(tx: Tx, from = 0): AsyncGenerator<Placed[]> {
   for (let after = from; ; ) {
-    const entries = await readFrom(tx, { after, most: page });
+    const entries = await readFrom(tx, { after, max: page });
     yield entries;
     const last = entries.at(-1);
     if (last === undefined || entries.length < page) return;
@@ -212,13 +212,13 @@ async function* pagesOf(tx: Tx, from = 0): AsyncGenerator<Placed[]> {
   }
 }
 
-function readFrom(tx: Tx, { after, most }: { after: number; most: number }): Promise<Placed[]> {
+function readFrom(tx: Tx, { after, max }: { after: number; max: number }): Promise<Placed[]> {
   return tx.query<Placed>(
     `select ${chainedColumns}, position, coalesce(chain, '') as chain
      from audit
      where position > $1
      order by position, audit.id
      limit $2`,
-    [after, most],
+    [after, max],
   );
 }

@@ -355,7 +355,7 @@ test('with a connection or a text, rows are counted up to a bound, and the answe
     })),
   );
   const filter = { environmentId, connection: 'ada', ...minutes(0, 1) };
-  const [bounded] = await seriesOf(database.db, { filter, stepS: 60, kept, now, most: 20 });
+  const [bounded] = await seriesOf(database.db, { filter, stepS: 60, kept, now, max: 20 });
   assert.deepEqual(
     [bounded!.count, bounded!.failed, bounded!.isSampled, bounded!.isAtLeast],
     [20, 3, true, true],
@@ -364,7 +364,7 @@ test('with a connection or a text, rows are counted up to a bound, and the answe
   assert.deepEqual([whole!.count, whole!.failed, whole!.isAtLeast], [30, 13, false]);
   // Without one they are exact, whatever the bound.
   const { connection: _, ...all } = filter;
-  const [counted] = await seriesOf(database.db, { filter: all, stepS: 60, kept, now, most: 20 });
+  const [counted] = await seriesOf(database.db, { filter: all, stepS: 60, kept, now, max: 20 });
   assert.deepEqual(
     [counted!.count, counted!.failed, counted!.isSampled, counted!.isAtLeast],
     [30, 13, false, false],

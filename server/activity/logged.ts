@@ -6,7 +6,7 @@ import type { Activity } from './writer.ts';
 export type Tell = (level: OperationMessage['level'], message: string, details?: OperationDetails) => void;
 
 /** Whoever turns in circles fills no more of the log. */
-const mostMessages = 50;
+const maxMessages = 50;
 
 /**
  * Logs what `work` comes to, how long it took and what it told; answers and throws as it does. `of` adds what the result
@@ -23,7 +23,7 @@ export async function logged<T>(
   const log = (status: Operation['status'], more: Partial<Operation>) =>
     activity.log({ ...operation, status, durationMs: elapsedMs(startedAt), messages, ...more });
   const tell: Tell = (level, message, details) => {
-    if (messages.length < mostMessages) messages.push({ level, message, ...(details && { details }) });
+    if (messages.length < maxMessages) messages.push({ level, message, ...(details && { details }) });
   };
   let result: T;
   try {

@@ -12,7 +12,7 @@ const secretEnds =
   /((?<!don|hoc|joc|mon|tur|whis)key|credentials?|passphrase|passw(or)?d|secret|sessionid|signature|token|httpheaders|uploadid)$/;
 
 /** A longer path says no more to a reader. */
-const mostCharacters = 2048;
+const maxCharacters = 2048;
 const mask = '***';
 
 /**
@@ -25,8 +25,8 @@ export function redactedTarget(rawUrl: string): string {
   const text =
     at === -1
       ? maskedPath(rawUrl)
-      : maskedPath(rawUrl.slice(0, at)) + maskedQuery(rawUrl.slice(at, at + mostCharacters));
-  return text.length > mostCharacters ? `${text.slice(0, mostCharacters - 1)}…` : text;
+      : maskedPath(rawUrl.slice(0, at)) + maskedQuery(rawUrl.slice(at, at + maxCharacters));
+  return text.length > maxCharacters ? `${text.slice(0, maxCharacters - 1)}…` : text;
 }
 
 function maskedQuery(query: string): string {

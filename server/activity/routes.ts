@@ -13,9 +13,9 @@ import { searchOperations } from './search.ts';
 import {
   countSteps,
   type Kept,
+  maxDays,
+  maxSteps,
   maxStepsOf,
-  mostDays,
-  mostSteps,
   type Point,
   seriesOf,
   stepsS,
@@ -31,7 +31,7 @@ const message = z.object({
   deleted: z.boolean(),
 });
 const filters = { ...filterInput, from: timeInput.optional(), to: timeInput.optional() };
-const mostHours = 31 * 24;
+const maxHours = 31 * 24;
 const hourMs = 3_600_000;
 const dayS = 86_400;
 
@@ -120,7 +120,7 @@ export function activityRoutes(
         description:
           'Of the last 24 hours, or from `from` to `to`, at most 31 days. `hours` leaves hours without any out. With ' +
           '`step_s` there is `series` in place of it: how many there were in each step, how many failed and how long they ' +
-          `took (p50, p95), at most ${mostSteps} steps, or ${mostDays} of a day. With \`by\` there is \`groups\`: the same ` +
+          `took (p50, p95), at most ${maxSteps} steps, or ${maxDays} of a day. With \`by\` there is \`groups\`: the same ` +
           `of the whole time by integration, type, endpoint or function, at most ${maxGroups}, those with most failures ` +
           'first. All are exact, unless a filter by connection or text, or a time before there were counts, needs the ' +
           'entries themselves: a call looks at a bounded number of them, and a step with more is `sampled` and `at_least`.',
@@ -152,7 +152,7 @@ export function activityRoutes(
       const at = now();
       const to = end ?? at;
       const from = given ?? new Date(to.getTime() - 24 * hourMs);
-      const days = stepS === dayS || by !== undefined ? mostDays : mostHours / 24;
+      const days = stepS === dayS || by !== undefined ? maxDays : maxHours / 24;
       if (to.getTime() - from.getTime() > days * 24 * hourMs) {
         throw fieldError('invalid_query_params', ['from'], `must be at most ${days} days before \`to\``);
       }

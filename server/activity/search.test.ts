@@ -43,7 +43,7 @@ async function log(...entries: (Partial<Operation> & { at: string })[]): Promise
 /** The paths of one page, and how it goes on. */
 async function page(
   filter: Partial<OperationFilter> = {},
-  more: { before?: string | undefined; limit?: number; most?: number } = {},
+  more: { before?: string | undefined; limit?: number; max?: number } = {},
 ) {
   const { operations, ...rest } = await searchOperations(database.db, {
     filter: { environmentId, ...filter },
@@ -54,7 +54,7 @@ async function page(
 }
 
 /** All pages, and how many there were. */
-async function all(filter: Partial<OperationFilter>, more: { limit?: number; most?: number } = {}) {
+async function all(filter: Partial<OperationFilter>, more: { limit?: number; max?: number } = {}) {
   const paths: unknown[] = [];
   let before: string | undefined;
   for (let pages = 1; ; pages += 1) {
@@ -79,7 +79,7 @@ test('filters find what they name, alone and together, and nothing of another en
     const found = await page(filter);
     assert.deepEqual([found.next, found.searchedUntil], [undefined, undefined]);
     // The same in many small steps.
-    assert.deepEqual((await all(filter, { limit: 1, most: 1 })).paths, found.paths);
+    assert.deepEqual((await all(filter, { limit: 1, max: 1 })).paths, found.paths);
     return found.paths;
   };
   const [told, again, drive, other, values] = ['told', 'again', '/drive', '/v4/other', '/v4/Values?a_%=1'];
@@ -118,15 +118,15 @@ test('pages follow each other without a gap or a repetition, within a millisecon
   }));
   await log(...written);
   const expected = written.map(({ path }) => path).toReversed();
-  for (const [limit, most] of [
+  for (const [limit, max] of [
     [10, 1000],
     [7, 1000],
     [7, 8],
     [1, 1],
     [100, 5],
   ] as const) {
-    assert.deepEqual((await all({}, { limit, most })).paths, expected);
-    assert.deepEqual((await all({ text: '/' }, { limit, most })).paths, expected);
+    assert.deepEqual((await all({}, { limit, max })).paths, expected);
+    assert.deepEqual((await all({ text: '/' }, { limit, max })).paths, expected);
   }
 });
 
@@ -136,23 +136,23 @@ test('what is rare is looked for in pieces, each of which says how far it came',
     path: index === 3 ? '/rare' : '/often',
   }));
   await log(...written);
-  const first = await page({ text: 'rare' }, { most: 15 });
+  const first = await page({ text: 'rare' }, { max: 15 });
   assert.deepEqual(first.paths, []);
   assert.deepEqual(first.searchedUntil, new Date('2026-01-31T10:00:25Z'));
-  const second = await page({ text: 'rare' }, { most: 15, before: first.next });
+  const second = await page({ text: 'rare' }, { max: 15, before: first.next });
   assert.deepEqual([second.paths, second.searchedUntil], [[], new Date('2026-01-31T10:00:10Z')]);
-  const third = await page({ text: 'rare' }, { most: 15, before: second.next });
+  const third = await page({ text: 'rare' }, { max: 15, before: second.next });
   assert.deepEqual([third.paths, third.next, third.searchedUntil], [['/rare'], undefined, undefined]);
 });
 
 test('entries that come while it looks push none out of the page', async () => {
   const at = (second: number) => `2026-01-31T10:00:${String(second).padStart(2, '0')}Z`;
   const ways = [
-    { more: { status: 'failed' }, most: 9 },
-    { more: { connection: 'ada' }, most: 9 },
-    { more: {}, most: 3 },
+    { more: { status: 'failed' }, max: 9 },
+    { more: { connection: 'ada' }, max: 9 },
+    { more: {}, max: 3 },
   ] as const;
-  for (const { more, most } of ways) {
+  for (const { more, max } of ways) {
     await log(...[1, 2, 3, 4, 5].map((n) => ({ at: at(n), path: `/${n}`, ...more })));
     const { db } = database;
     let statements = 0;
@@ -165,7 +165,7 @@ test('entries that come while it looks push none out of the page', async () => {
         return rows;
       },
     };
-    const search = { filter: { environmentId, ...more, text: '/' }, limit: 10, most };
+    const search = { filter: { environmentId, ...more, text: '/' }, limit: 10, max };
     const first = await searchOperations(busy, search);
     assert.ok(first.next !== undefined);
     const second = await searchOperations(db, { ...search, before: first.next });
@@ -178,10 +178,10 @@ test('entries that come while it looks push none out of the page', async () => {
 test('days without any entry are passed, however many there are', async () => {
   const days = ['2026-01-01', '2026-02-01', '2026-03-01', '2026-04-01', '2026-05-01'];
   await log(...days.map((day) => ({ at: `${day}T00:00:00Z`, path: day, connection: day })));
-  for (const day of days) assert.deepEqual((await all({ connection: day }, { most: 301 })).paths, [day]);
-  const none = await page({ connection: 'none' }, { most: 900 });
+  for (const day of days) assert.deepEqual((await all({ connection: day }, { max: 301 })).paths, [day]);
+  const none = await page({ connection: 'none' }, { max: 900 });
   assert.deepEqual([none.paths, none.searchedUntil], [[], new Date('2026-03-01')]);
-  assert.deepEqual((await all({ connection: 'none' }, { most: 900 })).pages, 2);
+  assert.deepEqual((await all({ connection: 'none' }, { max: 900 })).pages, 2);
 });
 
 test('the ends of time are times like any other', async () => {

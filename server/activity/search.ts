@@ -27,25 +27,25 @@ type Search = {
   before?: string | undefined;
   limit: number;
   /** How many entries it may look at. */
-  most?: number;
+  max?: number;
 };
 
 /** Entries of which a processor reads path and messages in some tens of milliseconds. */
-const mostLookedAt = 20_000;
+const maxLookedAt = 20_000;
 /** What else costs time, in entries that follow each other: one that an index leads to alone, and a day. */
 const strayCosts = 3;
 const dayCosts = 300;
 
 export async function searchOperations(
   db: Queryable,
-  { filter, before, limit, most = mostLookedAt }: Search,
+  { filter, before, limit, max = maxLookedAt }: Search,
 ): Promise<Found> {
   const walk = walkOf(filter);
   const from = filter.from?.getTime() ?? 0;
   const end = filter.to === undefined ? undefined : firstIdOf(filter.to.getTime());
   let until = before !== undefined && (end === undefined || before < end) ? before : end;
   const operations: Operations = [];
-  let left = most;
+  let left = max;
   for (const day of (await listDays(db)).toReversed()) {
     const times = timesOf(day);
     if (times.to <= from) break;
@@ -57,7 +57,7 @@ export async function searchOperations(
       before: until !== undefined && until < firstIdOf(times.to) ? until : undefined,
     };
     const costs = walk.along === 'time' ? 1 : strayCosts;
-    const step = { filter, walk, range, most: Math.ceil(left / costs) };
+    const step = { filter, walk, range, max: Math.ceil(left / costs) };
     // Along an index that finds nothing else, a page is found at once, or the day has no more.
     const way = walk.isExact ? undefined : await measureWay(db, step);
     const oldest = way?.oldest;
@@ -91,24 +91,24 @@ export function walkOf({ connection, integration, type, status, text }: Operatio
 }
 
 type Range = { from: Date; to: Date; before: string | undefined };
-type Step = { filter: OperationFilter; walk: Walk; range: Range; most: number };
+type Step = { filter: OperationFilter; walk: Walk; range: Range; max: number };
 
-/** How many of a day are on the way, `most` of them at most, and where there are so many the last of these. */
+/** How many of a day are on the way, `max` of them at most, and where there are so many the last of these. */
 async function measureWay(db: Queryable, step: Step): Promise<{ count: number; oldest: string | undefined }> {
-  const passed = onTheWay(step).select('id').limit(step.most).as('passed');
+  const passed = onTheWay(step).select('id').limit(step.max).as('passed');
   const [row] = await db.run(
     tables
       .selectFrom(passed)
       .select(({ fn }) => [
         fn.countAll<number>().as('count'),
-        sql<string | null>`(array_agg(passed.id))[${step.most}::bigint]`.as('oldest'),
+        sql<string | null>`(array_agg(passed.id))[${step.max}::bigint]`.as('oldest'),
       ]),
   );
   return { count: row?.count ?? 0, oldest: row?.oldest ?? undefined };
 }
 
 /** Up to `wanted` that fit, of a day on the way down to `oldest`, where it is given. */
-function lookAt(db: Queryable, step: Omit<Step, 'most'> & { oldest: string | undefined; wanted: number }) {
+function lookAt(db: Queryable, step: Omit<Step, 'max'> & { oldest: string | undefined; wanted: number }) {
   const { filter, walk, oldest, wanted } = step;
   const range = oldest === undefined ? step.range : { ...step.range, from: timeOfId(oldest) };
   let passed = onTheWay({ ...step, range }).select(operationColumns);
@@ -133,7 +133,7 @@ function onTheWay({
   filter: { environmentId, connection, type },
   walk: { along },
   range,
-}: Omit<Step, 'most'>) {
+}: Omit<Step, 'max'>) {
   let rows = tables
     .selectFrom('operation')
     .where('environment_id', '=', environmentId)

@@ -43,7 +43,7 @@ async function log(entries: (Partial<Operation> & { at: string })[]): Promise<vo
 /** One line a step: `10:00 count/failed p50 p95`, with `~` where it is sampled. */
 async function series(
   more: Omit<Partial<OperationFilter>, 'from' | 'to'> & { from: string; to: string },
-  { stepS = 3600, most }: { stepS?: number; most?: number } = {},
+  { stepS = 3600, max }: { stepS?: number; max?: number } = {},
 ): Promise<string[]> {
   const { from, to, ...filter } = more;
   const points = await seriesOf(database.db, {
@@ -51,7 +51,7 @@ async function series(
     stepS,
     kept: { sampleRate: 1, keptDays: 15 },
     now: new Date(to),
-    ...(most !== undefined && { most }),
+    ...(max !== undefined && { max }),
   });
   return points.map(
     ({ at, count, failed, p50Ms, p95Ms, isSampled }) =>
@@ -109,9 +109,9 @@ test('of a busy step the newest entries stand for it, and it says so', async () 
     { at: '2026-01-31T11:00:00Z', durationMs: 5 },
   ]);
   const range = { from: '2026-01-31T10:00:00Z', to: '2026-01-31T12:00:00Z' };
-  assert.deepEqual(await series(range, { most: 10 }), ['10:00 ~5/0 10 10', '11:00 1/0 5 5']);
+  assert.deepEqual(await series(range, { max: 10 }), ['10:00 ~5/0 10 10', '11:00 1/0 5 5']);
   // By its index what is rare is found all the same.
-  const ofAda = await series({ ...range, connection: 'ada' }, { most: 10 });
+  const ofAda = await series({ ...range, connection: 'ada' }, { max: 10 });
   assert.deepEqual(ofAda, ['10:00 1/0 1000 1000', '11:00 0/0 null null']);
 });
 

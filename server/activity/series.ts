@@ -27,11 +27,11 @@ export const stepsS = [60, 300, 900, 3600, 21_600, 86_400] as const;
 const dayS = 86_400;
 const dayMs = dayS * 1000;
 /** Of one series. */
-export const mostSteps = 100;
+export const maxSteps = 100;
 /** Of one series by days: as many as counts are kept for. */
-export const mostDays = 400;
+export const maxDays = 400;
 /** Entries looked at for a whole series, however many there are. */
-const mostLookedAt = 40_000;
+const maxLookedAt = 40_000;
 
 export type Range = { from: Date; to: Date };
 
@@ -42,16 +42,16 @@ export type Kept = {
   keptDays: number;
 };
 
-type Series = { filter: OperationFilter & Range; stepS: number; kept: Kept; now: Date; most?: number };
+type Series = { filter: OperationFilter & Range; stepS: number; kept: Kept; now: Date; max?: number };
 
 /**
  * How operations went over a time, step by step and oldest first; steps begin at multiples of their width (UTC).
  *
  * Steps are answered from the counts, which are exact. A filter by connection or text, and steps from before there are
- * complete counts, are answered from entries: each step looks at the same share of `most`, its newest, found by the index
+ * complete counts, are answered from entries: each step looks at the same share of `max`, its newest, found by the index
  * that a search would take. So the cost is bounded. A caller asks for `maxStepsOf` steps at most.
  */
-export async function seriesOf(db: Queryable, { filter, stepS, kept, now, most }: Series): Promise<Point[]> {
+export async function seriesOf(db: Queryable, { filter, stepS, kept, now, max }: Series): Promise<Point[]> {
   const steps = stepsOf(filter, stepS);
   const since = isCounted(filter)
     ? Math.max(await countedSince(db, filter), keptFrom(stepS, now.getTime()))
@@ -59,7 +59,7 @@ export async function seriesOf(db: Queryable, { filter, stepS, kept, now, most }
   const counted = steps.filter(({ from }) => from >= since);
   const looked = steps.slice(0, steps.length - counted.length);
   return [
-    ...(await lookAtSteps(db, { filter, steps: looked, kept, now, most: most ?? mostLookedAt })),
+    ...(await lookAtSteps(db, { filter, steps: looked, kept, now, max: max ?? maxLookedAt })),
     ...(await countedPoints(db, { filter, steps: counted, stepS, now })),
   ];
 }
@@ -97,14 +97,14 @@ async function lookAtSteps(
     steps,
     kept,
     now,
-    most,
-  }: { filter: OperationFilter & Range; steps: Step[]; kept: Kept; now: Date; most: number },
+    max,
+  }: { filter: OperationFilter & Range; steps: Step[]; kept: Kept; now: Date; max: number },
 ): Promise<Point[]> {
   if (steps.length === 0) return [];
   const from = steps.map((step) => step.from);
   const until = steps.map((step) => step.to);
   const { along } = walkOf(filter);
-  const share = Math.max(1, Math.floor(most / steps.length));
+  const share = Math.max(1, Math.floor(max / steps.length));
   // A lateral join runs its part once a step, so each is cut off where it has seen its share.
   const query = sql<{
     number: number;
@@ -158,7 +158,7 @@ export function countSteps(range: Range, stepS: number): number {
 
 /** How many steps of this width a series has at most. */
 export function maxStepsOf(stepS: number): number {
-  return stepS === dayS ? mostDays : mostSteps;
+  return stepS === dayS ? maxDays : maxSteps;
 }
 
 function stepsOf(range: Range, stepS: number): Step[] {

@@ -29,7 +29,7 @@ export type TailTiming = {
 const usual: TailTiming = { pollMs: 500, heartbeatMs: 15_000, stallMs: 10_000, lingerMs: 5_000 };
 
 /** Each costs the database some milliseconds a second. */
-const mostOnNode = 20;
+const maxOnNode = 20;
 
 /** Following the log as it grows. */
 export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }: TailDeps): void {
@@ -68,8 +68,8 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
       },
     },
     async ({ query: { seconds = Number.POSITIVE_INFINITY, ...query }, headers, caller, raw }, reply) => {
-      if (open.size >= mostOnNode) {
-        throw new AppError('too_many_requests', `A node serves ${mostOnNode} tails at once.`, {
+      if (open.size >= maxOnNode) {
+        throw new AppError('too_many_requests', `A node serves ${maxOnNode} tails at once.`, {
           retryAfterS: 10,
         });
       }

@@ -9,7 +9,7 @@ import { type OperationFilter, type OperationRow, operationColumns } from './ope
  */
 const lateMs = 5_000;
 /** Told in one go. */
-const mostAtOnce = 200;
+const maxAtOnce = 200;
 const dayMs = 86_400_000;
 
 export type Tail = {
@@ -49,10 +49,10 @@ export function tailOperations(
           .where(fits(filter, range))
           .orderBy('created_at')
           .orderBy('id')
-          .limit(told.size + mostAtOnce + 1),
+          .limit(told.size + maxAtOnce + 1),
       );
       const fresh = found.map(({ id }) => id).filter((id) => !told.has(id));
-      const ids = fresh.slice(0, mostAtOnce);
+      const ids = fresh.slice(0, maxAtOnce);
       const hasMore = fresh.length > ids.length;
       const last = ids.at(-1);
       reached = hasMore && last !== undefined ? timeOfId(last).getTime() : Math.max(at, reached);

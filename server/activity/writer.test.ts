@@ -49,7 +49,7 @@ async function listed(count: number) {
     const { operations } = await searchOperations(database.db, {
       filter: { environmentId },
       limit: 20_000,
-      most: 100_000,
+      max: 100_000,
     });
     if (operations.length >= count) return operations;
     await new Promise((resolve) => setTimeout(resolve, 10));

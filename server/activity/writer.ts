@@ -35,9 +35,9 @@ type Deps = {
 
 const flushMs = 200;
 /** A batch is written at once when it has grown so large. */
-const mostAtOnce = 5_000;
+const maxAtOnce = 5_000;
 const retryMs = 1_000;
-const mostTries = 3;
+const maxTries = 3;
 const stopMs = 1_000;
 const tellMs = 60_000;
 
@@ -114,7 +114,7 @@ export function createActivity({
         madeDays.clear();
         tries += 1;
         const isAway = error instanceof AppError && error.code === 'unavailable';
-        if (isAway || tries < mostTries) return;
+        if (isAway || tries < maxTries) return;
         log.warn({ err: error }, 'a batch of the activity log could not be written');
         drop(batch.count);
       }
@@ -162,7 +162,7 @@ export function createActivity({
         batch.add(operation, nowMs());
         waiting += 1;
       } else batch.countOnly(operation, nowMs());
-      if (batch.count >= mostAtOnce && tries === 0) {
+      if (batch.count >= maxAtOnce && tries === 0) {
         open = undefined;
         writeNow();
       } else if (timer === undefined) writeLater(flushMs);

@@ -40,7 +40,7 @@ export async function createApp({
   const callers = config.role === 'worker' ? undefined : await createCallers(parts);
   const app =
     callers === undefined
-      ? await createBareHttp({ config, log, limits: { mostConnections: config.limits.mostConnections } })
+      ? await createBareHttp({ config, log, limits: { maxConnections: config.limits.maxConnections } })
       : await createServer(parts, callers);
   endParts(app, parts, async () => callers?.keys.settled());
   const functions = createFunctions(app, parts);

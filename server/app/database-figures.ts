@@ -14,7 +14,7 @@ const connectionsBelievedMs = 300_000;
 /** Of the database for one statement, and of whoever asks for all of them: Prometheus gives up after ten seconds. */
 const statementMs = 1_000;
 const ordinaryWaitMs = 2_000;
-const mostCounted = 100_000;
+const maxCounted = 100_000;
 
 /** `nowMs` never goes back. */
 export function createDatabaseReader(
@@ -82,7 +82,7 @@ async function readQueues(tx: Tx): Promise<Reading[]> {
          count(*) filter (where not_before <= now()) as due,
          count(*) filter (where not_before > now()) as later,
          extract(epoch from now() - min(not_before) filter (where not_before <= now()))::float8 as oldest
-       from (select not_before from run where state = 'waiting' limit ${mostCounted}) as waiting`,
+       from (select not_before from run where state = 'waiting' limit ${maxCounted}) as waiting`,
     ),
   );
   const deliveries = first(
@@ -104,8 +104,8 @@ async function readQueues(tx: Tx): Promise<Reading[]> {
   const unplaced = first(
     await tx.query<{ events: number; audit: number }>(
       `select
-         (select count(*) from (select from event where position is null limit ${mostCounted}) as one) as events,
-         (select count(*) from (select from audit where position is null limit ${mostCounted}) as one) as audit`,
+         (select count(*) from (select from event where position is null limit ${maxCounted}) as one) as events,
+         (select count(*) from (select from audit where position is null limit ${maxCounted}) as one) as audit`,
     ),
   );
   // By the index of probes, which holds the refused ones alone; of connections those that a probe may try (`probe.ts`): where

@@ -25,10 +25,10 @@ import { endsChannels } from '../webhooks/channel-ends.ts';
 import type { Parts } from './parts.ts';
 
 /** Runs of functions at once: from the queue, and beside it of those that somebody waits for. */
-const mostQueued = 8;
-const mostWaitedFor = 4;
+const maxQueued = 8;
+const maxWaitedFor = 4;
 /** Errands taken beyond what there is a place for, so that no place waits for the next look. */
-const mostAhead = 2;
+const maxAhead = 2;
 
 export type Functions = ReturnType<typeof createFunctions>;
 
@@ -39,7 +39,7 @@ const errandPollMs = { worker: 100, all: 500 };
 export function createFunctions(app: App, parts: Parts) {
   const { config, log, db, vault, catalog, outbound, brand, baseUrl } = parts;
   const { now, nowMs, reader, credentials, activity, proxying } = parts;
-  const runtime = createRuntime(sdkParts, { maxProcesses: mostQueued + mostWaitedFor });
+  const runtime = createRuntime(sdkParts, { maxProcesses: maxQueued + maxWaitedFor });
   const candidates = createCandidates(reader, { vault, now });
   const executing = {
     ...{ db, vault, brand, baseUrl, reader, credentials, outbound, runtime },
@@ -49,7 +49,7 @@ export function createFunctions(app: App, parts: Parts) {
         createProxy({ ...proxying, connections: candidates.reader, authenticate: known, causeOf }),
     }),
   };
-  const runner = createRunner({ ...executing, log, activity, nowMs, limits: { most: mostQueued } });
+  const runner = createRunner({ ...executing, log, activity, nowMs, limits: { max: maxQueued } });
   let ran: Promise<void> | undefined;
   app.addHook('preClose', async () => {
     ran = runner.stop(config.drainMs);
@@ -113,7 +113,7 @@ export function runWhile(app: App, parts: Parts, functions: Functions): void {
       const { running, waiting } = runtime.counts();
       // What was taken just now is not at its process yet; what callers of this node wait for is no errand.
       const load = Math.max(running + waiting, runner.fromQueue() + errands);
-      return mostQueued + mostWaitedFor + mostAhead - load;
+      return maxQueued + maxWaitedFor + maxAhead - load;
     },
     onError: (error) => log.warn({ err: error }, 'an errand of another node failed'),
   });

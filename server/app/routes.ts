@@ -105,12 +105,12 @@ export async function createServer(parts: Parts, callers: Callers): Promise<App>
     ...{ ...proxying, authenticate, rates },
     ownOnly: Object.entries(strictTransport(baseUrl)).flat(),
   });
-  const { overloadDelayMs, mostConnections, bodyBytes } = config.limits;
+  const { overloadDelayMs, maxConnections, bodyBytes } = config.limits;
   const overload =
     overloadDelayMs === undefined
       ? undefined
-      : new Overload({ mostDelayMs: overloadDelayMs, mostWaiting: mostWaitingForDatabase });
-  const limits = { rates, overload, mostConnections, bodyBytes };
+      : new Overload({ maxDelayMs: overloadDelayMs, maxWaiting: maxWaitingForDatabase });
+  const limits = { rates, overload, maxConnections, bodyBytes };
   const app = await createHttp({ config, log, authenticate, isRootAlias, front, guard, limits });
   app.addHook('onListen', async () => overload?.watch(() => db.load().waiting));
   app.addHook('preClose', async () => overload?.stop());
@@ -119,7 +119,7 @@ export async function createServer(parts: Parts, callers: Callers): Promise<App>
 }
 
 /** With 16 connections, and a few milliseconds for a statement, it takes a good part of a second until it is the last one's turn. */
-const mostWaitingForDatabase = 1_000;
+const maxWaitingForDatabase = 1_000;
 
 /** All of the interface but what tells whether the node lives. */
 export async function addRoutes(

@@ -12,7 +12,7 @@ import { performance } from 'node:perf_hooks';
 const afterStartMs = 2_000;
 const everyMs = 30_000;
 /** Of the time between two looks. What a node does by itself takes 1 to 2 %. */
-const mostBusyShare = 0.05;
+const maxBusyShare = 0.05;
 /** Less than that is not worth a pause. */
 const leastGrowthBytes = 4 * 1024 * 1024;
 
@@ -31,7 +31,7 @@ export function collectWhileIdle(): void {
     const { utilization } = performance.eventLoopUtilization(before);
     before = performance.eventLoopUtilization();
     const isGrown = process.memoryUsage.rss() - atBestBytes > leastGrowthBytes;
-    if (isGrown && utilization < mostBusyShare) collect();
+    if (isGrown && utilization < maxBusyShare) collect();
   };
   setTimeout(() => {
     collect();

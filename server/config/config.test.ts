@@ -189,12 +189,12 @@ test('loopback is told from names that only look like it', () => {
 
 test('limits have defaults, are turned off by name, and refuse what is no limit', () => {
   const { limits } = loadConfig({}, false);
-  const { mostConnections, ...others } = limits;
+  const { maxConnections, ...others } = limits;
   assert.deepEqual(others, {
     ...{ perKey: undefined, perPerson: 3_000, perAddress: 600, overloadDelayMs: 100 },
     bodyBytes: 256 * 1024 * 1024,
   });
-  assert.ok(mostConnections >= 100 && mostConnections <= 50_000);
+  assert.ok(maxConnections >= 100 && maxConnections <= 50_000);
   const names = [
     'RATE_LIMIT',
     'PERSON_RATE_LIMIT',

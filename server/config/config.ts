@@ -176,7 +176,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     faults,
   });
   const node = readNode(read, faults);
-  const limits = readLimits(read, { faults, openFiles: mostOpenFiles() });
+  const limits = readLimits(read, { faults, openFiles: maxOpenFiles() });
   const monitoring = readMonitoring(read, faults);
   const config: Config = {
     host,
@@ -215,7 +215,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
 }
 
 /** `ulimit -n`, which Node raises as far as it may. */
-function mostOpenFiles(): number {
+function maxOpenFiles(): number {
   const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report;
   // Names of addresses are looked up otherwise.
   report.excludeNetwork = true;

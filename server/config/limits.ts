@@ -6,7 +6,7 @@ export type LimitsConfig = {
   perPerson: number | undefined;
   perAddress: number | undefined;
   /** Open connections of callers. */
-  mostConnections: number;
+  maxConnections: number;
   /** How late the event loop may be, steadily, before calls are turned away. */
   overloadDelayMs: number | undefined;
   /** Bytes of the large bodies that are read at once. */
@@ -20,32 +20,32 @@ export function readLimits(
   read: Read,
   { faults, openFiles }: { faults: string[]; openFiles: number },
 ): LimitsConfig {
-  const most = 1_000_000;
+  const max = 1_000_000;
   const bodyMb = readLimit(read('TRELLIS_BODY_MEMORY_MB'), {
     name: 'TRELLIS_BODY_MEMORY_MB',
-    ...{ fallback: 256, least: 32, most, faults },
+    ...{ fallback: 256, least: 32, max, faults },
   });
   return {
     perKey: readLimit(read('TRELLIS_RATE_LIMIT'), {
       name: 'TRELLIS_RATE_LIMIT',
-      ...{ fallback: undefined, least: 1, most, faults },
+      ...{ fallback: undefined, least: 1, max, faults },
     }),
     perPerson: readLimit(read('TRELLIS_PERSON_RATE_LIMIT'), {
       name: 'TRELLIS_PERSON_RATE_LIMIT',
-      ...{ fallback: 3_000, least: 60, most, faults },
+      ...{ fallback: 3_000, least: 60, max, faults },
     }),
     perAddress: readLimit(read('TRELLIS_ADDRESS_RATE_LIMIT'), {
       name: 'TRELLIS_ADDRESS_RATE_LIMIT',
-      ...{ fallback: 600, least: 10, most, faults },
+      ...{ fallback: 600, least: 10, max, faults },
     }),
-    mostConnections:
+    maxConnections:
       readNumber(read('TRELLIS_MAX_CONNECTIONS'), {
         name: 'TRELLIS_MAX_CONNECTIONS',
-        ...{ least: 10, most, faults },
-      }) ?? mostConnectionsOf(openFiles),
+        ...{ least: 10, max, faults },
+      }) ?? maxConnectionsOf(openFiles),
     overloadDelayMs: readLimit(read('TRELLIS_OVERLOAD_DELAY_MS'), {
       name: 'TRELLIS_OVERLOAD_DELAY_MS',
-      ...{ fallback: 100, least: 10, most: 10_000, faults },
+      ...{ fallback: 100, least: 10, max: 10_000, faults },
     }),
     bodyBytes: bodyMb === undefined ? undefined : bodyMb * 1024 * 1024,
   };
@@ -55,11 +55,11 @@ export function readLimits(
 const ownFiles = 256;
 
 /** A proxied call has two sockets: the caller's, and one to the provider. */
-function mostConnectionsOf(openFiles: number): number {
+function maxConnectionsOf(openFiles: number): number {
   return Math.min(50_000, Math.max(100, Math.floor((openFiles - ownFiles) / 2)));
 }
 
-type Rule = { name: string; least: number; most: number; faults: string[] };
+type Rule = { name: string; least: number; max: number; faults: string[] };
 
 function readLimit(
   text: string | undefined,
@@ -71,11 +71,11 @@ function readLimit(
 
 function readNumber(
   text: string | undefined,
-  { name, least, most, faults, orOff = '' }: Rule & { orOff?: string },
+  { name, least, max, faults, orOff = '' }: Rule & { orOff?: string },
 ): number | undefined {
   if (text === undefined) return undefined;
   const number = Number(text);
-  if (/^\d{1,9}$/.test(text) && number >= least && number <= most) return number;
-  faults.push(`${name} must be a number from ${least} to ${most}${orOff}, it is "${text}"`);
+  if (/^\d{1,9}$/.test(text) && number >= least && number <= max) return number;
+  faults.push(`${name} must be a number from ${least} to ${max}${orOff}, it is "${text}"`);
   return undefined;
 }

@@ -40,12 +40,12 @@ function rangeOf(entry: string): AllowedRange | undefined {
     /^([\da-f:.]+)(?:\/(\d{1,3}))?$/i.exec(rest);
   const [, address = '', bits, digits] = found ?? [];
   const version = isIP(address);
-  const most = version === 6 ? 128 : 32;
+  const max = version === 6 ? 128 : 32;
   const port = digits === undefined ? undefined : Number(digits);
   const isBracketed = rest.startsWith('[');
-  if (version === 0 || (isBracketed && version !== 6) || Number(bits ?? most) > most) return undefined;
+  if (version === 0 || (isBracketed && version !== 6) || Number(bits ?? max) > max) return undefined;
   if (port !== undefined && (port < 1 || port > 65_535)) return undefined;
   const addresses = new BlockList();
-  addresses.addSubnet(address, Number(bits ?? most), version === 6 ? 'ipv6' : 'ipv4');
+  addresses.addSubnet(address, Number(bits ?? max), version === 6 ? 'ipv6' : 'ipv4');
   return { addresses, port, purpose };
 }

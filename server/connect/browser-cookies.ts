@@ -6,7 +6,7 @@ import { hashOf } from './sessions.ts';
 /** How long a browser may be on its way: a session that is begun at its end, and the trip. */
 const lifeS = 60 * 60;
 /** How many sessions a browser may have begun. One more, and the oldest is forgotten. */
-const most = 20;
+const max = 20;
 
 /**
  * What a browser is known by between the beginning of a trip and its end: a secret in a cookie, one for each session
@@ -40,7 +40,7 @@ export function createBrowserCookies({ brand, baseUrl }: { brand: Brand; baseUrl
       const name = nameOf(secret);
       reply.setCookie(name, secret, { ...settings, maxAge: lifeS });
       const others = shown(reply.request).filter(([other]) => other !== name);
-      for (const [other] of others.slice(0, Math.max(0, others.length - (most - 1)))) {
+      for (const [other] of others.slice(0, Math.max(0, others.length - (max - 1)))) {
         reply.clearCookie(other, settings);
       }
     },

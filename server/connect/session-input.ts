@@ -13,7 +13,7 @@ import { leadsToOwnPages } from './own-pages.ts';
 import type { ConnectDefaults, SessionSettings } from './sessions.ts';
 
 /** As many integrations as a body may name in one place, and faults as an answer names. */
-const most = 100;
+const maxItems = 100;
 
 const texts = z.record(z.string(), text({ max: 8192 }));
 const common = {
@@ -38,7 +38,7 @@ const common = {
 
 /** Body of `POST /connect/sessions`. `end_user` may be left out only where there are `tags`, even empty ones. */
 export const sessionInput = z
-  .strictObject({ ...common, allowed_integrations: z.array(integrationKey).min(1).max(most).optional() })
+  .strictObject({ ...common, allowed_integrations: z.array(integrationKey).min(1).max(maxItems).optional() })
   .superRefine((body, context) => {
     if (body.end_user === undefined && body.tags === undefined) {
       context.addIssue({
@@ -72,7 +72,7 @@ export const reconnectInput = z.strictObject({
 function perIntegration<T extends z.ZodType>(value: T) {
   return z
     .record(integrationKey, value)
-    .refine((given) => Object.keys(given).length <= most, `names more than ${most} integrations`);
+    .refine((given) => Object.keys(given).length <= maxItems, `names more than ${maxItems} integrations`);
 }
 
 type Input = z.output<typeof sessionInput> | z.output<typeof reconnectInput>;
@@ -110,7 +110,7 @@ export async function readSettings(
   for (const key of overridden) {
     if (!known.has(key)) faults.push(unknown(key, ['overrides', key]));
   }
-  if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults.slice(0, most) });
+  if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults.slice(0, maxItems) });
   const isTagged = given !== undefined || organization !== undefined || body.tags !== undefined;
   return {
     end_user: endUser,

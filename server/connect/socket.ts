@@ -30,9 +30,9 @@ const askEveryMs = 500;
 /** A trip lasts half an hour at most. */
 const longestMs = 35 * 60_000;
 /** Sockets of one node; one more is refused. */
-const mostWaiters = 2_000;
+const maxWaiters = 2_000;
 /** Of these those of one network; one more ends its oldest, so that nobody can hold the places of everybody. */
-const mostOfNetwork = 100;
+const maxOfNetwork = 100;
 
 const socketOperation: Operation = {
   operationId: 'waitForConnect',
@@ -73,13 +73,13 @@ export function connectSocket(
     ...{ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload: 125 },
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    if (isStopping || waiters.size >= mostWaiters) {
+    if (isStopping || waiters.size >= maxWaiters) {
       socket.end('HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
       return;
     }
     const network = networkOf(request);
     const [oldest, ...others] = [...waiters.values()].filter((waiter) => waiter.network === network);
-    if (oldest !== undefined && others.length + 1 >= mostOfNetwork) drop(oldest);
+    if (oldest !== undefined && others.length + 1 >= maxOfNetwork) drop(oldest);
     upgrades.handleUpgrade(request, socket, head, (accepted) => wait(accepted, network));
   });
   app.addHook('preClose', async () => {

@@ -21,7 +21,7 @@ type Abandoned = { id: number; environmentId: number };
 type Attempt = { begunAt: Date; isTaken: boolean; key: string; providerName: string; isTest: boolean };
 
 const sweepJobName = 'connect.sweep';
-const mostAtOnce = 200;
+const maxAtOnce = 200;
 /** Anybody can leave a notice, by asking for a page that refuses him. */
 const noticeLifeMs = 2 * 60_000;
 
@@ -44,7 +44,7 @@ export async function sweepConnect(
        and not exists (select from auth_attempt where session_id = connect_session.id and expires_at > $1)
      order by expires_at
      limit $2`,
-    [at, mostAtOnce],
+    [at, maxAtOnce],
   );
   await eachInTurn(found, {
     job: sweepJobName,

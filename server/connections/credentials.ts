@@ -55,7 +55,7 @@ export type CredentialSource = {
 
 /** How long a failure in the background keeps this node from the next one, where the database does not say. */
 const quietMs = 5_000;
-const mostRemembered = 10_000;
+const maxRemembered = 10_000;
 const leastSettleMs = 3_000;
 
 export function createCredentialSource({
@@ -205,7 +205,7 @@ function isOver(error: unknown): boolean {
 }
 
 function remember(times: Map<number, number>, id: number, until: number): void {
-  if (times.size >= mostRemembered) times.clear();
+  if (times.size >= maxRemembered) times.clear();
   times.set(id, until);
 }
 

@@ -23,7 +23,7 @@ export const noticeMs = 48 * 3600_000;
 const dayMs = 24 * 3600_000;
 /** Between the grant and our note of it, and by how much a provider rounds. */
 const toleranceMs = 3600_000;
-const mostAtOnce = 500;
+const maxAtOnce = 500;
 const expiryJobName = 'connections.expiry';
 
 const nextSteps: Record<ExpiryCause, string> = {
@@ -106,7 +106,7 @@ export async function warnOfExpiries(
        and ${isUntold('$4')}
      order by refresh_expires_at
      limit $3`,
-    [now, new Date(now.getTime() + noticeMs), mostAtOnce, noticeMs / 1000],
+    [now, new Date(now.getTime() + noticeMs), maxAtOnce, noticeMs / 1000],
   );
   let told = 0;
   await eachInTurn(due, {

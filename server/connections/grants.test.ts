@@ -196,10 +196,10 @@ test('the tokens of an account that nobody holds any more are forgotten, those o
   const inBetween = await connect(dev, { of: { id: 'cy' } });
   await connect(dev, { of: { id: 'cy' } });
   for (const connection of [...left, inBetween]) await destroy(connection);
-  const most = 2;
-  const after = await sweepTokens(database.db, { after: undefined, most });
+  const max = 2;
+  const after = await sweepTokens(database.db, { after: undefined, max });
   assert.notEqual(after, undefined);
-  assert.equal(await sweepTokens(database.db, { after, most }), undefined);
+  assert.equal(await sweepTokens(database.db, { after, max }), undefined);
   const rows = await database.db.query<{ count: number }>(
     'select count(*)::integer as count from issued_token group by holder order by count',
   );

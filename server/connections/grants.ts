@@ -147,14 +147,14 @@ export async function updateTokenSlots(
  */
 export async function sweepTokens(
   db: Db,
-  { after, most }: { after: Buffer | undefined; most: number },
+  { after, max }: { after: Buffer | undefined; max: number },
 ): Promise<Buffer | undefined> {
   const seen = await db.query<{ holder: Buffer; isHeld: boolean }>(
     `with seen as (
        select distinct holder from issued_token where holder > $1 order by holder limit $2
      )
      select holder, exists (select from ${heldBy}) as "isHeld" from seen order by holder`,
-    [after ?? Buffer.alloc(0), most],
+    [after ?? Buffer.alloc(0), max],
   );
   for (const { holder } of seen.filter(({ isHeld }) => !isHeld)) {
     await db.transaction(async (tx) => {
@@ -169,7 +169,7 @@ export async function sweepTokens(
       );
     });
   }
-  return seen.length < most ? undefined : seen.at(-1)?.holder;
+  return seen.length < max ? undefined : seen.at(-1)?.holder;
 }
 
 /** Of `seen.holder`, the tokens that a connection holds. */
@@ -178,7 +178,7 @@ const heldBy = `issued_token as held
   where held.holder = seen.holder and held.superseded_at is null and connection.account_id is not null`;
 
 /** Accounts whose tokens one run looks at. */
-const mostSwept = 500;
+const maxSwept = 500;
 
 /**
  * Keeps the warnings of accounts near the limit true: others of the account connect, reconnect and leave. Forgets the
@@ -190,7 +190,7 @@ export function tokenSlotsJob({ db, log }: { db: Db; log: Logger }): Job<Record<
     name: slotsJobName,
     async run(_, signal) {
       await updateTokenSlots(db, { log, signal });
-      if (!signal.aborted) after = await sweepTokens(db, { after, most: mostSwept });
+      if (!signal.aborted) after = await sweepTokens(db, { after, max: maxSwept });
     },
   };
 }

@@ -9,7 +9,7 @@ import type { ConnectionReader } from './reader.ts';
 import { longestPauseMs } from './refresh-due.ts';
 
 /** Connections of a provider that one run refreshes, one after the other. */
-const mostAtOnce = 20;
+const maxAtOnce = 20;
 /** After which none of its connections is begun any more in a run. */
 const longestTurnMs = 60_000;
 const dayMs = 86_400_000;
@@ -154,7 +154,7 @@ function listDue(
       dying.map(({ name }) => name),
       dying.map(({ days }) => days),
       dying.map(({ before }) => before),
-      ...[JSON.stringify(Object.fromEntries(after)), isSandboxOn, mostAtOnce],
+      ...[JSON.stringify(Object.fromEntries(after)), isSandboxOn, maxAtOnce],
       ...[new Date(at.getTime() + 2 * dayMs), new Date(at.getTime() + longestPauseMs)],
     ],
   );

@@ -136,7 +136,7 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
     return { blocks: Number(hit) + Number(read), plan };
   };
   const page = { limit: 25, page: 0 };
-  for (const [most, query] of [
+  for (const [max, query] of [
     [150, selectPage({ ...page, filter: filter(), sort: 'created' })],
     [150, selectPage({ ...page, filter: filter(), sort: 'last_used' })],
     [150, selectPage({ ...page, filter: filter({ statuses: ['needs_reauth'] }), sort: 'created' })],
@@ -156,7 +156,7 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
     [150, selectCount(filter())],
   ] as const) {
     const { blocks, plan } = await blocksOf(query.compile());
-    assert.ok(blocks > 0 && blocks < most, plan);
+    assert.ok(blocks > 0 && blocks < max, plan);
   }
 });
 

@@ -38,8 +38,8 @@ export type Observer = {
 
 const debounceMs = 60_000;
 /** Writes that wait at most; of a flood the rest is let go, since it says the same. */
-const mostWaiting = 32;
-const mostRemembered = 10_000;
+const maxWaiting = 32;
+const maxRemembered = 10_000;
 
 export function createObserver({
   db,
@@ -137,7 +137,7 @@ export function createObserver({
     const at = now();
     const key = `${subject} ${id}`;
     if ((toldUntil.get(key) ?? 0) > at.getTime()) return;
-    if (toldUntil.size >= mostRemembered) toldUntil.clear();
+    if (toldUntil.size >= maxRemembered) toldUntil.clear();
     toldUntil.set(key, at.getTime() + debounceMs);
     const limit = fault.kind === 'rate_limited' ? 'quota' : 'abuse_guard';
     const evidence = fault.kind === 'rate_limited' ? fault.evidence : {};
@@ -171,7 +171,7 @@ export function createObserver({
     wants: ({ integration }, status) =>
       (status >= 400 && status < 500) || integration.fault?.cause === 'api_disabled',
     observe(connection, answer) {
-      if (waiting.size >= mostWaiting) return;
+      if (waiting.size >= maxWaiting) return;
       const noted: Promise<void> = note(connection, answer)
         .catch((error: unknown) => log.warn({ err: error }, "what an API's answer says was not noted"))
         .finally(() => waiting.delete(noted));

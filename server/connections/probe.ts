@@ -8,9 +8,9 @@ import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { listLeft, release } from './withheld.ts';
 
 /** Integrations that one run looks at. */
-const mostAtOnce = 20;
+const maxAtOnce = 20;
 /** Connections of an integration of which one has to be readable. */
-const mostCandidates = 5;
+const maxCandidates = 5;
 
 /**
  * Finds out whether a provider accepts an integration's client again, also while nobody calls: one refresh of one of
@@ -63,10 +63,10 @@ export function probeJob({
   return {
     name: 'connections.probe',
     async run(_ids, signal) {
-      const due = await listDueProbes(db, { at: now(), isSandboxOn, limit: mostAtOnce });
+      const due = await listDueProbes(db, { at: now(), isSandboxOn, limit: maxAtOnce });
       const each = { job: 'connections.probe', log, signal };
       await eachInTurn(due, { ...each, work: probe });
-      const left = await listLeft(db, mostAtOnce);
+      const left = await listLeft(db, maxAtOnce);
       await eachInTurn(left, {
         ...each,
         work: (of) => db.transaction((tx) => release(tx, { ...of, at: now() })),
@@ -91,7 +91,7 @@ async function listCandidates(db: Db, { id, environmentId, probes }: DueProbe): 
        and not has_own_client
      order by withheld_until is not null, refresh_failures, md5((id + $3)::text)
      limit $4`,
-    [id, environmentId, probes, mostCandidates],
+    [id, environmentId, probes, maxCandidates],
   );
   return found.map((row) => row.connection_id);
 }

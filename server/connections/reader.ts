@@ -4,7 +4,7 @@ import { AppError } from '../errors.ts';
 import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import { type Connection, findConnection, unknownMessage } from './store.ts';
 
-const mostBelieved = 10_000;
+const maxBelieved = 10_000;
 
 /** A connection together with its integration: what a call on behalf of a connection needs. */
 export type LiveConnection = Connection & { integration: Integration };
@@ -54,7 +54,7 @@ export function createConnectionReader({
     return { ...connection, integration };
   }
 
-  const connections = new Beliefs({ load, keyOf: placeKey, clock, most: mostBelieved });
+  const connections = new Beliefs({ load, keyOf: placeKey, clock, max: maxBelieved });
 
   return {
     async getIntegration({ environmentId, integrationKey }) {

@@ -56,7 +56,7 @@ describe('an answer that is slower than the time limit', () => {
       assert.equal(new Set(got.map(({ access_token }) => access_token)).size, 1);
       t().time += hour;
       await t().fresh(nodes[0]!);
-      assert.deepEqual([t().grant.asked, t().grant.mostWorkedOn], [2, 1]);
+      assert.deepEqual([t().grant.asked, t().grant.maxWorkedOn], [2, 1]);
       assert.deepEqual(await t().bench.eventsOf(name), []);
     });
   }
@@ -66,7 +66,7 @@ describe('an answer that is slower than the time limit', () => {
     t().bench.provider.plan = ({ asked }) => ({ ...(asked === 0 && { afterMs: slow }) });
     const nodes = [t().node(), t().node()];
     await Promise.all(nodes.map((node) => t().fresh(node)));
-    assert.deepEqual([t().grant.asked, t().grant.mostAtOnce], [2, 1]);
+    assert.deepEqual([t().grant.asked, t().grant.maxAtOnce], [2, 1]);
   });
 
   for (const [rotation, asked] of [

@@ -31,7 +31,7 @@ const longestPauseMs = 400;
 const patientEach = 6;
 const patientTryMs = 10_000;
 /** Tries that failed while the database was there, after which the refresh token alone is tried in turn. */
-const mostRefusals = 5;
+const maxRefusals = 5;
 /** Until the next attempt where an answer came that the database cannot hold. */
 const unstorableMs = 60_000;
 
@@ -81,7 +81,7 @@ export function createRefreshStore({
           continue;
         }
         refusals = (await isLeaseHeld(connection, given, otherWay)) ? refusals + 1 : 0;
-        if (refusals >= mostRefusals) refusal ??= error;
+        if (refusals >= maxRefusals) refusal ??= error;
       }
       await pause(Math.min(50 * 2 ** (tries - 1), longestPauseMs));
     }

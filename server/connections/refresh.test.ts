@@ -19,7 +19,7 @@ describe('callers at the moment of expiry', () => {
     const three = [t().node(), t().node(), t().node()];
     const got = await Promise.all(Array.from({ length: 30 }, (_, index) => t().fresh(three[index % 3]!)));
     assert.equal(new Set(got.map(({ access_token }) => access_token)).size, 1);
-    assert.deepEqual([t().grant.asked, t().grant.accepted, t().grant.mostAtOnce], [1, 1, 1]);
+    assert.deepEqual([t().grant.asked, t().grant.accepted, t().grant.maxAtOnce], [1, 1, 1]);
   });
 
   test('hold no database connection while the provider is slow', async () => {

@@ -79,7 +79,7 @@ export type RefreshTiming = {
 
 export const defaultTiming: RefreshTiming = { storeMs: 5_000, patienceMs: 75_000 };
 /** Requests in one refresh whose answer may be lost before the caller is told so. */
-const mostLost = 3;
+const maxLost = 3;
 const firstBackoffMs = 2_000;
 const longestBackoffMs = 5 * 60_000;
 const longestObeyedMs = 3_600_000;
@@ -204,7 +204,7 @@ export function createRefresh({
       if (fault.kind === 'dead_grant') {
         verdict ??= fault;
         refused.add(token);
-      } else if (lost + 1 < mostLost && maySendAgain(fault, { connection, lease, giveUpAt })) {
+      } else if (lost + 1 < maxLost && maySendAgain(fault, { connection, lease, giveUpAt })) {
         lost += 1;
         await pause(100 * lost * (0.5 + Math.random()));
       } else return fail(connection, { lease, fault, isOwed });

@@ -42,7 +42,7 @@ export type RevocationDeps = {
 const firstWaitMs = 60_000;
 /** A provider that does not answer in it may still end the grant until `sendingMs` have passed. */
 const requestMs = sendingMs / 2;
-const mostAtOnce = 100;
+const maxAtOnce = 100;
 
 /**
  * Sends a revocation, a token after the other until one has ended the grant or all are dead, unless a living connection
@@ -72,7 +72,7 @@ export function revocationJob(deps: RevocationDeps): Job<Record<string, never>> 
       await sweepExchanges(db);
       const due = await db.query<{ id: number }>(
         'select id from revocation where next_at <= $1 order by next_at limit $2',
-        [now(), mostAtOnce],
+        [now(), maxAtOnce],
       );
       await eachInTurn(due, {
         job: 'connections.revocations',

@@ -20,7 +20,7 @@ const idleTimeoutMs = 60_000;
 /** Between one attempt and the next, so that those who waited behind it get on. */
 const restMs = 1_000;
 /** Two minutes or so. */
-const mostAttempts = 40;
+const maxAttempts = 40;
 
 type MigrateOptions = {
   directory?: string;
@@ -58,7 +58,7 @@ export async function migrate(
       attempts = 0;
     } catch (error) {
       attempts += 1;
-      if (!isHeldUp(error) || attempts === mostAttempts) throw error;
+      if (!isHeldUp(error) || attempts === maxAttempts) throw error;
       onHeldUp(error);
       await pause(restMs * (0.75 + Math.random() / 2));
     }

@@ -100,7 +100,7 @@ class TimedPool extends pg.Pool {
 type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fresh' };
 
 /** Fresh connections at once, beside those of the pool, and how long one may take to come about. */
-const mostFresh = 4;
+const maxFresh = 4;
 const freshWithinMs = 2_000;
 /** Whether a silent server works; also one that is slow to take logins says so. */
 const askedWithinMs = 5_000;
@@ -146,7 +146,7 @@ export function openDb(
   });
   const fresh = new TimedPool({
     ...way,
-    max: mostFresh,
+    max: maxFresh,
     maxUses: 1,
     connectionTimeoutMillis: freshWithinMs,
   });

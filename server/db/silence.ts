@@ -8,7 +8,7 @@ type Wired = pg.ClientBase & { connection: { stream: Socket }; processID: number
 type Answer = 'works' | 'rests' | 'unknown' | 'not asked';
 
 /** So many silences in turn where nobody can say whether the server works, and where it could not be asked. */
-const mostSilences = { unknown: 5, 'not asked': 2 };
+const maxSilences = { unknown: 5, 'not asked': 2 };
 
 /** A connection that is for the question alone is lent by `lend`. It may take `withinMs` to come about, and again to answer. */
 type Asking = { lend: <T>(work: (client: pg.ClientBase) => Promise<T>) => Promise<T>; withinMs: number };
@@ -32,7 +32,7 @@ export function endSilentOnes(pool: pg.Pool, { silentMs, ...asking }: Asking & {
       const answer = await ask(processID);
       // What ended while it was asked about is not silent.
       const isStill = heardBytes === stream.bytesRead + stream.bytesWritten;
-      const isOver = answer === 'rests' || (answer !== 'works' && silences >= mostSilences[answer]);
+      const isOver = answer === 'rests' || (answer !== 'works' && silences >= maxSilences[answer]);
       if (isStill && isOver) stream.destroy();
       else stream.setTimeout(answer === 'not asked' ? Math.min(silentMs, asking.withinMs) : silentMs);
     });

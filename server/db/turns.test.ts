@@ -7,13 +7,13 @@ test('twenty at once run three at a time, in their order, also where some fail',
   const inTurn = takingTurns(3);
   const begun: number[] = [];
   let running = 0;
-  let most = 0;
+  let max = 0;
   const results = await Promise.allSettled(
     Array.from({ length: 20 }, (_, index) =>
       inTurn(async () => {
         begun.push(index);
         running += 1;
-        most = Math.max(most, running);
+        max = Math.max(max, running);
         await nextTurn();
         running -= 1;
         if (index % 5 === 0) throw new Error('no');
@@ -21,7 +21,7 @@ test('twenty at once run three at a time, in their order, also where some fail',
       }),
     ),
   );
-  assert.equal(most, 3);
+  assert.equal(max, 3);
   assert.deepEqual(
     begun,
     [...begun].sort((a, b) => a - b),
@@ -40,7 +40,7 @@ test('what comes while a batch is under way is done together, in its order, and 
       if (items.includes(3)) throw new Error('no');
       return items.map((item) => item * 2);
     },
-    { most: 2 },
+    { max: 2 },
   );
   const results = Promise.allSettled([0, 1, 2, 3, 4, 5].map(double));
   assert.deepEqual(batches, [[0]]);

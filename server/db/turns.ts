@@ -1,13 +1,13 @@
 /**
- * Lets `most` pieces of work run at a time; the others wait in the order in which they came. So what is asked of a node all at
+ * Lets `max` pieces of work run at a time; the others wait in the order in which they came. So what is asked of a node all at
  * once does not take every connection to the database, or every thread.
  */
-export function takingTurns(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+export function takingTurns(max: number): <T>(work: () => Promise<T>) => Promise<T> {
   let running = 0;
   const waiting: (() => void)[] = [];
   return async (work) => {
     // Whoever ends hands its turn on, so that nobody who comes later is faster.
-    if (running < most) running += 1;
+    if (running < max) running += 1;
     else await new Promise<void>((resolve) => waiting.push(resolve));
     try {
       return await work();
@@ -22,13 +22,13 @@ export function takingTurns(most: number): <T>(work: () => Promise<T>) => Promis
 type Waiting<A, R> = { item: A; resolve: (result: R) => void; reject: (error: unknown) => void };
 
 /**
- * Lets `work` do together what came while it was busy, up to `most` items at a time and one such batch after the other; it
+ * Lets `work` do together what came while it was busy, up to `max` items at a time and one such batch after the other; it
  * answers for each item, in their order. One that comes while nothing is under way is a batch by itself, so that nobody
  * waits for others to come. Where `work` throws, all of its batch have failed.
  */
 export function inBatches<A, R>(
   work: (items: readonly A[]) => Promise<readonly R[]>,
-  { most }: { most: number },
+  { max }: { max: number },
 ): (item: A) => Promise<R> {
   let waiting: Waiting<A, R>[] = [];
   let isBusy = false;
@@ -36,8 +36,8 @@ export function inBatches<A, R>(
   async function goOn(): Promise<void> {
     isBusy = true;
     while (waiting.length > 0) {
-      const batch = waiting.slice(0, most);
-      waiting = waiting.slice(most);
+      const batch = waiting.slice(0, max);
+      waiting = waiting.slice(max);
       try {
         const results = await work(batch.map(({ item }) => item));
         for (const [index, { resolve }] of batch.entries()) resolve(results[index] as R);

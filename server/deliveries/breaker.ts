@@ -17,7 +17,7 @@ const hour = 3_600 * second;
 const day = 24 * hour;
 
 /** So many failures in a row open it. */
-const mostFailures = 5;
+const maxFailures = 5;
 const firstOpenMs = 30 * second;
 const longestOpenMs = 10 * 60 * second;
 /** After so long without one success an endpoint is disabled. */
@@ -37,7 +37,7 @@ export function afterFailure(
   const failures = breaker.failures + 1;
   const failingSince = breaker.failingSince ?? new Date(nowMs);
   const isOpen = breaker.openUntil !== null && breaker.openUntil.getTime() > nowMs;
-  const opens = !isOpen && (breaker.openUntil !== null || failures >= mostFailures);
+  const opens = !isOpen && (breaker.openUntil !== null || failures >= maxFailures);
   if (!opens) return { ...breaker, failures, failingSince };
   const openings = breaker.openings + 1;
   const openMs = Math.min(firstOpenMs * 2 ** Math.min(openings - 1, 20), longestOpenMs);

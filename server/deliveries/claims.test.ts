@@ -160,8 +160,8 @@ test('a look passes over a bounded number of endpoints, and the next one begins 
     const { ready, lookOnAfter } = await findReady(bench.db, {
       now,
       after,
-      mostOfEndpoint: 8,
-      mostLooked: 2,
+      maxOfEndpoint: 8,
+      maxLooked: 2,
     });
     return [ready.toSorted(), lookOnAfter];
   };

@@ -42,9 +42,9 @@ type Claiming = {
   endpointId: number;
   now: Date;
   /** At most so many claims. */
-  most: number;
+  max: number;
   /** So many deliveries may be under way to an endpoint, from all nodes together; of probes one. */
-  mostOfEndpoint: number;
+  maxOfEndpoint: number;
   leaseMs: number;
 };
 
@@ -105,8 +105,8 @@ export const forShortWork = `
  * that has, though its next attempt would be later.
  */
 async function takeLanes(tx: Tx, of: Claiming & { owner: string; isProbe: boolean }): Promise<number[]> {
-  const most = of.isProbe ? Math.min(of.most, 1) : of.most;
-  const mostOfEndpoint = of.isProbe ? 1 : of.mostOfEndpoint;
+  const max = of.isProbe ? Math.min(of.max, 1) : of.max;
+  const maxOfEndpoint = of.isProbe ? 1 : of.maxOfEndpoint;
   const tries: [due: string, by: Date | 'infinity'][] = of.isProbe
     ? [
         [dueLanes.unfailed, of.now],
@@ -120,7 +120,7 @@ async function takeLanes(tx: Tx, of: Claiming & { owner: string; isProbe: boolea
        from (${due}) as due
        where delivery_lane.endpoint_id = $1 and delivery_lane.lane = due.lane
        returning delivery_lane.lane`,
-      [of.endpointId, by, most, mostOfEndpoint, of.owner, of.leaseMs / 1000],
+      [of.endpointId, by, max, maxOfEndpoint, of.owner, of.leaseMs / 1000],
     );
     if (rows.length > 0) return rows.map(({ lane }) => lane);
   }

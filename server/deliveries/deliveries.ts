@@ -21,7 +21,7 @@ export type Delivery = {
 };
 
 /** How many deliveries one call looks at for those of a type: no index knows both. */
-const mostLooked = 5_000;
+const maxLooked = 5_000;
 
 const columns = `
   delivery.id,
@@ -60,8 +60,8 @@ export async function listDeliveries(
     limit: number;
   },
 ): Promise<{ deliveries: Delivery[]; next: number | undefined }> {
-  const mostRead = type === undefined ? limit : mostLooked;
-  const values: unknown[] = [environmentId, before ?? Number.MAX_SAFE_INTEGER, mostRead, limit];
+  const maxRead = type === undefined ? limit : maxLooked;
+  const values: unknown[] = [environmentId, before ?? Number.MAX_SAFE_INTEGER, maxRead, limit];
   const ofEndpoint = endpoint === undefined ? '' : `and delivery.endpoint_id = $${values.push(endpoint)}`;
   const ofType = type === undefined ? '' : `where event.type = $${values.push(type)}`;
   // Each status has its own order in the indexes; together they are as many rows as a page for each. The planner does not
@@ -104,7 +104,7 @@ export async function listDeliveries(
   const [edge] = rows;
   const deliveries = rows.filter((row) => row.id !== null);
   const last = deliveries.length === limit ? deliveries.at(-1)?.id : undefined;
-  const isMoreToLook = edge !== undefined && edge.looked === mostRead;
+  const isMoreToLook = edge !== undefined && edge.looked === maxRead;
   return { deliveries, next: last ?? (isMoreToLook ? edge.oldest : undefined) };
 }
 

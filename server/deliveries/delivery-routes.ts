@@ -7,7 +7,7 @@ import type { App } from '../http/server.ts';
 import { type Delivery, deliveryStatuses, findDelivery, listDeliveries } from './deliveries.ts';
 import { idParams, takeNoneAsEmpty } from './endpoint-routes.ts';
 import { getEndpoint } from './endpoints.ts';
-import { mostReplayed, replayOne, replayRange } from './replay.ts';
+import { maxReplayed, replayOne, replayRange } from './replay.ts';
 
 const deliveryWire = z.object({
   id: z.number().int(),
@@ -118,7 +118,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
         operationId: 'replayEvents',
         summary: 'Send the events of a range to an endpoint again',
         description:
-          `Oldest first, at most ${mostReplayed} a call, also those it missed while it was disabled or not there. ` +
+          `Oldest first, at most ${maxReplayed} a call, also those it missed while it was disabled or not there. ` +
           '`after` is a position of the feed, `from` and `to` are times (`to` exclusive); with `undelivered_only` what ' +
           'arrived is left out. Send `next_after` as `after` for the rest; null means that all is done.',
         errors: ['not_found'],

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { stateOf } from './breaker.ts';
-import { type Endpoint, type ListPlace, mostCounted } from './endpoints.ts';
+import { type Endpoint, type ListPlace, maxCounted } from './endpoints.ts';
 
 /** An endpoint, and how it is, as the API shows it. */
 export const endpointWire = z.object({
@@ -60,7 +60,7 @@ export function toWire(endpoint: Endpoint, now: Date): z.input<typeof endpointWi
       endpoint.pausedUntil !== null && endpoint.pausedUntil > now ? endpoint.pausedUntil.toISOString() : null,
     waiting: {
       count: waiting,
-      is_more: waiting >= mostCounted,
+      is_more: waiting >= maxCounted,
       since: waitingSince?.toISOString() ?? null,
     },
     lag_s: waitingSince === null ? 0 : Math.max(0, (now.getTime() - waitingSince.getTime()) / 1000),

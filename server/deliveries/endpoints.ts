@@ -26,16 +26,16 @@ export type Endpoint = Breaker & {
   readonly lastSuccessAt: Date | null;
   readonly lastFailureAt: Date | null;
   readonly lastFailure: unknown;
-  /** How many deliveries wait, counted up to `mostCounted`, and since when the oldest does. */
+  /** How many deliveries wait, counted up to `maxCounted`, and since when the oldest does. */
   readonly waiting: number;
   readonly waitingSince: Date | null;
 };
 type DisabledCause = 'operator' | 'gone' | 'failing';
 
 /** Beyond it nobody waits for the exact number: a page of endpoints counts for each. */
-export const mostCounted = 1_000;
+export const maxCounted = 1_000;
 /** Of an environment, without those that connections bring. */
-const mostEndpoints = 50;
+const maxEndpoints = 50;
 
 type Row = Omit<Endpoint, 'disabled'> & { disabledCause: DisabledCause | null; disabledAt: Date | null };
 
@@ -63,7 +63,7 @@ const select = `
       from delivery
       where endpoint_id = endpoint.id and status = 'waiting'
       order by queued_at
-      limit ${mostCounted}
+      limit ${maxCounted}
     ) as oldest
   ) as backlog`;
 
@@ -87,19 +87,19 @@ export async function listEndpoints(
     limit: number;
   },
 ): Promise<Endpoint[]> {
-  const page = (of: readonly EndpointKind[], { id, most }: { id: number; most: number }) =>
+  const page = (of: readonly EndpointKind[], { id, max }: { id: number; max: number }) =>
     db.query<Row>(
       `${select}
        where environment_id = $1 and kind = any ($2) and deleted_at is null and endpoint.id > $3
        order by endpoint.id
        limit $4`,
-      [environmentId, of, id, most],
+      [environmentId, of, id, max],
     );
   const own = kinds.filter((kind) => kind !== 'override');
-  const found = after.isOverride || own.length === 0 ? [] : await page(own, { id: after.id, most: limit });
+  const found = after.isOverride || own.length === 0 ? [] : await page(own, { id: after.id, max: limit });
   if (found.length < limit && kinds.includes('override')) {
     const id = after.isOverride ? after.id : 0;
-    found.push(...(await page(['override'], { id, most: limit - found.length })));
+    found.push(...(await page(['override'], { id, max: limit - found.length })));
   }
   return found.map(fromRow);
 }
@@ -138,7 +138,7 @@ export async function insertEndpoint(
      select $1, 'events', $2, $3, $4
      where (
        select count(*) from endpoint where environment_id = $1 and kind = 'events' and deleted_at is null
-     ) < ${mostEndpoints}
+     ) < ${maxEndpoints}
      returning id`,
     [given.environmentId, given.url, given.description, given.types],
   );

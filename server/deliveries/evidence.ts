@@ -1,5 +1,5 @@
 /** How much of an answer is kept, in characters. */
-const mostCharacters = 1_000;
+const maxCharacters = 1_000;
 const mask = '***';
 
 /** A name as secrets are called, an assignment, and the value up to its closing quote or to where it can end. */
@@ -18,5 +18,5 @@ export function keptAnswer(bytes: Buffer, secrets: readonly string[]): string {
   // Control characters, and halves of a character that the limit cut through.
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
   text = text.replace(/[\u0000-\u001f\u007f-\u009f\ufffd]+/g, ' ').trim();
-  return text.slice(0, mostCharacters).toWellFormed();
+  return text.slice(0, maxCharacters).toWellFormed();
 }

@@ -20,7 +20,7 @@ const arrived = { isDelivered: true, durationMs: 1, httpStatus: 204 };
 const failed = { isDelivered: false, durationMs: 1, httpStatus: 500, error: 'status' as const };
 const claim = async (endpointId: number, leaseMs: number) => {
   const now = new Date(bench.nowMs());
-  const claims = await claimLanes(bench.db, { endpointId, now, most: 8, mostOfEndpoint: 8, leaseMs });
+  const claims = await claimLanes(bench.db, { endpointId, now, max: 8, maxOfEndpoint: 8, leaseMs });
   return claims[0]!;
 };
 const lane = async () =>
@@ -73,7 +73,7 @@ test('lanes of several endpoints are settled together, each as it asks', async (
   const claims = await Promise.all(
     ids.map((endpointId) => {
       const now = new Date(bench.nowMs());
-      return claimLanes(bench.db, { endpointId, now, most: 8, mostOfEndpoint: 8, leaseMs: minuteMs });
+      return claimLanes(bench.db, { endpointId, now, max: 8, maxOfEndpoint: 8, leaseMs: minuteMs });
     }),
   );
   const nowMs = bench.nowMs();
@@ -140,7 +140,7 @@ test('two nodes that claim at once never have more under way than an endpoint ma
   const now = new Date(bench.nowMs());
   const claims = await Promise.all(
     range(21).map((n) =>
-      claimLanes(pools[n % 3] as Db, { endpointId: id, now, most: 3, mostOfEndpoint: 8, leaseMs: minuteMs }),
+      claimLanes(pools[n % 3] as Db, { endpointId: id, now, max: 3, maxOfEndpoint: 8, leaseMs: minuteMs }),
     ),
   );
   const leased = await bench.db.query('select from delivery_lane where owner is not null');

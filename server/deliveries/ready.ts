@@ -1,19 +1,19 @@
 import type { Db } from '../db/pool.ts';
 
 /**
- * Endpoints that something may be sent to by `now`, of the next `mostLooked` after `after` for which something waits;
+ * Endpoints that something may be sent to by `now`, of the next `maxLooked` after `after` for which something waits;
  * after which to look next, 0 where these were the last; and the database's time, in milliseconds since the epoch.
  *
  * They are found by jumping along the index of lanes, whose rows exist only while something waits: with nothing to do
  * that is one jump, with a million waiting deliveries as many as endpoints, and with any number of endpoints whose
- * breaker is open no more than `mostLooked`.
+ * breaker is open no more than `maxLooked`.
  */
 export async function findReady(
   db: Db,
-  of: { now: Date; after: number; mostOfEndpoint: number; mostLooked: number },
+  of: { now: Date; after: number; maxOfEndpoint: number; maxLooked: number },
 ): Promise<{ ready: number[]; lookOnAfter: number; databaseMs: number }> {
   const rows = await db.query<{ lookOnAfter: number; databaseMs: number; id: number | null }>(readySql, [
-    ...[of.now, of.after, of.mostOfEndpoint, of.mostLooked],
+    ...[of.now, of.after, of.maxOfEndpoint, of.maxLooked],
   ]);
   const [looked] = rows;
   if (looked === undefined) throw new Error('A statement without a condition had no row.');

@@ -3,9 +3,9 @@ import { compatParameters, isAskedFor, placedEvents } from '../events/fan-out.ts
 import { beyondAll } from '../events/feed.ts';
 
 /** Of one call. */
-export const mostReplayed = 1_000;
+export const maxReplayed = 1_000;
 /** Events of one call that are looked at, so that a range of which little is wanted takes no longer. */
-const mostLookedAt = 10_000;
+const maxLookedAt = 10_000;
 
 /** Which events are meant: all conditions that are given. */
 export type ReplayRange = {
@@ -55,7 +55,7 @@ export async function replayOne(
 }
 
 /**
- * Queues the events of a range for an endpoint again, oldest first and at most `mostReplayed` of them, also those that were
+ * Queues the events of a range for an endpoint again, oldest first and at most `maxReplayed` of them, also those that were
  * never queued for it because it was disabled or not there yet: what it asks for by its types, and what its settings let
  * through, as both are now. Answers how many, and the position up to which the range is done; undefined where all of it is.
  * Events that are removed by age at that moment are left out.
@@ -132,9 +132,9 @@ export async function replayRange(
       range.from ?? null,
       range.to ?? null,
       range.undeliveredOnly,
-      mostReplayed,
+      maxReplayed,
       now,
-      mostLookedAt,
+      maxLookedAt,
     ],
   );
   return { count: result?.count ?? 0, doneUpTo: result?.doneUpTo ?? undefined };

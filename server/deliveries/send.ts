@@ -46,9 +46,9 @@ type Sending = {
 };
 
 /** An answer of success is read to its end while it is short, so that the connection can be used again. */
-const mostReadBytes = 16 * 1024;
+const maxReadBytes = 16 * 1024;
 const readForMs = 1_000;
-const mostKeptBytes = 4 * 1024;
+const maxKeptBytes = 4 * 1024;
 
 /**
  * Sends a delivery once. The status alone decides; what comes after a 2xx changes nothing. Undefined where `signal`
@@ -78,7 +78,7 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
     timer = setTimeout(end, Math.min(readForMs, timeoutMs));
     const { status } = answer;
     const isDelivered = status >= 200 && status < 300;
-    const body = await readSome(answer.body, isDelivered ? mostReadBytes : mostKeptBytes);
+    const body = await readSome(answer.body, isDelivered ? maxReadBytes : maxKeptBytes);
     if (isDelivered) return { isDelivered, durationMs: elapsed(), httpStatus: status };
     const asksForPause = status === 429 || status === 503;
     const askedPauseMs = asksForPause
@@ -143,19 +143,19 @@ function whenAborted(signal: AbortSignal): Promise<never> {
   });
 }
 
-async function readSome(body: AsyncIterable<Uint8Array> | null, most: number): Promise<Buffer> {
+async function readSome(body: AsyncIterable<Uint8Array> | null, max: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   try {
     for await (const chunk of body ?? []) {
       chunks.push(chunk);
       size += chunk.length;
-      if (size >= most) break;
+      if (size >= max) break;
     }
   } catch {
     // Cut off or too slow: the status was there.
   }
-  return Buffer.concat(chunks).subarray(0, most);
+  return Buffer.concat(chunks).subarray(0, max);
 }
 
 function faultOf(error: unknown): Pick<Attempt, 'error' | 'code'> {

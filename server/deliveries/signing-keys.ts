@@ -17,7 +17,7 @@ export type SigningKeys = readonly [SigningKey, ...SigningKey[]];
 type At = { environmentId: number; vault: Vault; now: Date };
 
 /** More would make the header longer than receivers take. */
-const mostKeys = 5;
+const maxKeys = 5;
 
 /** Those that sign now, newest first; the first one is made where there is none. Throws `not_found` without environment. */
 export async function signingKeys(db: Queryable, at: At): Promise<SigningKeys> {
@@ -58,7 +58,7 @@ export async function rotateSigningKey(tx: Tx, at: At & { overlapMs: number }): 
            offset $3
          )
        )`,
-    [environmentId, now, mostKeys],
+    [environmentId, now, maxKeys],
   );
   return signingKeys(tx, at);
 }
@@ -75,7 +75,7 @@ export async function adoptSigningKeys(
   const known = await tx.query('select from signing_key where environment_id = $1 limit 1', [environmentId]);
   if (known.length > 0) return false;
   const key = await environmentKey(tx, { environmentId, vault });
-  for (const { secret, createdAt, retiresAt } of keys.slice(0, mostKeys)) {
+  for (const { secret, createdAt, retiresAt } of keys.slice(0, maxKeys)) {
     const id = crypto.randomUUID();
     await tx.query(
       `insert into signing_key (id, environment_id, secret, created_at, retires_at)

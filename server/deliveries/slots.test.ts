@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createSlots } from './slots.ts';
 
-const open = (most: number) => {
+const open = (max: number) => {
   const free = Promise.withResolvers<void>();
   return {
-    slots: createSlots({ most, slowAfterMs: 1, random: Math.random, onFree: free.resolve }),
+    slots: createSlots({ max, slowAfterMs: 1, random: Math.random, onFree: free.resolve }),
     freed: free.promise,
   };
 };

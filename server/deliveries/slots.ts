@@ -14,18 +14,18 @@ export type Slot = {
 };
 
 /**
- * `most` slots. An attempt that takes longer than `slowAfterMs` needs none from then on (`onFree` hears of it), so endpoints that
+ * `max` slots. An attempt that takes longer than `slowAfterMs` needs none from then on (`onFree` hears of it), so endpoints that
  * let us wait keep nobody else waiting; and as long as one does, it comes after those that do not, and gets nothing at all
- * while more than `most` attempts are waited for so. With an end to every attempt all that is bounded: by `most` times
+ * while more than `max` attempts are waited for so. With an end to every attempt all that is bounded: by `max` times
  * that end over `slowAfterMs`.
  */
 export function createSlots({
-  most,
+  max,
   slowAfterMs,
   onFree,
   random,
 }: {
-  most: number;
+  max: number;
   slowAfterMs: number;
   onFree: () => void;
   random: () => number;
@@ -43,10 +43,10 @@ export function createSlots({
   }
 
   return {
-    free: () => Math.max(0, most - taken),
+    free: () => Math.max(0, max - taken),
     inOrder(endpoints) {
       const mixed = shuffled(endpoints, random);
-      const waitedFor = slow < most ? mixed.filter((endpoint) => slowAt.has(endpoint)) : [];
+      const waitedFor = slow < max ? mixed.filter((endpoint) => slowAt.has(endpoint)) : [];
       return mixed.filter((endpoint) => !slowAt.has(endpoint)).concat(waitedFor);
     },
     take(endpoint) {

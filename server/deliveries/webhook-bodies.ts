@@ -79,7 +79,7 @@ const overriding = [
   /^(x-(auth|authenticated|webauth|user|consumer|credential)(-.*)?|x-anonymous-consumer|x-(apigateway|endpoint)-api-.*)$/,
   /^(x-goog-(authenticated|iap)-.*|x-amzn-(oidc|mtls)-.*|x-ms-(client|token)-.*)$/,
 ];
-const mostHeaderBytes = 8 * 1024;
+const maxHeaderBytes = 8 * 1024;
 
 /**
  * The provider's own headers, without those of the connection that they came by and without any name of `besides`, in lower
@@ -103,7 +103,7 @@ export function forwardedHeaders(
     )
       continue;
     bytes += name.length + value.length;
-    if (bytes > mostHeaderBytes) break;
+    if (bytes > maxHeaderBytes) break;
     kept[name] = value;
   }
   return kept;

@@ -56,30 +56,30 @@ export type DelivererLimits = {
    */
   leaseMarginMs: number;
   /** Under way at once, from this node, without those that let it wait. */
-  most: number;
+  max: number;
   /** Then an attempt lets it wait. */
   slowAfterMs: number;
   /** Under way at once to one endpoint, from all nodes together. */
-  mostOfEndpoint: number;
+  maxOfEndpoint: number;
   pollMs: number;
 };
 
 const ordinary: DelivererLimits = {
   timeoutMs: 20_000,
   leaseMarginMs: 10_000,
-  most: 256,
+  max: 256,
   slowAfterMs: 1_000,
-  mostOfEndpoint: 8,
+  maxOfEndpoint: 8,
   pollMs: 200,
 };
 /** Then the other lanes of the endpoint get their turn. */
-const mostInARow = 10;
+const maxInARow = 10;
 const graceOrdinaryMs = 3_000;
 /** Of the connections to the database, beside the one that settles what arrived: requests need them too. */
-const mostSettling = 3;
-const mostInBatch = 64;
+const maxSettling = 3;
+const maxInBatch = 64;
 /** Endpoints of one look, 10 ms or so. With 20,000 broken ones for which something waits each has its turn in 4 s. */
-const mostLooked = 1_000;
+const maxLooked = 1_000;
 
 export function createDeliverer({
   db,
@@ -94,7 +94,7 @@ export function createDeliverer({
   random = Math.random,
   limits,
 }: Deps): Deliverer {
-  const { timeoutMs, leaseMarginMs, most, slowAfterMs, mostOfEndpoint, pollMs } = { ...ordinary, ...limits };
+  const { timeoutMs, leaseMarginMs, max, slowAfterMs, maxOfEndpoint, pollMs } = { ...ordinary, ...limits };
   const leaseMs = timeoutMs + leaseMarginMs;
   const clock = createClock({
     ...{ nowMs: uncorrectedMs, machineMs },
@@ -103,17 +103,17 @@ export function createDeliverer({
   });
   const { nowMs } = clock;
   const underWay = new Set<Promise<void>>();
-  const slots = createSlots({ most, slowAfterMs, random, onFree: () => wake() });
-  const inTurn = takingTurns(mostSettling);
+  const slots = createSlots({ max, slowAfterMs, random, onFree: () => wake() });
+  const inTurn = takingTurns(maxSettling);
   const settleArrived = inBatches((arrived: readonly Arrived[]) => settleDelivered(db, arrived), {
-    most: mostInBatch,
+    max: maxInBatch,
   });
   const breakingOff = new AbortController();
   const keys = new Beliefs<number, SigningKeys>({
     load: (environmentId) => signingKeys(db, { environmentId, vault, now: new Date(nowMs()) }),
     keyOf: (environmentId) => environmentId,
     // A key that retires within a second may sign for as long.
-    most: 1_000,
+    max: 1_000,
   });
   let isStopping = false;
   let isFailing = false;
@@ -136,7 +136,7 @@ export function createDeliverer({
     for (const endpointId of slots.inOrder(ready)) {
       const free = slots.free();
       if (free === 0 || isStopping) break;
-      const claims = await claimLanes(db, { endpointId, now, most: free, mostOfEndpoint, leaseMs });
+      const claims = await claimLanes(db, { endpointId, now, max: free, maxOfEndpoint, leaseMs });
       for (const claim of claims) start(claim);
       begun += claims.length;
     }
@@ -145,7 +145,7 @@ export function createDeliverer({
   }
 
   async function look(): Promise<number[]> {
-    const at = { now: new Date(nowMs()), after: lookAfter, mostOfEndpoint, mostLooked };
+    const at = { now: new Date(nowMs()), after: lookAfter, maxOfEndpoint, maxLooked };
     const { ready, lookOnAfter } = await clock.compare(() => findReady(db, at));
     lookAfter = lookOnAfter;
     return ready;
@@ -177,7 +177,7 @@ export function createDeliverer({
         const settling = { claim: held, attempt, nowMs: nowMs(), random: random() };
         return inTurn(() => settleFailed(db, settling));
       }
-      const renewMs = turn < mostInARow && !isStopping ? leaseMs : undefined;
+      const renewMs = turn < maxInARow && !isStopping ? leaseMs : undefined;
       claim = await settleArrived({ claim: held, attempt, nowMs: nowMs(), renewMs });
     }
   }

@@ -8,7 +8,7 @@ import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts'
 
 /** Of one node, as `openDb` opens them: of the pool, and fresh ones beside it. */
 const poolSize = 21;
-const mostSkewMs = 2_000;
+const maxSkewMs = 2_000;
 const oldestMajor = 15;
 const newestMajor = 18;
 
@@ -118,17 +118,17 @@ export function judgeTimeLimits(settings: Partial<Record<(typeof timeLimits)[num
 
 async function judgeConnections(db: Db): Promise<Verdict> {
   const found = first(
-    await db.query<{ most: number; open: number }>(
+    await db.query<{ max: number; open: number }>(
       `select
          current_setting('max_connections')::integer
-           - current_setting('superuser_reserved_connections')::integer as most,
+           - current_setting('superuser_reserved_connections')::integer as max,
          (select count(*) from pg_stat_activity where backend_type = 'client backend') as open`,
     ),
   );
-  const { most = 0, open = 0 } = found ?? {};
+  const { max = 0, open = 0 } = found ?? {};
   const nodes = Math.max(1, await countNodes(db));
-  const says = `${most} connections are possible, ${open} are open; ${nodes} ${nodes === 1 ? 'node' : 'nodes'} may take ${nodes * poolSize}.`;
-  if (nodes * poolSize > most)
+  const says = `${max} connections are possible, ${open} are open; ${nodes} ${nodes === 1 ? 'node' : 'nodes'} may take ${nodes * poolSize}.`;
+  if (nodes * poolSize > max)
     return warn(says, 'Raise max_connections, or put PgBouncer in transaction mode in between.');
   return ok(says);
 }
@@ -152,7 +152,7 @@ async function judgeClock(db: Db): Promise<Verdict> {
 /** `ms` by which the database's clock is ahead of this machine's. */
 export function judgeSkew(ms: number): Verdict {
   const seconds = (Math.abs(ms) / 1000).toFixed(1);
-  if (Math.abs(ms) <= mostSkewMs)
+  if (Math.abs(ms) <= maxSkewMs)
     return ok(`The clocks of this machine and the database agree to ${seconds} s.`);
   return warn(
     `The database's clock is ${seconds} s ${ms > 0 ? 'ahead of' : 'behind'} this machine's.`,

@@ -13,7 +13,7 @@ export function machineChecks(config: Config | undefined): Check[] {
     { name: 'node', run: async () => judgeNode(process.versions.node) },
     {
       name: 'open-files',
-      run: async () => judgeOpenFiles(openFiles(), config?.limits.mostConnections),
+      run: async () => judgeOpenFiles(openFiles(), config?.limits.maxConnections),
     },
     { name: 'memory', run: async () => judgeMemory(await availableMb()) },
     {
@@ -44,15 +44,15 @@ export function judgeNode(version: string) {
   );
 }
 
-export function judgeOpenFiles(limit: number, mostConnections: number | undefined) {
+export function judgeOpenFiles(limit: number, maxConnections: number | undefined) {
   if (limit < 1024)
     return fail(
       `The system lets this process open ${limit} files.`,
       'Raise the limit to 65536: LimitNOFILE= in a systemd unit, --ulimit nofile= for a container, ulimit -n in a shell.',
     );
-  if (mostConnections !== undefined && mostConnections * 2 > limit)
+  if (maxConnections !== undefined && maxConnections * 2 > limit)
     return warn(
-      `TRELLIS_MAX_CONNECTIONS is ${mostConnections}, and a proxied call may take two of ${limit} open files.`,
+      `TRELLIS_MAX_CONNECTIONS is ${maxConnections}, and a proxied call may take two of ${limit} open files.`,
       'Raise the limit of open files, or lower TRELLIS_MAX_CONNECTIONS to less than half of it.',
     );
   return ok(

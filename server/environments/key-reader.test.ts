@@ -26,7 +26,7 @@ const openReader = () => createKeyReader({ db: database.db, vault, now: () => no
 const newKey = async (given: { expiresAt?: Date; environment?: Environment } = {}) =>
   createKey(database.db, { environment: dev, name: 'k', scopes: ['proxy:read'], ...given });
 const grant = {
-  ...{ integrationKey: 'i', connectionId: 'c', connectionRow: 1, connectionMadeAt: 1, mostBytes: undefined },
+  ...{ integrationKey: 'i', connectionId: 'c', connectionRow: 1, connectionMadeAt: 1, maxBytes: undefined },
   ...{ methods: ['GET'], paths: ['/a'] },
 };
 async function ticketOf(keyId: number, { lifeMs = 600_000, environment = dev } = {}): Promise<string> {

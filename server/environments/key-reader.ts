@@ -13,9 +13,9 @@ import { keyIdIn, openTicket, signingKeyOf, type TicketKey } from './tickets.ts'
 
 /** How exact the time of a key's last use is. */
 const useNotedEveryMs = 60_000;
-const mostTicketsOfKey = 1_000;
+const maxTicketsOfKey = 1_000;
 /** Of so many keys it is remembered that they were good, 100 bytes each. */
-const mostServed = 10_000;
+const maxServed = 10_000;
 
 export type KeyReader = AuthenticateCall & {
   /** As `key`, by what is stored at this moment. */
@@ -59,7 +59,7 @@ export function createKeyReader({
   clock?: () => number;
 }): KeyReader {
   const noting = new Set<Promise<unknown>>();
-  const served = new Served(mostServed);
+  const served = new Served(maxServed);
 
   /** A call never waits for it, and one that is lost is noted again by the next. */
   function noteUse(key: Pick<Row, 'id' | 'last_used_at'>): void {
@@ -104,14 +104,14 @@ export function createKeyReader({
   const isLive = ({ expires_at: ends }: Row) => ends === null || ends.getTime() > now();
   const endOf = ({ expiresAt }: KeyCaller) => expiresAt?.getTime() ?? Number.POSITIVE_INFINITY;
   const itself = <K>(key: K) => key;
-  const callers = new Beliefs({ load: loadCaller, keyOf: itself<string>, endOf, now, clock, most: 10_000 });
+  const callers = new Beliefs({ load: loadCaller, keyOf: itself<string>, endOf, now, clock, max: 10_000 });
   const makers = new Beliefs({
     load: loadMaker,
     keyOf: itself<number>,
     endOf: ({ key }) => endOf(key),
     now,
     clock,
-    most: 1_000,
+    max: 1_000,
   });
 
   function callerBy(token: string, maker: Maker): TicketCaller {
@@ -119,7 +119,7 @@ export function createKeyReader({
     const { caller, expiresAt } = known ?? openTicket(token, maker);
     if (expiresAt <= now()) throw new AppError('invalid_ticket', 'The ticket has expired. Ask for another.');
     if (known === undefined) {
-      if (maker.tickets.size >= mostTicketsOfKey) maker.tickets.clear();
+      if (maker.tickets.size >= maxTicketsOfKey) maker.tickets.clear();
       maker.tickets.set(token, { caller, expiresAt });
     }
     noteUse(maker.row);
@@ -157,11 +157,11 @@ export function createKeyReader({
 
 /** Keys by their hashes, and makers of tickets by their ids; of too many the one that was added first is let go. */
 class Served {
-  readonly #most: number;
+  readonly #max: number;
   readonly #names = new Set<string | number>();
 
-  constructor(most: number) {
-    this.#most = most;
+  constructor(max: number) {
+    this.#max = max;
   }
 
   has(name: string | number): boolean {
@@ -170,7 +170,7 @@ class Served {
 
   add(name: string | number): void {
     this.#names.add(name);
-    if (this.#names.size <= this.#most) return;
+    if (this.#names.size <= this.#max) return;
     for (const first of this.#names) {
       this.#names.delete(first);
       return;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 
 /** What a file of each kind begins with. A page shows it as an image, where an SVG runs no script and loads nothing. */
 const kinds: Readonly<Record<string, (bytes: Buffer) => boolean>> = {
@@ -14,7 +14,7 @@ const kinds: Readonly<Record<string, (bytes: Buffer) => boolean>> = {
 /** A picture that stands in the address itself, so that a page of ours loads nothing from anywhere else. */
 export const logo = z
   .string()
-  .max(Math.ceil(mostBytes / 3) * 4 + 64, 'must be an image of at most 64 KB')
+  .max(Math.ceil(maxBytes / 3) * 4 + 64, 'must be an image of at most 64 KB')
   .superRefine((address, context) => {
     const [, kind = '', base64 = ''] = /^data:([a-z+/]+);base64,([A-Za-z0-9+/]+={0,2})$/.exec(address) ?? [];
     const isKind = Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
@@ -22,7 +22,7 @@ export const logo = z
     if (isKind === undefined) {
       const message = `must be data:...;base64,... of ${Object.keys(kinds).join(', ')}`;
       context.addIssue({ code: 'custom', message });
-    } else if (bytes.length > mostBytes) {
+    } else if (bytes.length > maxBytes) {
       context.addIssue({ code: 'custom', message: 'must be an image of at most 64 KB' });
     } else if (!isKind(bytes)) {
       context.addIssue({ code: 'custom', message: `is not what it says: ${kind}` });

@@ -77,7 +77,7 @@ export function makeTicket(
     c: [grant.integrationKey, grant.connectionId, grant.connectionRow, grant.connectionMadeAt],
     m: grant.methods,
     p: grant.paths,
-    ...(grant.mostBytes !== undefined && { b: grant.mostBytes }),
+    ...(grant.maxBytes !== undefined && { b: grant.maxBytes }),
     ...(grant.actions !== undefined && { a: grant.actions }),
     x: expiresAt.getTime(),
   };
@@ -115,7 +115,7 @@ export function openTicket(
     connectionRow,
     connectionMadeAt,
     rules: claims.p.map((path) => ({ effect: 'allow' as const, methods: [...claims.m], path })),
-    mostBytes: claims.b,
+    maxBytes: claims.b,
     actions: claims.a,
   };
   return { caller: { ...key, kind: 'ticket', ticket }, expiresAt: claims.x };

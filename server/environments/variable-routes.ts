@@ -7,7 +7,7 @@ import { text } from '../http/text.ts';
 import type { Vault } from '../vault.ts';
 import { changeVariables, listNames, listVariables, replaceVariables } from './variables.ts';
 
-const mostVariables = 500;
+const maxVariables = 500;
 const name = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,254}$/, 'must be up to 255 of A-Z a-z 0-9 _, and begin with no digit');
@@ -15,12 +15,12 @@ const wire = z.array(z.object({ name: z.string(), value: z.string().nullable() }
 const value = text({ max: 65_536 });
 const variables = z
   .array(z.strictObject({ name, value: value.nullish() }))
-  .max(mostVariables)
+  .max(maxVariables)
   .superRefine(refuseTwice);
 const changes = z
   .strictObject({
-    set: z.array(z.strictObject({ name, value })).max(mostVariables).default([]).superRefine(refuseTwice),
-    remove: z.array(name).max(mostVariables).default([]),
+    set: z.array(z.strictObject({ name, value })).max(maxVariables).default([]).superRefine(refuseTwice),
+    remove: z.array(name).max(maxVariables).default([]),
   })
   .superRefine(({ set, remove }, context) => {
     for (const [index, { name }] of set.entries()) {
@@ -112,7 +112,7 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
           vault,
           set,
           remove,
-          most: mostVariables,
+          max: maxVariables,
         });
         await writeAudit(tx, {
           environmentId,

@@ -39,7 +39,7 @@ export async function listVariables(
 
 /**
  * Sets and removes these and leaves all others as they are, so that two who change different ones keep both. A name
- * that is not stored is removed already. Throws `invalid_body` where there would be more than `most`. Answers which
+ * that is not stored is removed already. Throws `invalid_body` where there would be more than `max`. Answers which
  * names were there to be removed.
  */
 export async function changeVariables(
@@ -49,15 +49,15 @@ export async function changeVariables(
     vault: Vault;
     set: readonly Variable[];
     remove: readonly string[];
-    most: number;
+    max: number;
   },
 ): Promise<{ removed: string[] }> {
-  const { environmentId, remove, most } = given;
+  const { environmentId, remove, max } = given;
   await lockVariables(tx, environmentId);
   const known = await listNames(tx, environmentId);
   const kept = known.filter((name) => !remove.includes(name));
-  if (new Set([...kept, ...given.set.map(({ name }) => name)]).size > most) {
-    throw fieldError('invalid_body', ['set'], `would make more than ${most} variables`);
+  if (new Set([...kept, ...given.set.map(({ name }) => name)]).size > max) {
+    throw fieldError('invalid_body', ['set'], `would make more than ${max} variables`);
   }
   const removed = known.filter((name) => remove.includes(name));
   await removeVariables(tx, environmentId, removed);

@@ -2,9 +2,9 @@ import type { Placed, Sequence } from '../db/sequencer.ts';
 import { fanOut } from './fan-out.ts';
 
 /** Events of one step. */
-const mostEvents = 1_000;
+const maxEvents = 1_000;
 /** Deliveries of one step, about: a tenth of a second of work, for which readers of the feed wait. */
-const mostDeliveries = 2_500;
+const maxDeliveries = 2_500;
 
 /**
  * The feed's positions, in the order in which the events of a step were written: see `Sequence`. With its position an
@@ -46,10 +46,10 @@ export const eventSequence: Sequence = {
          returning event.id
        )
        select (select count(*) from placed) as count, (select count(*) from oldest) as seen`,
-      [lastPosition, from, mostEvents, mostDeliveries],
+      [lastPosition, from, maxEvents, maxDeliveries],
     );
     const { count, seen } = found ?? { count: 0, seen: 0 };
     if (count > 0) await fanOut(tx, { afterPosition: lastPosition, upTo: lastPosition + count });
-    return { count, isMore: count < seen || seen === mostEvents } satisfies Placed;
+    return { count, isMore: count < seen || seen === maxEvents } satisfies Placed;
   },
 };

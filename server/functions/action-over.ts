@@ -10,7 +10,7 @@ type LeftAction = {
   function: string;
 };
 
-const mostMessage = 1_000;
+const maxMessage = 1_000;
 
 export async function tellSucceeded(tx: Tx, action: LeftAction): Promise<void> {
   const { environmentId } = action;
@@ -23,7 +23,7 @@ export async function tellFailed(
   { code, message }: { code: string; message: string },
 ): Promise<void> {
   const { environmentId } = action;
-  const error = { code, message: message.slice(0, mostMessage) };
+  const error = { code, message: message.slice(0, maxMessage) };
   await queueEvent(tx, { environmentId, type: 'action.failed', data: { ...subjectOf(action), error } });
 }
 

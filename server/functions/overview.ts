@@ -11,7 +11,7 @@ type LatestRun = {
 export type Lately = { lastRun: LatestRun | null; failures: number };
 
 /** More than these are not counted. */
-const mostFailures = 1_000;
+const maxFailures = 1_000;
 
 /** Of each of these functions its newest run, and how many of its runs have failed since `since`. */
 export async function latelyOf(
@@ -41,7 +41,7 @@ export async function latelyOf(
            select
            from run
            where run.function_id = function.id and run.state = 'failed' and run.ended_at > $3
-           limit ${mostFailures}
+           limit ${maxFailures}
          ) as failed
        ) as failures
      from function

@@ -35,16 +35,16 @@ const strangersShare = 1 / 4;
 
 /** Bodies that are held together. */
 export class BodyRoom {
-  readonly #mostBytes: number;
+  readonly #maxBytes: number;
   #bytes = 0;
 
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes;
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
   }
 
   /** Whether so much more would be too much for one that holds so much already; one alone always goes. */
   isFullFor(more: number, own = 0): boolean {
-    return this.#bytes > own && this.#bytes + more > this.#mostBytes;
+    return this.#bytes > own && this.#bytes + more > this.#maxBytes;
   }
 
   add(bytes: number): void {
@@ -52,10 +52,10 @@ export class BodyRoom {
   }
 }
 
-/** Bodies beyond `mostBytes` together, and those of strangers beyond their share of it, are told to come again. */
-export function limitBodyMemory(app: FastifyInstance, mostBytes: number): void {
-  const all = new BodyRoom(mostBytes);
-  const ofStrangers = new BodyRoom(mostBytes * strangersShare);
+/** Bodies beyond `maxBytes` together, and those of strangers beyond their share of it, are told to come again. */
+export function limitBodyMemory(app: FastifyInstance, maxBytes: number): void {
+  const all = new BodyRoom(maxBytes);
+  const ofStrangers = new BodyRoom(maxBytes * strangersShare);
   app.addHook('preParsing', (request, reply, payload, done) => {
     const rooms = request.isKnown ? [all] : [all, ofStrangers];
     const refusal = () => {

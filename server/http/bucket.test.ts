@@ -56,7 +56,7 @@ test('what is told of a bucket by others counts', () => {
 });
 
 test('buckets of many names stay few, and a name that is in use keeps its own', () => {
-  const buckets = new Buckets(2, { most: 100 });
+  const buckets = new Buckets(2, { max: 100 });
   for (let at = 0; at < 1_000; at++) buckets.take(`once ${at}`, at);
   assert.equal(buckets.size, 100);
   buckets.take('often', 2_000);

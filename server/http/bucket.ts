@@ -62,13 +62,13 @@ export class Bucket {
 /** A bucket for each name; those that are full again are forgotten. */
 export class Buckets {
   readonly #limit: number;
-  readonly #most: number;
+  readonly #max: number;
   readonly #byName = new Map<string, Bucket>();
 
-  /** `most`: beyond so many names the one that came first is forgotten, and begins anew. */
-  constructor(limit: number, { most = 20_000 }: { most?: number } = {}) {
+  /** `max`: beyond so many names the one that came first is forgotten, and begins anew. */
+  constructor(limit: number, { max = 20_000 }: { max?: number } = {}) {
     this.#limit = limit;
-    this.#most = most;
+    this.#max = max;
   }
 
   get size(): number {
@@ -78,7 +78,7 @@ export class Buckets {
   take(name: string, nowMs: number): Allowance {
     let bucket = this.#byName.get(name);
     if (bucket === undefined) {
-      if (this.#byName.size >= this.#most) this.#makeRoom(nowMs);
+      if (this.#byName.size >= this.#max) this.#makeRoom(nowMs);
       bucket = new Bucket(this.#limit);
       this.#byName.set(name, bucket);
     }
@@ -93,7 +93,7 @@ export class Buckets {
       looked += 1;
       if (looked === 8) break;
     }
-    if (this.#byName.size < this.#most) return;
+    if (this.#byName.size < this.#max) return;
     for (const name of this.#byName.keys()) {
       this.#byName.delete(name);
       return;

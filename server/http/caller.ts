@@ -73,7 +73,7 @@ export type TicketRights = {
   connectionMadeAt: number;
   rules: readonly ProxyRule[];
   /** Of a call's body, and again of its answer's; undefined: no limit. */
-  mostBytes: number | undefined;
+  maxBytes: number | undefined;
   /** Which actions it calls as tools, `*` for all; absent: none. */
   actions?: readonly string[] | undefined;
 };

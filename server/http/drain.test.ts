@@ -20,7 +20,7 @@ const forever = 86_400_000;
  */
 async function serve(t: TestContext) {
   let words = 'told nothing';
-  const overload = new Overload({ mostDelayMs: 1, mostWaiting: 1, random: () => 0 });
+  const overload = new Overload({ maxDelayMs: 1, maxWaiting: 1, random: () => 0 });
   const unknown = async () => {
     throw new AppError('unknown_account');
   };

@@ -79,7 +79,7 @@ function asAppError(error: unknown): AppError {
 }
 
 /** Of a body's faults at most so many are named. */
-const mostErrors = 100;
+const maxErrors = 100;
 
 const codeOfContext: Record<string, ErrorCode> = {
   body: 'invalid_body',
@@ -89,7 +89,7 @@ const codeOfContext: Record<string, ErrorCode> = {
 };
 
 function validationError(fault: ValidationFault): AppError {
-  const errors: FieldError[] = fault.issues.slice(0, mostErrors).map((issue) => ({
+  const errors: FieldError[] = fault.issues.slice(0, maxErrors).map((issue) => ({
     code: issue.code ?? 'custom',
     message: issue.message,
     path: issue.path.map(String),

@@ -7,9 +7,9 @@ import type { RequestListener } from 'node:http';
 import type { Socket } from 'node:net';
 
 /** Where so many wait on a connection nothing more is read from it, until half of them are begun. */
-const mostWaiting = 16;
+const maxWaiting = 16;
 /** So many are begun before it is looked who else has sent something. */
-const mostAtOnce = 16;
+const maxAtOnce = 16;
 
 /**
  * Node reads all heads of a part, up to 64 KB, before it looks whether anybody wants them: 1,800 requests in 10 ms. So its
@@ -38,12 +38,12 @@ export function inTurn(): InTurn {
   const ready: (() => void)[] = [];
   let isDue = false;
 
-  const isFull = (socket: Socket) => (waiting.get(socket) ?? 0) >= mostWaiting || unread.has(socket);
+  const isFull = (socket: Socket) => (waiting.get(socket) ?? 0) >= maxWaiting || unread.has(socket);
 
   function leave(socket: Socket): void {
     const left = (waiting.get(socket) ?? 1) - 1;
     waiting.set(socket, left);
-    if (left === mostWaiting / 2 && unread.has(socket)) setImmediate(() => readOn(socket));
+    if (left === maxWaiting / 2 && unread.has(socket)) setImmediate(() => readOn(socket));
   }
 
   function readOn(socket: Read): void {
@@ -64,7 +64,7 @@ export function inTurn(): InTurn {
   }
 
   function beginSome(): void {
-    for (const work of ready.splice(0, mostAtOnce)) setImmediate(work);
+    for (const work of ready.splice(0, maxAtOnce)) setImmediate(work);
     isDue = ready.length > 0;
     if (isDue) setImmediate(beginSome);
   }

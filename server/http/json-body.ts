@@ -10,7 +10,7 @@ const smallLength = 64 * 1024;
  * where each turn has much to do, the bodies would wait for all of that.
  */
 const turnsBetween = 32;
-const mostMsBetween = 50;
+const maxMsBetween = 50;
 const [quote, backslash] = [0x22, 0x5c];
 const [openBracket, closeBracket, openBrace, closeBrace] = [0x5b, 0x5d, 0x7b, 0x7d];
 
@@ -25,7 +25,7 @@ export function parseJsonOnly(app: FastifyInstance): void {
   const waiting: (() => void)[] = [];
   const readNext = () => {
     waiting.shift()?.();
-    if (waiting.length > 0) afterTurns(turnsBetween, readNext, performance.now() + mostMsBetween);
+    if (waiting.length > 0) afterTurns(turnsBetween, readNext, performance.now() + maxMsBetween);
   };
   app.removeAllContentTypeParsers();
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {

@@ -14,11 +14,11 @@ const roomFor = 0.02;
 /** Node's names for the answer that is under way on a socket, and for what reads requests from it. */
 type Connection = Socket & { _httpMessage?: ServerResponse | null; parser?: object | null };
 
-export function limitConnections(server: Server, most: number): void {
+export function limitConnections(server: Server, max: number): void {
   const open = new Set<Connection>();
   server.on('connection', (socket: Connection) => {
     // Before the others are told of it: a place that is not to be had costs nothing.
-    if (open.size >= most && !makeRoom(open, Math.ceil(most * roomFor))) {
+    if (open.size >= max && !makeRoom(open, Math.ceil(max * roomFor))) {
       socket.destroy();
       return;
     }

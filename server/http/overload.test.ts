@@ -5,7 +5,7 @@ import { Overload } from './overload.ts';
 
 const calm = { delayMs: 2, waiting: 0 };
 const late = { delayMs: 150, waiting: 0 };
-const settings = { mostDelayMs: 100, mostWaiting: 50 };
+const settings = { maxDelayMs: 100, maxWaiting: 50 };
 
 function looks(overload: Overload, look: typeof calm, times: number): number {
   for (let at = 0; at < times; at++) overload.note(look);
@@ -69,7 +69,7 @@ test('ordinary calls are refused first, webhooks and callbacks last, and what wa
 });
 
 test('a node that a program keeps busy notices, and notices that it is over', async () => {
-  const overload = new Overload({ mostDelayMs: 20, mostWaiting: 50 });
+  const overload = new Overload({ maxDelayMs: 20, maxWaiting: 50 });
   overload.watch(() => 0);
   const block = setInterval(() => {
     const until = performance.now() + 100;
@@ -77,7 +77,7 @@ test('a node that a program keeps busy notices, and notices that it is over', as
   }, 1);
   while (overload.share === 0) await pause(50);
   clearInterval(block);
-  const most = overload.share;
-  while (overload.share >= most) await pause(50);
+  const max = overload.share;
+  while (overload.share >= max) await pause(50);
   overload.stop();
 });

@@ -29,9 +29,9 @@ type Look = {
 
 type Settings = {
   /** A steady delay of the event loop beyond this is too much. */
-  mostDelayMs: number;
+  maxDelayMs: number;
   /** So many who wait for the database are too many. */
-  mostWaiting: number;
+  maxWaiting: number;
   random?: () => number;
 };
 
@@ -69,8 +69,8 @@ export class Overload {
   }
 
   note({ delayMs, waiting }: Look): void {
-    const { mostDelayMs, mostWaiting } = this.#settings;
-    const pressure = Math.max(delayMs / mostDelayMs, waiting / mostWaiting);
+    const { maxDelayMs, maxWaiting } = this.#settings;
+    const pressure = Math.max(delayMs / maxDelayMs, waiting / maxWaiting);
     const passedMs = lookEveryMs + Math.max(0, delayMs);
     this.#inRow = pressure > 1 ? this.#inRow + 1 : 0;
     this.#tooMuchMs = pressure > 1 ? this.#tooMuchMs + passedMs : 0;

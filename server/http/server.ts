@@ -70,7 +70,7 @@ type Limits = {
   rates?: RateLimits;
   overload?: Overload | undefined;
   /** Open at once. */
-  mostConnections?: number;
+  maxConnections?: number;
   /** Of the large bodies that are held at once. */
   bodyBytes?: number | undefined;
 };
@@ -169,7 +169,7 @@ const checkEveryMs = 5_000;
 /** How long the body of a request to a route may take: what Node allows a request unless told otherwise. */
 const bodyMs = 300_000;
 /** As Node has it unless told otherwise; together they may have 16 KB. */
-const mostHeaders = 1_000;
+const maxHeaders = 1_000;
 
 function serverOf(
   routes: RequestListener,
@@ -180,7 +180,7 @@ function serverOf(
     front,
     guard,
     ownHeaders,
-    limits: { overload, mostConnections },
+    limits: { overload, maxConnections },
   }: Pick<HttpSettings, 'front' | 'guard'> & {
     refuse: Refuse;
     turns: InTurn;
@@ -226,7 +226,7 @@ function serverOf(
     ...{ keepAlive: true, keepAliveInitialDelay: 60_000, requireHostHeader: false },
     ...{ headersTimeout: headersMs, connectionsCheckingInterval: checkEveryMs },
   });
-  if (mostConnections !== undefined) limitConnections(server, mostConnections);
+  if (maxConnections !== undefined) limitConnections(server, maxConnections);
   server.on('connection', turns.watch);
   server.on('request', listener);
   server.on('checkContinue', (request, response) => {
@@ -238,7 +238,7 @@ function serverOf(
   server.keepAliveTimeout = keepAliveMs;
   // What the front takes may take as long as it keeps coming, which the front sees to.
   server.requestTimeout = 0;
-  server.maxHeadersCount = mostHeaders;
+  server.maxHeadersCount = maxHeaders;
   // Node hands CONNECT to nobody unless asked, and then the bare socket.
   server.on('connect', (_request, socket: Socket) => {
     socket.on('error', () => {});

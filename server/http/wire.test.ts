@@ -209,7 +209,7 @@ test('requests of one connection are done one after the other', async (t) => {
 test('who sends requests ahead and reads no answers is not read on, and gets every answer once it reads', async (t) => {
   let answered = 0;
   let arrived = 0;
-  let most = 0;
+  let max = 0;
   const first = Promise.withResolvers<void>();
   const { server, client } = await serve(t, async (_request, response) => {
     if (answered === 0) await first.promise;
@@ -218,7 +218,7 @@ test('who sends requests ahead and reads no answers is not read on, and gets eve
   });
   server.on('request', () => {
     arrived += 1;
-    most = Math.max(most, arrived - answered);
+    max = Math.max(max, arrived - answered);
   });
   const pair =
     'GET /proxy/x HTTP/1.1\r\nHost:a\r\n\r\nPOST /proxy/x HTTP/1.1\r\nHost:a\r\nContent-Length:1\r\n\r\nx';
@@ -230,7 +230,7 @@ test('who sends requests ahead and reads no answers is not read on, and gets eve
   first.resolve();
   while (answered < count) await setImmediate();
   // Sixteen, and the one that is being done.
-  assert.equal(most, 17);
+  assert.equal(max, 17);
   await caller.until('.');
   // Every head was read where the one before it ended.
   caller.send('GET /now HTTP/1.1\nHost: a\n\n');

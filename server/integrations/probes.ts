@@ -11,7 +11,7 @@ import { firstProbeS, type IntegrationFault, type IntegrationRef, keepsFromRefre
 
 const longestProbeS = 3600;
 /** Doublings after which the interval grows no more; `probes` itself goes on, beyond what a power can hold. */
-const mostDoublings = 10;
+const maxDoublings = 10;
 
 /** Later than the longest interval: written by a clock that is wrong. */
 const isDue = (now: string) =>
@@ -39,7 +39,7 @@ export async function claimProbe(
        and environment_id = $2
        and ${isDue('$3')}
      returning id`,
-    [integration.id, integration.environmentId, at, firstProbeS, longestProbeS, mostDoublings],
+    [integration.id, integration.environmentId, at, firstProbeS, longestProbeS, maxDoublings],
   );
   return claimed.length > 0;
 }

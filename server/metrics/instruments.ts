@@ -50,7 +50,7 @@ export class Distribution {
 }
 
 /** Beyond so many combinations of one figure's labels each new one counts as `other`: a slip fills no memory, here or elsewhere. */
-const mostCombinations = 2_000;
+const maxCombinations = 2_000;
 
 /** One cell for each combination of values, made when it is first asked for. */
 class Cells<L extends readonly string[], C> {
@@ -66,7 +66,7 @@ class Cells<L extends readonly string[], C> {
     const known = this.#known.get(key);
     if (known !== undefined) return known.cell;
     const others = labels.map(() => 'other') as unknown as ValuesOf<L>;
-    if (this.#known.size >= mostCombinations && key !== others.join('\0')) return this.of(others);
+    if (this.#known.size >= maxCombinations && key !== others.join('\0')) return this.of(others);
     const cell = this.#make();
     this.#known.set(key, { labels: [...labels] as unknown as ValuesOf<L>, cell });
     return cell;

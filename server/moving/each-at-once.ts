@@ -4,7 +4,7 @@
  */
 export async function eachAtOnce<T>(
   items: readonly T[],
-  most: number,
+  max: number,
   work: (item: T) => Promise<void>,
 ): Promise<void> {
   let next = 0;
@@ -16,6 +16,6 @@ export async function eachAtOnce<T>(
       await work(item).catch((error: unknown) => failures.push(error));
     }
   };
-  await Promise.all(Array.from({ length: Math.min(most, items.length) }, worker));
+  await Promise.all(Array.from({ length: Math.min(max, items.length) }, worker));
   if (failures.length > 0) throw failures[0];
 }

@@ -83,7 +83,7 @@ export function adviceOnGone({ stillHere, here }: Remaining): { steps: string[];
       ],
     };
   const names = stillHere
-    .slice(0, mostNamed)
+    .slice(0, maxNamed)
     .map(({ integration, connection }) => `${integration}/${connection}`);
   const others = stillHere.length - names.length;
   const step =
@@ -91,6 +91,6 @@ export function adviceOnGone({ stillHere, here }: Remaining): { steps: string[];
     'Delete here what is to be gone here, too.';
   return { steps: [step], doubts: [] };
 }
-const mostNamed = 20;
+const maxNamed = 20;
 /** So many may go from a small installation at once, and most of it with them. */
 const fewGone = 5;

@@ -193,8 +193,8 @@ export async function note(
 }
 
 /** Text of elsewhere as PostgreSQL can hold it: no longer than this, with U+FFFD in place of NUL and lone surrogates. */
-export function cleaned(given: string, most: number): string {
-  return given.replaceAll('\0', '\ufffd').slice(0, most).toWellFormed();
+export function cleaned(given: string, max: number): string {
+  return given.replaceAll('\0', '\ufffd').slice(0, max).toWellFormed();
 }
 
 /** What is known of a connection before it is read: whether it is here, and what became of it in this import. */

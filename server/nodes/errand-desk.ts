@@ -25,9 +25,9 @@ export type ErrandDesk = {
 };
 
 /** Under way at once, from this node, whatever room it has. */
-const most = 200;
+const max = 200;
 /** Of those that all nodes have left for long, at each look. */
-const mostLeft = 8;
+const maxLeft = 8;
 const patientMs = 1_500;
 const leaseS = 20;
 /** How often those under way are renewed, and looked for whether anybody waits. */
@@ -128,9 +128,9 @@ export function createErrandDesk(
   }
 
   async function look(): Promise<void> {
-    const room = Math.min(roomBeside(underWay.size), most - underWay.size);
+    const room = Math.min(roomBeside(underWay.size), max - underWay.size);
     const wanted =
-      room > 0 ? { count: room } : { count: Math.min(mostLeft, most - underWay.size), leftAfterMs };
+      room > 0 ? { count: room } : { count: Math.min(maxLeft, max - underWay.size), leftAfterMs };
     if (wanted.count <= 0) return;
     const takenAtMs = performance.now();
     if (takenAtMs < straysUntilMs) await giveBackStrays();

@@ -41,7 +41,7 @@ const untakenMs = 10_000;
 /** A row whose insert got no answer may come into being as late as this. */
 const lateMs = 2_000;
 /** For a database that neither answers nor refuses. */
-const mostLookMs = 5_000;
+const maxLookMs = 5_000;
 
 type Waiting = {
   readonly askedAtMs: number;
@@ -126,7 +126,7 @@ export function createErrands(
     isLooking = true;
     while (waiting.size > 0) {
       const over = new AbortController();
-      const late = pause(mostLookMs, undefined, { signal: over.signal, ref: false }).then(() => {
+      const late = pause(maxLookMs, undefined, { signal: over.signal, ref: false }).then(() => {
         throw new AppError('unavailable', 'The database does not answer.');
       });
       try {

@@ -30,7 +30,7 @@ export type Call = {
 };
 
 const phases = { connect: 'connectMs', headers: 'headersMs', idle: 'bodyIdleMs', total: 'totalMs' } as const;
-const mostPhaseMs = 3_600_000;
+const maxPhaseMs = 3_600_000;
 
 const callHeaders = z.object({
   'provider-config-key': z.string().min(1),
@@ -57,7 +57,7 @@ const callHeaders = z.object({
     )
     .transform(readTimeouts)
     .refine(
-      (given) => Object.values(given).every((ms = 0) => ms > 0 && ms <= mostPhaseMs),
+      (given) => Object.values(given).every((ms = 0) => ms > 0 && ms <= maxPhaseMs),
       'must be times from 0.001 to 3600 seconds',
     )
     .optional(),

@@ -35,7 +35,7 @@ export type Terms = {
   readonly retry: RetryRules;
   readonly isDecoded: boolean;
   /** Of the caller's body, and again of the answer's; `Infinity`: no limit. */
-  readonly mostBytes: number;
+  readonly maxBytes: number;
 };
 
 /** The requests that it can take. */

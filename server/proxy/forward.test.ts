@@ -193,12 +193,12 @@ test('100 MB pass in both directions at once, unchanged, and never more than som
   const down = createHash('sha256');
   let sentBytes = 0;
   let receivedBytes = 0;
-  let mostUnderWay = 0;
+  let maxUnderWay = 0;
   async function* blocks() {
     for (let count = 0; count < 100; count++) {
       up.update(block);
       sentBytes += block.length;
-      mostUnderWay = Math.max(mostUnderWay, sentBytes - receivedBytes);
+      maxUnderWay = Math.max(maxUnderWay, sentBytes - receivedBytes);
       yield block;
     }
   }
@@ -211,7 +211,7 @@ test('100 MB pass in both directions at once, unchanged, and never more than som
   assert.equal(receivedBytes, 100 * block.length);
   assert.equal(down.digest('hex'), up.digest('hex'));
   // The buffers of four connections in the kernel, the client's and the provider's own, and ours.
-  assert.ok(mostUnderWay < 48 * 1024 * 1024, `${mostUnderWay} bytes were held at once`);
+  assert.ok(maxUnderWay < 48 * 1024 * 1024, `${maxUnderWay} bytes were held at once`);
 });
 
 test('a caller that does not read stops the provider from sending', async (t) => {

@@ -65,8 +65,8 @@ class Forwarding implements RelayEnds {
     return this.#madeNext;
   }
 
-  get mostBytes(): number {
-    return this.#exchange.mostBytes;
+  get maxBytes(): number {
+    return this.#exchange.maxBytes;
   }
 
   get idleMs(): number {
@@ -96,7 +96,7 @@ class Forwarding implements RelayEnds {
 
   #startWithBody(): void {
     const { canRenew, first, isRepeatable, method, request, retry } = this.#exchange;
-    const fault = faultOfBody(request, this.mostBytes);
+    const fault = faultOfBody(request, this.maxBytes);
     const mayRetry = retry.times > 0 && isRepeatable;
     if (fault !== undefined) {
       this.#fail(fault);
@@ -302,9 +302,9 @@ class Forwarding implements RelayEnds {
   }
 
   #begin(relay: Relay, head: Head): void {
-    const { isDecoded, method, mostBytes, ownHeaders, trace } = this.#exchange;
+    const { isDecoded, method, maxBytes, ownHeaders, trace } = this.#exchange;
     this.#body?.forget();
-    if (announcedBytes(head, method) > mostBytes) {
+    if (announcedBytes(head, method) > maxBytes) {
       relay.abandon();
       this.#fail(answerBeyond());
       return;

@@ -29,7 +29,7 @@ export function listedByConnection(rawHeaders: readonly string[]): Set<string> |
 }
 
 /** Whoever thinks up names cannot fill the memory. */
-const mostNames = 500;
+const maxNames = 500;
 
 /** What becomes of a header by its name, worked out once for each. */
 export class Fates<F extends NonNullable<unknown>> {
@@ -44,7 +44,7 @@ export class Fates<F extends NonNullable<unknown>> {
     const known = this.#known.get(name);
     if (known !== undefined) return known;
     const fate = this.#judge(name);
-    if (this.#known.size >= mostNames) this.#known.clear();
+    if (this.#known.size >= maxNames) this.#known.clear();
     this.#known.set(name, fate);
     return fate;
   }

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 
 /** So many interim answers are sent on. */
-const mostHints = 16;
+const maxHints = 16;
 
 /**
  * The interim answers of one request, from the first of them on.
@@ -19,7 +19,7 @@ export class Hints {
 
   /** Sends one on, unless the caller has had enough of them or is behind with reading. */
   send(response: ServerResponse, headers: () => string[]): void {
-    if (this.#sent >= mostHints || response.socket?.writableNeedDrain === true) return;
+    if (this.#sent >= maxHints || response.socket?.writableNeedDrain === true) return;
     this.#sent += 1;
     try {
       response.writeInformation(103, headers());

@@ -9,7 +9,7 @@ import { isRetried, retryWaitMs } from './retry.ts';
 import type { Waits } from './waits.ts';
 
 const redirects = new Set([301, 302, 303, 307, 308]);
-const mostRedirects = 5;
+const maxRedirects = 5;
 /** How long a body may pause behind a 401 before that is the answer: its caller may be waiting for one. */
 const bodyGapMs = 1_000;
 
@@ -53,7 +53,7 @@ export class NextAttempt {
     const { method } = this.#terms;
     if (!redirects.has(status) || (method !== 'GET' && method !== 'HEAD')) return undefined;
     const location = firstValue(rawHeaders, 'location');
-    if (location === undefined || this.#redirected >= mostRedirects) return undefined;
+    if (location === undefined || this.#redirected >= maxRedirects) return undefined;
     const next = this.#attempts.follow(location, from);
     if (next !== undefined) this.#redirected += 1;
     return next;

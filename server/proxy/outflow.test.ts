@@ -30,7 +30,7 @@ test('a caller that leaves the end of an answer unread is told of, though no wri
   const outflow = new Outflow(response, {
     ends: { onDrain() {}, onStall: stalled.resolve, onBodyFailure: stalled.reject },
     makeDecoder: undefined,
-    mostBytes: Number.POSITIVE_INFINITY,
+    maxBytes: Number.POSITIVE_INFINITY,
     idleMs: 100,
   });
   const part = Buffer.alloc(8 * 1024);

@@ -9,7 +9,7 @@ export type OutflowEnds = {
   onDrain(): void;
   /** The caller has not read on in time. */
   onStall(): void;
-  /** It cannot be decoded, or is longer than `mostBytes`: `ticket_bytes_exceeded`. */
+  /** It cannot be decoded, or is longer than `maxBytes`: `ticket_bytes_exceeded`. */
   onBodyFailure(error: Error): void;
 };
 
@@ -18,26 +18,26 @@ export class Outflow {
   readonly #response: ServerResponse;
   readonly #ends: OutflowEnds;
   readonly #makeDecoder: (() => Transform) | undefined;
-  readonly #mostBytes: number;
+  readonly #maxBytes: number;
   readonly #idleMs: number;
   #decoder: Transform | undefined;
   #decodedBytes = 0;
   #isBehind = false;
 
-  /** `mostBytes` limits what a decoder makes of the body; `idleMs` is the caller's time to read on. */
+  /** `maxBytes` limits what a decoder makes of the body; `idleMs` is the caller's time to read on. */
   constructor(
     response: ServerResponse,
     given: {
       ends: OutflowEnds;
       makeDecoder: (() => Transform) | undefined;
-      mostBytes: number;
+      maxBytes: number;
       idleMs: number;
     },
   ) {
     this.#response = response;
     this.#ends = given.ends;
     this.#makeDecoder = given.makeDecoder;
-    this.#mostBytes = given.mostBytes;
+    this.#maxBytes = given.maxBytes;
     this.#idleMs = given.idleMs;
   }
 
@@ -70,7 +70,7 @@ export class Outflow {
     decoder.on('error', (error: Error) => this.#ends.onBodyFailure(error));
     decoder.on('data', (part: Buffer) => {
       this.#decodedBytes += part.length;
-      if (this.#decodedBytes > this.#mostBytes) {
+      if (this.#decodedBytes > this.#maxBytes) {
         decoder.destroy();
         this.#ends.onBodyFailure(answerBeyond());
       } else if (!response.destroyed && !this.#send(part)) decoder.pause();

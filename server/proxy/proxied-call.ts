@@ -64,7 +64,7 @@ export class ProxiedCall implements Exchange {
   readonly timeouts: Timeouts;
   readonly retry: RetryRules;
   readonly isDecoded: boolean;
-  readonly mostBytes: number;
+  readonly maxBytes: number;
   readonly trace: CallTrace;
   readonly cause: Cause;
   readonly spans: AttemptSpans | undefined;
@@ -97,7 +97,7 @@ export class ProxiedCall implements Exchange {
     };
     this.retry = { times: call.retries, statuses: call.retryOn, shortestMs: retry_wait_ms };
     this.isDecoded = call.isDecoded;
-    this.mostBytes = given.ticket?.mostBytes ?? Number.POSITIVE_INFINITY;
+    this.maxBytes = given.ticket?.maxBytes ?? Number.POSITIVE_INFINITY;
     this.trace = arrival.trace;
     this.cause = arrival.cause;
     const { span } = arrival.cause;

@@ -17,7 +17,7 @@ export type Head = { readonly status: number; readonly statusText: string; reado
 export type RelayEnds = {
   readonly response: ServerResponse;
   /** A longer body is a failure: `ticket_bytes_exceeded`. */
-  readonly mostBytes: number;
+  readonly maxBytes: number;
   /** How long the caller may take before it reads on, in ms. */
   readonly idleMs: number;
   /** A connection is open and the request on its way. */
@@ -44,12 +44,12 @@ type Writing = {
 };
 
 /** More of a refused answer is not read, and for no longer (ms), just to keep its connection. */
-const mostDiscardedBytes = 256 * 1024;
+const maxDiscardedBytes = 256 * 1024;
 const longestDiscardMs = 1_000;
 /** What an error has to say stands at its beginning. */
-const mostPeekedBytes = 16 * 1024;
+const maxPeekedBytes = 16 * 1024;
 /** Up to this size a body is written together with the head, as one piece. */
-const mostJoinedBytes = 8 * 1024;
+const maxJoinedBytes = 8 * 1024;
 
 type Stage =
   | 'waits' // for its head
@@ -161,11 +161,11 @@ export class Relay implements AnswerHandler, OutflowEnds {
   onResponseData(controller: AnswerController, part: Buffer): void {
     if (this.#stage === 'discarded') {
       this.#discardedBytes += part.length;
-      if (this.#discardedBytes > mostDiscardedBytes) controller.abort(new Error('not needed'));
+      if (this.#discardedBytes > maxDiscardedBytes) controller.abort(new Error('not needed'));
       return;
     }
     this.bodyBytes += part.length;
-    if (this.bodyBytes > this.#ends.mostBytes) {
+    if (this.bodyBytes > this.#ends.maxBytes) {
       this.#exceed();
       return;
     }
@@ -173,7 +173,7 @@ export class Relay implements AnswerHandler, OutflowEnds {
     if (this.#stage === 'held') {
       // What had been read before the pause took hold.
       this.#parts.push(part);
-      if (this.#peek !== undefined && this.bodyBytes >= mostPeekedBytes) {
+      if (this.#peek !== undefined && this.bodyBytes >= maxPeekedBytes) {
         controller.pause();
         this.#tellPeek();
       }
@@ -241,11 +241,11 @@ export class Relay implements AnswerHandler, OutflowEnds {
   }
 
   #out(): Outflow {
-    const { mostBytes, idleMs } = this.#ends;
+    const { maxBytes, idleMs } = this.#ends;
     this.#outflow ??= new Outflow(this.#response, {
       ends: this,
       makeDecoder: this.#writing?.makeDecoder,
-      mostBytes,
+      maxBytes,
       idleMs,
     });
     return this.#outflow;
@@ -274,7 +274,7 @@ export class Relay implements AnswerHandler, OutflowEnds {
 
   /** Whether head and body can go out in one piece: it is small, and its end need not be marked. */
   #isJoined(part: Buffer): boolean {
-    return part.length <= mostJoinedBytes && this.#writing?.isLengthKnown === true;
+    return part.length <= maxJoinedBytes && this.#writing?.isLengthKnown === true;
   }
 }
 

@@ -2,9 +2,9 @@ import type { ObservedAnswer } from '../connections/observe.ts';
 import { codingOf } from './codings.ts';
 import type { Head } from './relay.ts';
 
-const mostSampledBytes = 16 * 1024;
+const maxSampledBytes = 16 * 1024;
 /** Errors do not shrink further than that when they are encoded. */
-const mostDecodedBytes = 64 * mostSampledBytes;
+const maxDecodedBytes = 64 * maxSampledBytes;
 
 /** What is shown of an answer while it goes by. */
 export type Sampled = Omit<ObservedAnswer, 'url'>;
@@ -17,7 +17,7 @@ export class Sample {
 
   constructor(head: Head) {
     this.#head = head;
-    this.#leftBytes = head.status < 400 ? 0 : mostSampledBytes;
+    this.#leftBytes = head.status < 400 ? 0 : maxSampledBytes;
   }
 
   /** Whether nothing more is kept. */
@@ -47,8 +47,8 @@ export class Sample {
     const bytes = Buffer.concat(this.#parts);
     const coding = bytes.length === 0 ? undefined : codingOf(this.#head.rawHeaders);
     try {
-      const text = coding?.decode(bytes, { maxOutputLength: mostDecodedBytes }) ?? bytes;
-      return text.subarray(0, mostSampledBytes);
+      const text = coding?.decode(bytes, { maxOutputLength: maxDecodedBytes }) ?? bytes;
+      return text.subarray(0, maxSampledBytes);
     } catch {
       return bytes;
     }

@@ -29,7 +29,7 @@ test('a page follows no redirect of a provider, and is told where it leads', () 
 test('a ticket is for the connection it was made for, not for one that is given its ID or its row later', () => {
   const madeAt = new Date('2030-01-31T12:00:00.001Z');
   const ticket = {
-    ...{ id: 't', integrationKey: 'i', connectionId: 'c', rules: [], mostBytes: undefined },
+    ...{ id: 't', integrationKey: 'i', connectionId: 'c', rules: [], maxBytes: undefined },
     ...{ connectionRow: 7, connectionMadeAt: madeAt.getTime() },
   };
   requireSameConnection(ticket, { id: 7, createdAt: madeAt });

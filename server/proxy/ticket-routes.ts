@@ -23,7 +23,7 @@ type Deps = {
 
 const longestS = 3_600;
 /** Of all headers together Node takes 16 KB. */
-const mostCharacters = 4_096;
+const maxCharacters = 4_096;
 const action = z.string().regex(/^([A-Za-z0-9_-]{1,255}|\*)$/, 'must be the name of an action, or * for all');
 const method = z.enum(methods, 'must be a method in capitals, such as GET');
 
@@ -81,12 +81,12 @@ export function ticketRoutes(app: App, { db, vault, connections, now }: Deps): v
           connectionMadeAt: connection.createdAt.getTime(),
           methods: [...new Set(body.methods)],
           paths: [...new Set(body.paths)],
-          mostBytes: body.max_bytes,
+          maxBytes: body.max_bytes,
           actions: body.actions && [...new Set(body.actions)],
         },
         expiresAt,
       });
-      if (token.length > mostCharacters)
+      if (token.length > maxCharacters)
         throw fieldError('invalid_body', ['paths'], 'make a ticket that is too long for a header');
       await writeAudit(db, {
         environmentId,

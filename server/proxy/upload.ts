@@ -11,11 +11,11 @@ const keptLimitBytes = 1024 * 1024;
 const unfinished = 'The body stopped coming before its end. The provider has got a part of it at most.';
 
 /** Why the body cannot go on, as far as its head tells; undefined: it can. */
-export function faultOfBody({ headers }: IncomingMessage, mostBytes: number): AppError | undefined {
+export function faultOfBody({ headers }: IncomingMessage, maxBytes: number): AppError | undefined {
   const { 'content-length': length = 0, 'transfer-encoding': coding } = headers;
   // Of several codings Node takes off the last alone: the provider would read the rest as the body.
   if (coding !== undefined && !isChunked(coding)) return new AppError('unsupported_transfer_coding');
-  return Number(length) > mostBytes ? requestBeyond() : undefined;
+  return Number(length) > maxBytes ? requestBeyond() : undefined;
 }
 
 /** Whether the caller ended its connection in the middle of the body. */
@@ -49,7 +49,7 @@ export async function readWhole(upload: Upload): Promise<Buffer | undefined> {
  */
 export class Upload extends Readable {
   readonly #source: IncomingMessage;
-  readonly #mostBytes: number;
+  readonly #maxBytes: number;
   readonly #idleMs: number;
   #idleTimer: NodeJS.Timeout | undefined;
   #copy: Buffer[] | undefined = [];
@@ -57,13 +57,13 @@ export class Upload extends Readable {
   #isFlowing = false;
 
   /**
-   * A body of more than `mostBytes` fails with `ticket_bytes_exceeded`, and no more of it goes by; one of which nothing
+   * A body of more than `maxBytes` fails with `ticket_bytes_exceeded`, and no more of it goes by; one of which nothing
    * comes for `idleMs`, though it is waited for, with `request_timeout`.
    */
-  constructor(source: IncomingMessage, { mostBytes, idleMs }: { mostBytes: number; idleMs: number }) {
+  constructor(source: IncomingMessage, { maxBytes, idleMs }: { maxBytes: number; idleMs: number }) {
     super({ highWaterMark: 64 * 1024 });
     this.#source = source;
-    this.#mostBytes = mostBytes;
+    this.#maxBytes = maxBytes;
     this.#idleMs = idleMs;
   }
 
@@ -105,7 +105,7 @@ export class Upload extends Readable {
       timer.refresh();
       this.#sizeBytes += chunk.length;
       parts.push(chunk);
-      if (this.#sizeBytes > this.#mostBytes) reject(requestBeyond());
+      if (this.#sizeBytes > this.#maxBytes) reject(requestBeyond());
       else if (this.#sizeBytes > keptLimitBytes) resolve(undefined);
     };
     const onEnd = () => resolve(Buffer.concat(parts));
@@ -161,7 +161,7 @@ export class Upload extends Readable {
   readonly #onData = (chunk: Buffer): void => {
     this.#sizeBytes += chunk.length;
     this.#idleTimer?.refresh();
-    if (this.#sizeBytes > this.#mostBytes) {
+    if (this.#sizeBytes > this.#maxBytes) {
       this.destroy(requestBeyond());
       return;
     }

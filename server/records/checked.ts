@@ -67,10 +67,10 @@ export class RecordPacker {
   }
 
   /** The piece that has room for so many bytes. */
-  #reserve(most: number): Buffer<ArrayBuffer> {
+  #reserve(max: number): Buffer<ArrayBuffer> {
     const last = this.#bytes.at(-1);
-    if (last !== undefined && this.#end + most <= last.length) return last;
-    const started = reserve(Math.max(most, Math.min(this.#expectedBytes, pieceBytes)));
+    if (last !== undefined && this.#end + max <= last.length) return last;
+    const started = reserve(Math.max(max, Math.min(this.#expectedBytes, pieceBytes)));
     this.#bytes.push(started);
     this.#end = 0;
     return started;

@@ -8,19 +8,19 @@ const begunShare = 1 / 4;
 /**
  * The bytes of a request's body, all of a buffer of their own; `told` is its Content-Length. A body that tells its length is
  * laid where it stays once a good part of it is there: whoever only announces one takes no memory. Throws
- * `body_too_large` beyond `most` bytes, before any is read where the length tells.
+ * `body_too_large` beyond `max` bytes, before any is read where the length tells.
  */
 export async function collect(
   body: Readable,
-  { told, most }: { told: number | undefined; most: number },
+  { told, max }: { told: number | undefined; max: number },
 ): Promise<Buffer<ArrayBuffer>> {
-  if (told !== undefined && told > most) throw new AppError('body_too_large');
+  if (told !== undefined && told > max) throw new AppError('body_too_large');
   const begunBytes = told === undefined ? Number.POSITIVE_INFINITY : told * begunShare;
   let whole: Buffer<ArrayBuffer> | undefined;
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of arriving(body)) {
-    if (length + chunk.length > most) throw new AppError('body_too_large');
+    if (length + chunk.length > max) throw new AppError('body_too_large');
     // HTTP lets no body be longer than it tells; one that is shorter is a fault of the message.
     if (whole === undefined) chunks.push(chunk);
     else whole.set(chunk, length);

@@ -20,8 +20,8 @@ test('a cursor leads back to its position, up to the largest', () => {
     assert.match(cursor, /^[A-Za-z0-9_-]{28}$/);
     assert.equal(readCursor(cursor, dataset), seq);
   }
-  const most = { id: Number.MAX_SAFE_INTEGER, lastSeq: Number.MAX_SAFE_INTEGER };
-  assert.equal(readCursor(cursorWriter(most.id)(most.lastSeq), most), most.lastSeq);
+  const max = { id: Number.MAX_SAFE_INTEGER, lastSeq: Number.MAX_SAFE_INTEGER };
+  assert.equal(readCursor(cursorWriter(max.id)(max.lastSeq), max), max.lastSeq);
 });
 
 test('a cursor of another dataset, of none, or above the last position is refused', () => {

@@ -116,19 +116,19 @@ test('a slow reader keeps the service from reading ahead: what is read and not y
   try {
     const answer = await open('model=Large');
     let received = 0;
-    let mostAhead = 0;
+    let maxAhead = 0;
     let tail = '';
     for await (const chunk of answer as AsyncIterable<Buffer>) {
       received += chunk.length;
       tail = (tail + chunk.toString('latin1')).slice(-300);
       // A reader in no hurry: what does not wait for it runs ahead now.
       for (let turn = 0; turn < 20; turn++) await nextTurn();
-      mostAhead = Math.max(mostAhead, portions * portionRecords - received / 1150);
+      maxAhead = Math.max(maxAhead, portions * portionRecords - received / 1150);
     }
     assert.match(tail, /"_trellis_export":\{"count":50000,/);
     assert.equal(portions, 50_000 / portionRecords);
     // In records: two portions, and what the kernel holds for a loopback socket, at most some 10 MB.
-    assert.ok(mostAhead < 15_000, `read ${mostAhead} records ahead`);
+    assert.ok(maxAhead < 15_000, `read ${maxAhead} records ahead`);
   } finally {
     trellis.db.flight = flight;
   }
@@ -146,17 +146,17 @@ test('an export holds a few portions in memory, however large the dataset is', a
     return (heapUsed + external) / 1024 / 1024;
   };
   const before = held();
-  let most = 0;
+  let max = 0;
   let received = 0;
   let looked = 0;
   for await (const chunk of (await open('model=Large')) as AsyncIterable<Buffer>) {
     received += chunk.length;
     if (received - looked < 5_000_000) continue;
     looked = received;
-    most = Math.max(most, held() - before);
+    max = Math.max(max, held() - before);
   }
   assert.ok(received > 50_000_000);
-  assert.ok(most < 32, `${most.toFixed(1)} MB`);
+  assert.ok(max < 32, `${max.toFixed(1)} MB`);
 });
 
 test('an export that breaks off half-way has no last line, and its answer is no whole one', async () => {

@@ -19,8 +19,8 @@ export function hashWriter(
   const outer = Buffer.concat([padded(bytes, 0x5c), Buffer.alloc(digestBytes)]);
   let inner = padded(bytes, 0x36);
   return ({ name, content }, into, at) => {
-    const most = blockBytes + name.length * 3 + content.length;
-    if (inner.length < most) inner = Buffer.concat([inner.subarray(0, blockBytes)], most * 2);
+    const max = blockBytes + name.length * 3 + content.length;
+    if (inner.length < max) inner = Buffer.concat([inner.subarray(0, blockBytes)], max * 2);
     const nameEnd = blockBytes + inner.write(name, blockBytes);
     inner.set(content, nameEnd);
     const digest = hash('sha256', inner.subarray(0, nameEnd + content.length), 'latin1');

@@ -13,7 +13,7 @@ function byItems(bytes: Buffer): { read: Read; isCut: boolean } {
   let isCut = false;
   const read = attempt(() => {
     const items: unknown[] = [];
-    const rest = readItems(bytes, { name: 'records', most: 1000, onItem: (item) => items.push(item) });
+    const rest = readItems(bytes, { name: 'records', max: 1000, onItem: (item) => items.push(item) });
     isCut = rest !== undefined;
     return rest === undefined ? readJson(bytes) : { ...rest, records: items };
   });

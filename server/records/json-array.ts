@@ -12,15 +12,15 @@ const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d
  * `readJson` accepts and gives.
  *
  * Calls `onItem` with each item and answers the rest, in which `[]` stands for the array; undefined, without a call,
- * where the bytes are no object with an array of that name, name it more than once, or have more than `most` items.
+ * where the bytes are no object with an array of that name, name it more than once, or have more than `max` items.
  * Throws SyntaxError as `readJson` does, possibly after calls, and RangeError where it is nested too deeply.
  */
 export function readItems(
   bytes: Buffer,
-  { name, most, onItem }: { name: string; most: number; onItem: (item: unknown, index: number) => void },
+  { name, max, onItem }: { name: string; max: number; onItem: (item: unknown, index: number) => void },
 ): Record<string, unknown> | undefined {
   const array = findArray(bytes, name);
-  if (array === undefined || array.ends.length > most) return undefined;
+  if (array === undefined || array.ends.length > max) return undefined;
   // The items are cut at commas outside of strings and brackets. The whole is JSON just when each item is, and the rest
   // is with any value in place of the items: brackets that do not match, or a missing item, fail in one of them.
   const stamp = randomUUID();

@@ -38,7 +38,7 @@ async function* readInTurn(db: Db, request: PageRequest): AsyncGenerator<Portion
   let { cursor, limit: left } = request;
   // One is being written to the reader while the other is filled.
   const rooms = [createRoom(), createRoom()] as const;
-  const most = request.limit <= smallPage ? smallPage : portionRecords;
+  const max = request.limit <= smallPage ? smallPage : portionRecords;
   let bytesLeft = request.maxPageBytes ?? pageBytes;
   let until: number | undefined;
   let isEnd = false;
@@ -47,7 +47,7 @@ async function* readInTurn(db: Db, request: PageRequest): AsyncGenerator<Portion
       ...request,
       connection: await request.connection(),
       cursor,
-      limit: Math.min(left, most),
+      limit: Math.min(left, max),
       maxBytes: Math.min(bytesLeft, portionBytes),
       until,
       room: rooms[turn],

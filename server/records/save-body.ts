@@ -19,7 +19,7 @@ export function readSaveBody(bytes: Buffer, metadataKey: string): SaveBody {
   let count = 0;
   const rest = readItems(bytes, {
     name: 'records',
-    most: maxRecords,
+    max: maxRecords,
     onItem(item, index) {
       checker.add(item as JsonValue, index);
       count += 1;

@@ -34,7 +34,7 @@ export function saveRoute(app: App, { db, brand, connections, activity }: Deps):
     const parse = async (request: FastifyRequest, payload: IncomingMessage) => {
       const { 'content-length': length } = request.headers;
       const told = length === undefined ? undefined : Number(length);
-      const bytes = await collect(payload, { told, most: maxSaveBytes });
+      const bytes = await collect(payload, { told, max: maxSaveBytes });
       const { body, records } = await readBody(bytes, brand.metadataKey);
       if (records !== undefined) sent.set(request, records);
       return body;

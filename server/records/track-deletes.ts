@@ -23,7 +23,7 @@ import { buryRecords } from './tombstones.ts';
  */
 
 /** The maximum number of notes that a resumed tracking keeps apart; more are merged into one row. */
-const mostNotes = 1_000;
+const maxNotes = 1_000;
 /** Positions in one row, when a tracking begins with what its run has saved. */
 const positionsPerNote = 100_000;
 
@@ -53,7 +53,7 @@ export async function startTracking(
     const trackingId = dataset.trackingId ?? randomUUID();
     const isPartial = isPartialFor(dataset, beginning);
     if (dataset.trackedFrom !== null) {
-      await mergeNotes(tx, { datasetId, above: mostNotes });
+      await mergeNotes(tx, { datasetId, above: maxNotes });
       if (trackingId !== dataset.trackingId || isPartial !== dataset.trackingIsPartial) {
         await tx.query('update dataset set tracking_id = $2, tracking_is_partial = $3 where id = $1', [
           ...[datasetId, trackingId, isPartial],

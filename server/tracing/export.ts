@@ -42,7 +42,7 @@ const kinds = {
 const everyMs = 500;
 const exportMs = 5_000;
 /** Where the collector does not keep up, what is beyond is let go. */
-const mostWaiting = 8_192;
+const maxWaiting = 8_192;
 const stopMs = 1_000;
 
 /** `onError` is told of the first failure in a row; what could not be sent is let go. */
@@ -63,7 +63,7 @@ export function createExport(
         exporter: told(exporter, onError),
         scheduledDelayMillis: everyMs,
         exportTimeoutMillis: exportMs,
-        maxQueueSize: mostWaiting,
+        maxQueueSize: maxWaiting,
       }),
     ],
   });

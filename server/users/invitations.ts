@@ -26,7 +26,7 @@ export type Invitation = {
 const invitationMs = 7 * 86_400_000;
 const setUpMs = 86_400_000;
 /** Of one link. Each may tell whether an address is somebody's, and takes a hash of a password. */
-const mostTries = 20;
+const maxTries = 20;
 
 /**
  * Makes an invitation; its token is told this once. `by` is the user who made it; undefined: the command line. Throws
@@ -142,7 +142,7 @@ export async function noteTry(db: Queryable, { token, at }: { token: string; at:
      set tries = tries + 1
      where hash = $1 and expires_at > $2 and tries < $3
      returning id`,
-    [hashOfToken(token), at, mostTries],
+    [hashOfToken(token), at, maxTries],
   );
   if (counted.length === 0) throw new AppError('invalid_invitation');
 }

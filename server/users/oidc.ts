@@ -26,7 +26,7 @@ export type Fetch = (
 }>;
 
 const timeoutMs = 10_000;
-const mostBytes = 256 * 1024;
+const maxBytes = 256 * 1024;
 const discoveredMs = 3_600_000;
 
 /** The provider `oidc`. It is asked for its endpoints when they are first needed, and again after an hour. */
@@ -165,7 +165,7 @@ function asFetch(fetch: Fetch) {
     let bytes = 0;
     for await (const part of answer.body ?? []) {
       bytes += part.length;
-      if (bytes > mostBytes) throw new Error('The OpenID provider answers with more than 256 KB.');
+      if (bytes > maxBytes) throw new Error('The OpenID provider answers with more than 256 KB.');
       parts.push(part);
     }
     const type = answer.headers.get('content-type');

@@ -4,9 +4,9 @@ import { takingTurns } from '../db/turns.ts';
 import { AppError } from '../errors.ts';
 
 /** Each takes one of the four threads that files and names wait for, too, and 32 MB (scrypt, N = 16384, r = 16). */
-const mostAtOnce = 2;
+const maxAtOnce = 2;
 /** Some two seconds' worth. */
-const mostWaiting = 16;
+const maxWaiting = 16;
 
 export type Passwords = {
   /** Throws `unavailable` where too many wait. */
@@ -21,11 +21,11 @@ export type Passwords = {
 /** Hashes of passwords, a few at a time on a node, however many are tried. */
 export function createPasswords(): Passwords {
   const requests = new AsyncLocalStorage<{ verified?: string }>();
-  const inTurn = takingTurns(mostAtOnce);
+  const inTurn = takingTurns(maxAtOnce);
   let asked = 0;
 
   async function unlessMany<R>(work: () => Promise<R>): Promise<R> {
-    if (asked >= mostAtOnce + mostWaiting) {
+    if (asked >= maxAtOnce + maxWaiting) {
       throw new AppError('unavailable', 'Too many passwords are being tried. Try again in some seconds.', {
         retryAfterS: 5,
       });

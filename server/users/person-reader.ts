@@ -32,7 +32,7 @@ export function createPersonReader({
     load: async ({ cookie }) => ({ person: await readPerson(cookie) }),
     keyOf: ({ cookie }) => createHash('sha256').update(cookie).digest('base64'),
     ...(clock && { clock }),
-    most: 1_000,
+    max: 1_000,
   });
 
   async function readPerson(cookie: string): Promise<Person | undefined> {

@@ -42,7 +42,7 @@ const identifierOf = (token: string) =>
   createHash('sha256').update(`reset-password:${token}`).digest('base64url');
 
 /** Links of one user that are good at the same time: who asks for more is sent none, so that nobody's box is filled. */
-const mostResets = 5;
+const maxResets = 5;
 
 /**
  * Whether a link that better-auth has just made may be mailed: not beyond so many, nor to who has no password, as their way
@@ -65,5 +65,5 @@ export async function mayMailReset(
        exists (select from sign_in_account where user_id = $1 and password is not null) as has_password`,
     [userId, at],
   );
-  return hasPassword && live <= mostResets;
+  return hasPassword && live <= maxResets;
 }

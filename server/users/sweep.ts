@@ -5,7 +5,7 @@ import { codeMs } from './codes.ts';
 /** No limit on tries looks back so far. */
 const longestRateWindowMs = 3_600_000;
 /** Of each kind at once, so that no statement runs long; the rest goes with the next turn. */
-const mostAtOnce = 10_000;
+const maxAtOnce = 10_000;
 
 /** Removes what is over: sessions, links, codes that were awaited, counts of tries. Invitations that were used are gone. */
 async function sweepSignIn(db: Db, at: Date): Promise<void> {
@@ -18,7 +18,7 @@ async function sweepSignIn(db: Db, at: Date): Promise<void> {
   ] as const) {
     await db.query(
       `delete from ${table}
-       where ctid = any(array(select ctid from ${table} where ${over} limit ${mostAtOnce}))`,
+       where ctid = any(array(select ctid from ${table} where ${over} limit ${maxAtOnce}))`,
       [than],
     );
   }

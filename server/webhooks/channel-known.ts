@@ -64,7 +64,7 @@ export async function noteNoticed(
 /** Noted before `before`, the oldest first. */
 export function listNoticed(
   q: Queryable,
-  { before, most }: { before: Date; most: number },
+  { before, max }: { before: Date; max: number },
 ): Promise<{ id: number; connection: number; target: string }[]> {
   return q.query(
     `select id, connection_id as connection, target
@@ -72,6 +72,6 @@ export function listNoticed(
      where noticed_at < $1
      order by noticed_at
      limit $2`,
-    [before, most],
+    [before, max],
   );
 }

@@ -24,7 +24,7 @@ type Deps = {
 };
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-const mostTypeCharacters = 255;
+const maxTypeCharacters = 255;
 
 /** Whether a request is one of a channel at all. */
 export function isChannelMessage({ provider }: Integration, headers: IncomingHttpHeaders): boolean {
@@ -59,7 +59,7 @@ export async function receiveMessage(
   const type = said('type');
   if (type !== rules.opening && isOn) {
     const { connection, target } = channel;
-    const types = ['*', rules.kind, ...(type !== '' && type.length <= mostTypeCharacters ? [type] : [])];
+    const types = ['*', rules.kind, ...(type !== '' && type.length <= maxTypeCharacters ? [type] : [])];
     const syncs = await db.transaction((tx) => runSoon(tx, { connection, target, types, at }));
     log.info({ integration: integration.key, type, syncs }, 'a push channel told of a change');
   }

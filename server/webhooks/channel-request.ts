@@ -21,7 +21,7 @@ export type Opened =
   /** `isRefused`: it knows no such channel. `isLasting`: asking again soon is no use. `status` 401 may mean the token. */
   | { ok: false; fault: WatchFault; isRefused: boolean; isLasting: boolean; isTokenRefused: boolean };
 
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 
 /** Asks for one. `target` empty: for everything of the account. Throws TemplateError, and AppError for a forbidden address. */
 export async function openChannel(
@@ -129,7 +129,7 @@ async function readText(body: AsyncIterable<Uint8Array> | null): Promise<string>
   for await (const chunk of body ?? []) {
     chunks.push(chunk);
     size += chunk.length;
-    if (size > mostBytes) break;
+    if (size > maxBytes) break;
   }
   return Buffer.concat(chunks).toString('utf8');
 }

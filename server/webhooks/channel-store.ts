@@ -94,7 +94,7 @@ export async function endWatching(db: Db, at: Date): Promise<void> {
 /** Connections whose metadata are to be read now; the others' turn comes before theirs comes again. */
 export function takeLooks(
   q: Queryable,
-  { at, againMs, most }: { at: Date; againMs: number; most: number },
+  { at, againMs, max }: { at: Date; againMs: number; max: number },
 ): Promise<Looked[]> {
   return q.query(
     `update watching
@@ -107,7 +107,7 @@ export function takeLooks(
        and connection.id = watching.connection_id
        and connection.deleted_at is null
      returning connection.id, ${placeColumns}`,
-    [at, later(at, againMs), most],
+    [at, later(at, againMs), max],
   );
 }
 
@@ -156,7 +156,7 @@ export async function askAnew(
 }
 
 /** What wants a channel now. */
-export function takeWatches(q: Queryable, { at, most }: { at: Date; most: number }): Promise<Watch[]> {
+export function takeWatches(q: Queryable, { at, max }: { at: Date; max: number }): Promise<Watch[]> {
   return q.query<Watch>(
     `update watch
      set next_at = $2
@@ -168,7 +168,7 @@ export function takeWatches(q: Queryable, { at, most }: { at: Date; most: number
        and connection.id = watch.connection_id
        and connection.deleted_at is null
      returning watch.id, connection.id as connection, watch.target, watch.attempts, ${placeColumns}`,
-    [at, later(at, takenMs), most],
+    [at, later(at, takenMs), max],
   );
 }
 
@@ -233,7 +233,7 @@ export async function noteFault(
 }
 
 /** Channels that are to be stopped now. */
-export function takeEnding(q: Queryable, { at, most }: { at: Date; most: number }): Promise<Channel[]> {
+export function takeEnding(q: Queryable, { at, max }: { at: Date; max: number }): Promise<Channel[]> {
   return q.query<Channel>(
     `update channel
      set next_at = $2
@@ -245,7 +245,7 @@ export function takeEnding(q: Queryable, { at, most }: { at: Date; most: number 
        and connection.id = channel.connection_id
        and connection.deleted_at is null
      returning channel.id, connection.id as connection, channel.resource_id as "resourceId", ${placeColumns}`,
-    [at, later(at, takenMs), most],
+    [at, later(at, takenMs), max],
   );
 }
 

@@ -24,9 +24,9 @@ type Forwarded = {
   brandPrefix: string;
 };
 
-const mostTypeCharacters = 255;
+const maxTypeCharacters = 255;
 /** Of senders that prove nothing: anyone can be one, and what is told is kept. */
-const mostUnprovedAMinute = 100;
+const maxUnprovedAMinute = 100;
 
 /** Tells it as the connection's, in a transaction that ends where the connection is deleted meanwhile. */
 export async function forwardTo(
@@ -62,7 +62,7 @@ async function tell(
       provider_config_key: integration.key,
       provider: provider.name,
       test: integration.isTest,
-      type: type !== undefined && type.length <= mostTypeCharacters ? type : null,
+      type: type !== undefined && type.length <= maxTypeCharacters ? type : null,
     },
   });
   const proof = provider.webhook?.proof;
@@ -88,10 +88,10 @@ export async function requireRoom(
          where integration_id = $1 and environment_id = $2 and received_at > $3
          limit $4
        ) as kept`,
-      [integration.id, integration.environmentId, new Date(at.getTime() - 60_000), mostUnprovedAMinute],
+      [integration.id, integration.environmentId, new Date(at.getTime() - 60_000), maxUnprovedAMinute],
     ),
   );
-  if ((row?.count ?? 0) < mostUnprovedAMinute) return;
+  if ((row?.count ?? 0) < maxUnprovedAMinute) return;
   throw new AppError(
     'unavailable',
     'Too many webhooks came unproved: set the webhook secret of the integration.',

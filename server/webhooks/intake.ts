@@ -9,16 +9,16 @@ import { BodyRoom, holdIn } from '../http/body-memory.ts';
  */
 
 /** Of those that are not small, together, as far as they have come. */
-const mostBytes = 64 * 1024 * 1024;
+const maxBytes = 64 * 1024 * 1024;
 /** In that time a longer one has come. */
 const arrivalMs = 30_000;
 /** Of the connections to the database: other calls need them too. */
-const mostAtOnce = 4;
-const mostWaiting = 500;
+const maxAtOnce = 4;
+const maxWaiting = 500;
 
 export function createIntake() {
-  const inTurn = takingTurns(mostAtOnce);
-  const room = new BodyRoom(mostBytes);
+  const inTurn = takingTurns(maxAtOnce);
+  const room = new BodyRoom(maxBytes);
   let inside = 0;
 
   /** Before the body is read. Refuses with `unavailable` (503). */
@@ -39,7 +39,7 @@ export function createIntake() {
     admit,
     /** Does what follows from one, a few at a time. Throws `unavailable` (503) where too many wait. */
     async during<T>(work: () => Promise<T>): Promise<T> {
-      if (inside >= mostAtOnce + mostWaiting) throw full();
+      if (inside >= maxAtOnce + maxWaiting) throw full();
       inside += 1;
       return inTurn(work).finally(() => {
         inside -= 1;

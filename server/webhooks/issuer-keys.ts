@@ -23,7 +23,7 @@ export const retryAfterMs = 5_000;
 const rereadAfterMs = 60_000;
 const believedMs = 3600_000;
 const timeoutMs = 5_000;
-const mostBytes = 256 * 1024;
+const maxBytes = 256 * 1024;
 
 /** Keeps the keys for an hour. */
 export function createIssuerKeys(url: string, { fetch, now }: { fetch: Fetch; now: () => Date }): IssuerKeys {
@@ -51,7 +51,7 @@ export function createIssuerKeys(url: string, { fetch, now }: { fetch: Fetch; no
       for await (const chunk of answer.body ?? []) {
         chunks.push(chunk);
         size += chunk.length;
-        if (size > mostBytes) throw new Error('the keys are too long');
+        if (size > maxBytes) throw new Error('the keys are too long');
       }
       reads += 1;
       readAt = now().getTime();

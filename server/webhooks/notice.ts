@@ -20,7 +20,7 @@ export type Notice = {
 };
 
 /** Of any value that names something; longer is none. */
-const mostCharacters = 1_024;
+const maxCharacters = 1_024;
 
 /** Throws `invalid_json` and `invalid_content_type` where the body cannot be read. */
 export function readNotice(rules: WebhookRules, sent: Sent): Notice {
@@ -71,13 +71,13 @@ function readPayload({ headers, body }: Sent): Payload {
   throw new AppError('invalid_content_type', 'Send the webhook as JSON, or as a form.');
 }
 
-const mostLevels = 100;
+const maxLevels = 100;
 
 /** What would change whatever it is merged into, or overflow the stack of whoever walks it, is no payload. */
 function requireHarmless(payload: Payload): Payload {
   let level: unknown[] = [payload];
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > mostLevels) throw new AppError('invalid_json', 'The webhook is nested too deeply.');
+    if (depth > maxLevels) throw new AppError('invalid_json', 'The webhook is nested too deeply.');
     level = level.flatMap((value) => {
       if (typeof value !== 'object' || value === null) return [];
       if (Object.hasOwn(value, '__proto__'))
@@ -94,7 +94,7 @@ function textAt(
 ): string | undefined {
   const found = 'header' in place ? headers[place.header.toLowerCase()] : fieldAt(payload, place.body);
   const text = typeof found === 'number' ? String(found) : found;
-  if (typeof text !== 'string' || text === '' || text.length > mostCharacters || text.includes('\0'))
+  if (typeof text !== 'string' || text === '' || text.length > maxCharacters || text.includes('\0'))
     return undefined;
   return text;
 }

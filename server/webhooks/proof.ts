@@ -8,7 +8,7 @@ import { standardKey, strictBase64 } from '../providers/webhook-secret.ts';
 export type Sent = { headers: IncomingHttpHeaders; body: Buffer };
 
 /** Older or younger than this and it may be one that somebody kept and sends again. */
-export const mostAgeMs = 5 * 60_000;
+export const maxAgeMs = 5 * 60_000;
 
 /**
  * Why it is not believed, for whoever set the webhook up; undefined: it is. `secrets` are the integration's of the proof's
@@ -145,7 +145,7 @@ function msOf(timestamp: string | undefined): number {
 function faultOfTime(sentAtMs: number, now: Date): string | undefined {
   if (!Number.isFinite(sentAtMs)) return 'It does not say when it was sent.';
   const ageMs = now.getTime() - sentAtMs;
-  return Math.abs(ageMs) <= mostAgeMs ? undefined : 'It was sent too long ago, or in the future.';
+  return Math.abs(ageMs) <= maxAgeMs ? undefined : 'It was sent too long ago, or in the future.';
 }
 
 /** Bytes in one spelling alone: what else decodes to the same is none. */

@@ -35,7 +35,7 @@ export type ReceiveDeps = {
 };
 
 /** An account may have as many; more is a mistake of ours or of whoever names them. */
-const mostConnections = 1_000;
+const maxConnections = 1_000;
 
 /**
  * Answers what the provider is to read. Throws `webhook_refused` (401) where it is not proved, `not_found` where the
@@ -177,7 +177,7 @@ async function recipientsOf(
     .where('connection.environment_id', '=', integration.environmentId)
     .where('connection.integration_id', '=', integration.id)
     .orderBy('connection.id')
-    .limit(mostConnections);
+    .limit(maxConnections);
   const condition = {
     connection_id: sql<boolean>`connection.connection_id = ${id}`,
     account: sql<boolean>`connection.account_id = ${id}`,

@@ -27,7 +27,7 @@ type Place = Pick<ConnectionHead, 'id' | 'environmentId' | 'integrationKey' | 'c
 const firstWaitMs = 60_000;
 const waitMs = 5 * 60_000;
 /** Connections that one run tries, one after the other. */
-const mostAtOnce = 20;
+const maxAtOnce = 20;
 
 /** Notes, in the transaction of the event, that they are to be tried. */
 export async function noteRetries(
@@ -73,7 +73,7 @@ export function retryJob(deps: RetryDeps): Job<Record<string, never>> {
            and connection.deleted_at is null
          order by connection.retry_at
          limit $2`,
-        [now(), mostAtOnce],
+        [now(), maxAtOnce],
       );
       await eachInTurn(due, { job: 'webhooks.retries', log, signal, work: (place) => retry(deps, place) });
     },

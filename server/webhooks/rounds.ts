@@ -4,9 +4,9 @@ import type { Logger } from '../log.ts';
 
 /** What a job that has a minute does for many connections: in portions, a few at a time. */
 
-const mostBeside = 8;
+const maxBeside = 8;
 /** Of portions, so that a thousand connections that want something at once do not take the provider's quota from calls. */
-const mostRounds = 12;
+const maxRounds = 12;
 /** After that no portion is begun. */
 const enoughMs = 40_000;
 
@@ -17,7 +17,7 @@ const enoughMs = 40_000;
 export function createRounds({ log, signal }: { log: Pick<Logger, 'warn'>; signal: AbortSignal }) {
   const begunMs = performance.now();
   return async <T>(take: () => Promise<readonly T[]>, work: (item: T) => Promise<unknown>): Promise<void> => {
-    const inTurn = takingTurns(mostBeside);
+    const inTurn = takingTurns(maxBeside);
     const away: unknown[] = [];
     const one = async (item: T) => {
       if (signal.aborted || away.length > 0) return;
@@ -26,7 +26,7 @@ export function createRounds({ log, signal }: { log: Pick<Logger, 'warn'>; signa
         else log.warn({ err: error }, 'a push channel is looked at later');
       });
     };
-    for (let round = 0; round < mostRounds; round++) {
+    for (let round = 0; round < maxRounds; round++) {
       if (signal.aborted || performance.now() - begunMs > enoughMs) return;
       const items = await take();
       await Promise.all(items.map((item) => inTurn(() => one(item))));
@@ -36,7 +36,7 @@ export function createRounds({ log, signal }: { log: Pick<Logger, 'warn'>; signa
   };
 }
 
-const mostUnanswered = 3;
+const maxUnanswered = 3;
 
 /**
  * Leaves the connections of an integration alone, for the rest of a job, whose provider has let three calls in a row
@@ -51,9 +51,9 @@ export function noteSilence() {
     ): Promise<void> {
       const key = `${environmentId}/${integrationKey}`;
       const before = unanswered.get(key) ?? 0;
-      if (before >= mostUnanswered) return;
+      if (before >= maxUnanswered) return;
       if ((await ask()) === 'unanswered') unanswered.set(key, (unanswered.get(key) ?? 0) + 1);
-      else if ((unanswered.get(key) ?? 0) < mostUnanswered) unanswered.delete(key);
+      else if ((unanswered.get(key) ?? 0) < maxUnanswered) unanswered.delete(key);
     },
   };
 }

@@ -19,8 +19,8 @@ import { createVerifier } from './verify.ts';
  * `security-events.ts` acts upon; messages of push channels (`channel-notice.ts`); and whatever else a provider tells, which
  * `receive.ts` judges and hands on.
  */
-const mostBytes = 4 * 1024 * 1024;
-const mostEventBytes = 64 * 1024;
+const maxBytes = 4 * 1024 * 1024;
+const maxEventBytes = 64 * 1024;
 const eventType = 'application/secevent+jwt';
 
 /**
@@ -37,13 +37,13 @@ export async function webhookRoutes(
   await app.register(async (scope) => {
     // A signature is over the bytes as they came.
     scope.removeAllContentTypeParsers();
-    const parse = { parseAs: 'buffer', bodyLimit: mostBytes } as const;
+    const parse = { parseAs: 'buffer', bodyLimit: maxBytes } as const;
     scope.addContentTypeParser('*', parse, (_request, body, done) => done(null, body));
     scope.withTypeProvider<ZodTypeProvider>().post(
       '/webhook/:environment/:key',
       {
         config: { access: { by: 'anyone', isLimited: false } },
-        bodyLimit: mostBytes,
+        bodyLimit: maxBytes,
         preParsing: intake.admit,
         schema: {
           operationId: 'receiveWebhook',
@@ -89,7 +89,7 @@ export async function webhookRoutes(
       return intake.during(() => receiveMessage(receiving, { integration, headers }));
     if (headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() !== eventType)
       return intake.during(() => receive(receiving, { integration, sent: { headers, body } }));
-    if (body.length > mostEventBytes) throw new AppError('body_too_large');
+    if (body.length > maxEventBytes) throw new AppError('body_too_large');
     const { rules, clientId } = receptionOf(integration);
     const token = body.toString('utf8').trim();
     const judged = await verifier.verify(token, { rules, clientId, isTest: integration.isTest });

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Db, Tx } from '../db/pool.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Job } from '../jobs/jobs.ts';
-import { mostAgeMs } from './proof.ts';
+import { maxAgeMs } from './proof.ts';
 
 /**
  * Webhooks that say when they were made and came already: the table `webhook_seen`. Somebody who kept one may send it again
@@ -10,7 +10,7 @@ import { mostAgeMs } from './proof.ts';
  */
 
 /** One that is dated ahead is believed for twice its age; a while more costs nothing. */
-const keptMs = 3 * mostAgeMs;
+const keptMs = 3 * maxAgeMs;
 const removedAtOnce = 10_000;
 
 /** Notes what was signed (`signedFacts`, the body) and whom it is for, and whether it is the first. To be undone with all that follows from it, in one transaction. */

@@ -30,8 +30,8 @@ type WatchDeps = EndDeps & {
 
 /** Metadata are looked at again, since they may name something else by then. */
 const lookAgainMs = 10 * 60_000;
-const mostAtOnce = 50;
-const mostTargets = 50;
+const maxAtOnce = 50;
+const maxTargets = 50;
 const requestMs = 15_000;
 const firstWaitMs = 60_000;
 const longestWaitMs = 60 * 60_000;
@@ -51,20 +51,20 @@ export function watchJob(deps: WatchDeps): Job<Record<string, never>> {
       const silence = noteSilence();
       const rounds = createRounds({ log, signal });
       await rounds(
-        () => listNoticed(db, { before: at, most: mostAtOnce }),
+        () => listNoticed(db, { before: at, max: maxAtOnce }),
         (watch) => runNoticed(deps, watch),
       );
       await rounds(
-        () => store.takeLooks(db, { at, againMs: lookAgainMs, most: mostAtOnce }),
+        () => store.takeLooks(db, { at, againMs: lookAgainMs, max: maxAtOnce }),
         (place) => look(deps, place),
       );
       const ends = () =>
         rounds(
-          () => store.takeEnding(db, { at: now(), most: mostAtOnce }),
+          () => store.takeEnding(db, { at: now(), max: maxAtOnce }),
           (channel) => silence.during(channel, () => endChannel(deps, { channel, signal })),
         );
       const renewals = rounds(
-        () => store.takeWatches(db, { at: now(), most: mostAtOnce }),
+        () => store.takeWatches(db, { at: now(), max: maxAtOnce }),
         (watch) => silence.during(watch, () => renew(deps, watch, signal)),
       );
       // A provider that is slow to open channels keeps none from being stopped; those that were renewed end others.
@@ -90,7 +90,7 @@ function targetsOf({ metadata }: LiveConnection, rules: ChannelRules): string[] 
   const named = rules.metadata
     .flatMap((name) => (Object.hasOwn(metadata, name) ? metadata[name] : []))
     .filter((id): id is string => typeof id === 'string' && /^[A-Za-z0-9_-]{1,200}$/.test(id));
-  const targets = [...new Set(named)].slice(0, mostTargets);
+  const targets = [...new Set(named)].slice(0, maxTargets);
   return targets.length > 0 || rules.account === undefined ? targets : [''];
 }
 

@@ -5,7 +5,7 @@ import { nodeNames, wreak } from './chaos.ts';
 import { clockJumpOf, diskFull, type Fault, freezeOf, postgresAway, readOnly } from './faults.ts';
 
 const [one, , three] = nodeNames;
-const load = { calmMs: 10_000, mostMs: 600_000, datasets: 3, accounts: 4, pauseMs: 100 };
+const load = { calmMs: 10_000, maxMs: 600_000, datasets: 3, accounts: 4, pauseMs: 100 };
 
 /** The same promises hold, whatever goes wrong. */
 async function withstand(t: { diagnostic(line: string): void }, trial: Parameters<typeof wreak>[0]) {

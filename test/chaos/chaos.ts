@@ -17,7 +17,7 @@ type Trial = {
   /** From the end of one fault to the next. */
   calmMs: number;
   /** Longer than that no new fault is begun; each of the names in `atLeast` has its turn all the same. */
-  mostMs: number;
+  maxMs: number;
   datasets: number;
   accounts: number;
   /** Of each caller, after a call, on average. */
@@ -65,7 +65,7 @@ export async function wreak(trial: Trial): Promise<Outcome> {
     for (const fault of trial.faults) {
       await Promise.race([sleep(trial.calmMs), running]);
       const isFirst = !struck.some(({ name }) => name === fault.name);
-      if (performance.now() - beganAt > trial.mostMs && !isFirst) continue;
+      if (performance.now() - beganAt > trial.maxMs && !isFirst) continue;
       const at = performance.now();
       const told = await calls.during(fault.name, () => fault.strike(installation, db));
       struck.push({ name: fault.name, tookMs: Math.round(performance.now() - at), told });
@@ -219,8 +219,8 @@ async function judge({
   faults.push(...tokens.double.map((text) => `a double refresh: ${text}`));
   faults.push(...tokens.brokenOff.map((text) => `tokens that a living node did not take: ${text}`));
   // A node loses one answer of each connection at most.
-  const most = tokens.stops * load.functions.accounts.length;
-  if (tokens.excused > most || tokens.lastLooks > most)
+  const max = tokens.stops * load.functions.accounts.length;
+  if (tokens.excused > max || tokens.lastLooks > max)
     faults.push(`${tokens.excused} refreshes and ${tokens.lastLooks} last looks after ${tokens.stops} stops`);
 
   const { seen, repeated } = load.events;

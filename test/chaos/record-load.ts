@@ -134,8 +134,8 @@ export function openRecordLoad(calls: Calls, { model: name, headers }: Dataset, 
   };
 }
 
-function someIds(random: Random, most: number): string[] {
-  return [...new Set(Array.from({ length: 1 + pick(random, most) }, () => `r${pick(random, idCount)}`))];
+function someIds(random: Random, max: number): string[] {
+  return [...new Set(Array.from({ length: 1 + pick(random, max) }, () => `r${pick(random, idCount)}`))];
 }
 
 const changeOf = ({ _trellis_metadata: { cursor, last_action } }: WireRecord) => `${last_action} ${cursor}`;

@@ -295,7 +295,7 @@ describe('an action that is not waited for', () => {
 });
 
 test('one whose node was lost is not run a second time, unless retries were asked for', async () => {
-  const lost = async (mostAttempts: number) => {
+  const lost = async (maxAttempts: number) => {
     const [run] = await trellis.db.query<{ id: string }>(
       `insert into run (id, environment_id, function_id, version_id, connection_id, kind, trigger, state, started_at,
          attempt, most_attempts, owner, lease_until)
@@ -307,7 +307,7 @@ test('one whose node was lost is not run a second time, unless retries were aske
        order by connection.id
        limit 1
        returning id`,
-      [mostAttempts],
+      [maxAttempts],
     );
     return outcome(`/action/${run!.id}`);
   };

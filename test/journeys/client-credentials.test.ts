@@ -115,8 +115,8 @@ test('twenty calls on two nodes after the token has ended ask for one other', as
     Array.from({ length: 20 }, (_, index) => proxied(index % 2 ? another : trellis)),
   );
   assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
-  const { asked, most_at_once: most } = (await refreshes(client))!;
-  assert.deepEqual([asked, most], [before + 1, 1]);
+  const { asked, most_at_once: max } = (await refreshes(client))!;
+  assert.deepEqual([asked, max], [before + 1, 1]);
 });
 
 test('a 401 of the API leads to one other token and one replay', async () => {

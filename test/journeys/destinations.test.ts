@@ -171,12 +171,12 @@ test("who may not read the secrets of connections' own clients cannot move the a
   await made('/connections', { provider_config_key: 'machine', connection_id: 'ada', credentials });
   const moved = { token_url: `${origin}/elsewhere` };
   const reading = ['integrations:write', 'integrations:secrets', 'connections:credentials'];
-  const most = await trellis.keyWith(...reading);
+  const max = await trellis.keyWith(...reading);
   assert.match(
-    await change(most, 'machine', moved),
+    await change(max, 'machine', moved),
     /"integration_config\.token_url".*lacks connections:refresh_tokens\.$/,
   );
-  assert.equal(await change(most, 'machine', { base_url: `${origin}/v2` }), 'changed');
+  assert.equal(await change(max, 'machine', { base_url: `${origin}/v2` }), 'changed');
   const wide = await trellis.keyWith(...reading, 'connections:refresh_tokens');
   assert.equal(await change(wide, 'machine', moved), 'changed');
 });

@@ -4,13 +4,13 @@ import { after, before, test } from 'node:test';
 import { constants, createGzip, gzipSync } from 'node:zlib';
 import { openTicketed, type Ticketed } from './ticket-subject.ts';
 
-const most = Buffer.alloc(1000, 'x');
+const max = Buffer.alloc(1000, 'x');
 let ticketed: Ticketed;
 let ticket: string;
 
 before(async () => {
   ticketed = await openTicketed();
-  ticket = await ticketed.ticketOf({ methods: ['GET', 'POST'], max_bytes: most.length });
+  ticket = await ticketed.ticketOf({ methods: ['GET', 'POST'], max_bytes: max.length });
 });
 after(() => ticketed.close());
 
@@ -35,20 +35,20 @@ const post = (parts: Buffer[], headers: Record<string, string> = {}) =>
 
 test('no body has more bytes than its ticket allows, announced or not', async () => {
   const received = readBodies();
-  assert.equal((await post([most], { 'content-length': '1000' })).status, 200);
-  assert.equal((await post([most.subarray(1), Buffer.from('x')])).status, 200);
+  assert.equal((await post([max], { 'content-length': '1000' })).status, 200);
+  assert.equal((await post([max.subarray(1), Buffer.from('x')])).status, 200);
   assert.deepEqual(received.splice(0), ['whole 1000', 'whole 1000']);
   ticketed.provider.seen = [];
-  const announced = await post([most, Buffer.from('x')], { 'content-length': '1001' });
+  const announced = await post([max, Buffer.from('x')], { 'content-length': '1001' });
   assert.deepEqual([announced.status, announced.code], [413, 'ticket_bytes_exceeded']);
   assert.deepEqual(ticketed.provider.seen, []);
-  const chunked = await post([most, Buffer.from('x')]);
+  const chunked = await post([max, Buffer.from('x')]);
   assert.deepEqual([chunked.status, chunked.code], [413, 'ticket_bytes_exceeded']);
   assert.ok(!received.some((what) => what.startsWith('whole')), String(received));
 });
 
 test('an answer that announces more bytes than its ticket allows is none, and one of as many is whole', async () => {
-  ticketed.provider.answering = (_request, response) => void response.end(most);
+  ticketed.provider.answering = (_request, response) => void response.end(max);
   assert.equal((await ticketed.ask(ticket, '/proxy/open/a')).text.length, 1000);
   ticketed.provider.answering = (_request, response) => void response.end(Buffer.alloc(1001, 'x'));
   const long = await ticketed.ask(ticket, '/proxy/open/a');
@@ -91,7 +91,7 @@ test('an answer that announces no length is broken off at the limit, and not bef
 
 test('of an answer that is decoded on its way the decoded bytes count', async () => {
   const small = gzipSync(Buffer.alloc(500_000, 'x'));
-  assert.ok(small.length <= most.length);
+  assert.ok(small.length <= max.length);
   ticketed.provider.answering = (_request, response) => {
     response.setHeader('content-encoding', 'gzip').end(small);
   };

@@ -23,12 +23,12 @@ after(() => ticketed.close());
 /** The most that this process held while `work` ran, beyond what it holds before, in MB. */
 async function grownBy(work: () => Promise<void>): Promise<number> {
   const before = process.memoryUsage.rss();
-  let most = before;
+  let max = before;
   const timer = setInterval(() => {
-    most = Math.max(most, process.memoryUsage.rss());
+    max = Math.max(max, process.memoryUsage.rss());
   }, 10);
   await work().finally(() => clearInterval(timer));
-  return (most - before) / mb;
+  return (max - before) / mb;
 }
 
 test('through the proxy it passes as it is, and unfolded where the caller asks, at flat memory', async (t) => {

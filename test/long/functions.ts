@@ -30,7 +30,7 @@ type Load = {
   tell?: (line: string) => void;
 };
 
-type Delay = { p50: number; p95: number; most: number };
+type Delay = { p50: number; p95: number; max: number };
 
 type Outcome = {
   runs: number;
@@ -245,6 +245,6 @@ async function judge(
 
 function delayOf(ms: number[]): Delay {
   const sorted = ms.sort((a, b) => a - b);
-  const [p50, p95, most] = [0.5, 0.95, 1].map((share) => Math.round(percentile(sorted, share)));
-  return { p50: p50!, p95: p95!, most: most! };
+  const [p50, p95, max] = [0.5, 0.95, 1].map((share) => Math.round(percentile(sorted, share)));
+  return { p50: p50!, p95: p95!, max: max! };
 }

@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 const [baseUrl = '', key = ''] = process.argv.slice(2);
 export type Probed = {
   /** Of `/health`, in ms. */
-  health: { p50: number; p99: number; most: number; asked: number; failed: number };
+  health: { p50: number; p99: number; max: number; asked: number; failed: number };
   /** Of ordinary calls: how many were answered 200, told to come again, or anything else. */
   calls: { done: number; turnedAway: number; failed: number };
 };
@@ -56,7 +56,7 @@ void every(50, async () => {
 process.on('message', () => {
   const sorted = times.sort((a, b) => a - b);
   const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-  const seen = { p50: at(0.5), p99: at(0.99), most: at(1), asked: sorted.length + failed, failed };
+  const seen = { p50: at(0.5), p99: at(0.99), max: at(1), asked: sorted.length + failed, failed };
   process.send?.({ health: seen, calls } satisfies Probed);
   [times, failed, calls] = [[], 0, none()];
 });

@@ -29,9 +29,9 @@ export async function attack(
   strength: Strength,
   onSeen: (seen: Seen) => void,
 ): Promise<{ restMb: number; afterMb: number }> {
-  const most = strength.idle + 500;
+  const max = strength.idle + 500;
   const service = await startRunningService({
-    env: { TRELLIS_MAX_CONNECTIONS: String(most), LOG_LEVEL: 'warn' },
+    env: { TRELLIS_MAX_CONNECTIONS: String(max), LOG_LEVEL: 'warn' },
   });
   const probe = fork(join(import.meta.dirname, 'hostile-probe.ts'), [service.baseUrl, service.secretKey]);
   // An attacker from outside takes nothing of this machine: the others have it first.

@@ -83,12 +83,12 @@ export async function expireInTurn(trial: Trial): Promise<Outcome> {
       const told = await Promise.all(calls);
       const isGone = (node: string) => node === dead?.name || node === stoodStill?.name;
       for (const name of names) {
-        const { answers, mostAtOnce, mostWorkedOn } = bench.provider.grant(name);
+        const { answers, maxAtOnce, maxWorkedOn } = bench.provider.grant(name);
         const ofRound = answers.slice(before.get(name));
         const lost = ofRound.filter(({ node, isSent }) => !isSent || isGone(node)).length;
         const said = JSON.stringify(told.filter((one) => one.name === name).map(({ error }) => error));
-        assert.equal(mostAtOnce, 1, `${name} had ${mostAtOnce} refreshes at once, callers were told ${said}`);
-        if (rotation !== 'none') assert.equal(mostWorkedOn, 1, `${name} was worked on twice at once`);
+        assert.equal(maxAtOnce, 1, `${name} had ${maxAtOnce} refreshes at once, callers were told ${said}`);
+        if (rotation !== 'none') assert.equal(maxWorkedOn, 1, `${name} was worked on twice at once`);
         assert.ok(ofRound.length >= 1, `${name} was not refreshed`);
         assert.ok(ofRound.length <= 1 + lost, `${name}: ${ofRound.length} accepted, ${lost} lost`);
         const errors = told.filter(

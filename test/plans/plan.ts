@@ -81,9 +81,9 @@ export function faultsOf({ Plan }: Explained, tables: ReadonlyMap<string, Table>
     const best = table.indexes
       .filter(({ isPartial }) => !isPartial)
       .map((index) => ({ index, count: reach(index, known) }));
-    const most = Math.max(0, ...best.map(({ count }) => count));
+    const max = Math.max(0, ...best.map(({ count }) => count));
     const reached = Math.max(0, ...chosen.map((index) => reach(index, used)));
-    return reached >= most ? [] : [`${what} [all: ${all}] could use ${most} columns, uses ${reached}`];
+    return reached >= max ? [] : [`${what} [all: ${all}] could use ${max} columns, uses ${reached}`];
   });
 }
 

@@ -204,7 +204,7 @@ export async function startPeer(): Promise<PeerStandIn> {
     const cursor = query.get('cursor');
     const start = cursor === null ? undefined : placeOfCursor(cursor);
     if (cursor !== null && start === undefined) return { status: 500, code: 'server_error' };
-    const most = Math.min(Number(query.get('limit') ?? 100), peerPage);
+    const max = Math.min(Number(query.get('limit') ?? 100), peerPage);
     const all = (found.records.get(name) ?? [])
       .toSorted((one, other) => (cursorText(one) < cursorText(other) ? -1 : 1))
       .filter((one) => start === undefined || cursorText(one) > start)
@@ -213,7 +213,7 @@ export async function startPeer(): Promise<PeerStandIn> {
           after === null ||
           timeOf(one) >= after.replace(/(\.\d+)?Z$/, (_, f = '') => `${(f || '.').padEnd(7, '0')}`),
       );
-    const records = all.slice(0, most);
+    const records = all.slice(0, max);
     const last = records.at(-1);
     return {
       json: {

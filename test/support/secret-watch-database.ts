@@ -1,7 +1,7 @@
 import type { Queryable } from '../../server/db/pool.ts';
 
 /** Of a larger table as many rows are read as this many bytes hold: sealed payloads may be gigabytes. */
-const mostOfTable = 32 * 1024 * 1024;
+const maxOfTable = 32 * 1024 * 1024;
 const rowsAtOnce = 20_000;
 
 /**
@@ -18,7 +18,7 @@ export async function* textsOfDatabase(db: Queryable): AsyncIterable<{ table: st
   );
   for (const { table } of tables) {
     let length = 0;
-    for (let from = 0; length < mostOfTable; from += rowsAtOnce) {
+    for (let from = 0; length < maxOfTable; from += rowsAtOnce) {
       const [page] = await db.query<{ text: string | null; rows: number }>(
         `select string_agg(of::text, E'\\n') as text, count(*) as rows
          from (select * from ${table} order by ctid offset $1 limit $2) as of`,

@@ -4,7 +4,7 @@ import { DataKey, type Vault } from '../../server/vault.ts';
 import { isKept, type SecretWatch } from './secret-watch.ts';
 
 /** Of a longer answer its beginning and its end are told. */
-const mostOfEnd = 128 * 1024;
+const maxOfEnd = 128 * 1024;
 
 /**
  * Tells the watch of every answer of a server in this process, whoever asked for it and by whatever client: redirects,
@@ -76,8 +76,8 @@ function createBody() {
   let length = 0;
   return {
     add(chunk: Buffer): void {
-      if (length < mostOfEnd) beginning.push(chunk);
-      else ending = Buffer.concat([ending, chunk]).subarray(-mostOfEnd);
+      if (length < maxOfEnd) beginning.push(chunk);
+      else ending = Buffer.concat([ending, chunk]).subarray(-maxOfEnd);
       length += chunk.length;
     },
     text: () => Buffer.concat([...beginning, ending]).toString('utf8'),

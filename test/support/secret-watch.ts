@@ -124,9 +124,9 @@ const signingPrefix = 'whsec_';
 /** Shorter ones are words of tests, and would be found anywhere. */
 const shortest = 12;
 /** Of an answer that is longer, its beginning and its end are looked at: a page of records is megabytes. */
-const mostOfAnswer = 256 * 1024;
+const maxOfAnswer = 256 * 1024;
 /** What is held goes to a file when it has grown to this many characters. */
-const mostHeld = 16 * 1024 * 1024;
+const maxHeld = 16 * 1024 * 1024;
 export type SecretWatch = ReturnType<typeof openSecretWatch>;
 
 /** What a caller sent and got; `scopes` are those of the key that asked. */
@@ -191,7 +191,7 @@ export function openSecretWatch() {
 
   function hold(characters: number): void {
     heldCharacters += characters;
-    if (heldCharacters <= mostHeld) return;
+    if (heldCharacters <= maxHeld) return;
     shelf.put(held);
     held = { lines: [], answers: [] };
     heldCharacters = 0;
@@ -264,7 +264,7 @@ export function openSecretWatch() {
       if (route === 'POST /tickets') made('ticket', data?.ticket);
       made('signing_key', data?.webhook_signing_key);
       const kept =
-        text.length <= mostOfAnswer ? text : text.slice(0, mostOfAnswer / 2) + text.slice(-mostOfAnswer / 2);
+        text.length <= maxOfAnswer ? text : text.slice(0, maxOfAnswer / 2) + text.slice(-maxOfAnswer / 2);
       const parts: HeldAnswer['parts'] = [['', kept]];
       for (const [name, value] of headers) {
         if (trip.test(route) || route.includes(' /api/auth/')) madeInHeader(name, value);

@@ -36,10 +36,10 @@ export type Grant = {
   accepted: number;
   /** Requests whose client waits for the answer. */
   underWay: number;
-  mostAtOnce: number;
+  maxAtOnce: number;
   /** Requests that are worked on, whether or not their client still waits. */
   workedOn: number;
-  mostWorkedOn: number;
+  maxWorkedOn: number;
   /** Accepted refreshes in turn: whose request it was, and whether the answer left this machine. */
   answers: { node: string; isSent: boolean }[];
 };
@@ -76,9 +76,9 @@ export async function startTokenProvider({
     const plan = provider.plan(grant);
     grant.asked += 1;
     grant.underWay += 1;
-    grant.mostAtOnce = Math.max(grant.mostAtOnce, grant.underWay);
+    grant.maxAtOnce = Math.max(grant.maxAtOnce, grant.underWay);
     grant.workedOn += 1;
-    grant.mostWorkedOn = Math.max(grant.mostWorkedOn, grant.workedOn);
+    grant.maxWorkedOn = Math.max(grant.maxWorkedOn, grant.workedOn);
     const over = () => {
       grant.underWay -= 1;
     };
@@ -146,7 +146,7 @@ export async function startTokenProvider({
     plan: () => ({}),
     issue(name) {
       const token = tokenFor(name);
-      const counts = { asked: 0, accepted: 0, underWay: 0, mostAtOnce: 0, workedOn: 0, mostWorkedOn: 0 };
+      const counts = { asked: 0, accepted: 0, underWay: 0, maxAtOnce: 0, workedOn: 0, maxWorkedOn: 0 };
       grants.set(name, { name, good: [token], answers: [], ...counts });
       return token;
     },

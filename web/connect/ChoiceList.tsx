@@ -14,7 +14,7 @@ const atOnce = 100;
 export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: (key: string) => void }) {
   const say = useSay();
   const [search, setSearch] = useState('');
-  const [most, setMost] = useState(atOnce);
+  const [max, setMost] = useState(atOnce);
   const wanted = search.trim().toLowerCase();
   const fitting = choices.choices.filter(({ display_name, provider_display_name }) =>
     `${display_name} ${provider_display_name}`.toLowerCase().includes(wanted),
@@ -38,7 +38,7 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
         />
       )}
       <ul className="choices">
-        {fitting.slice(0, most).map((choice) => (
+        {fitting.slice(0, max).map((choice) => (
           <li key={choice.unique_key}>
             <button type="button" className="choice" onClick={() => onChoose(choice.unique_key)}>
               <ChoiceLogo choice={choice} />
@@ -49,8 +49,8 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
           </li>
         ))}
       </ul>
-      {fitting.length > most && (
-        <Button variant="default" fullWidth mt="sm" onClick={() => setMost(most + atOnce)}>
+      {fitting.length > max && (
+        <Button variant="default" fullWidth mt="sm" onClick={() => setMost(max + atOnce)}>
           {say('showMore')}
         </Button>
       )}

@@ -7,7 +7,7 @@ import { type Book, chooseSheet, fetchPreview, type Preview } from './sheet-quer
 import { useSay } from './texts.ts';
 import { useAnswer } from './useAnswer.ts';
 
-const mostRows = 4;
+const maxRows = 4;
 /** Chosen in place of a column. */
 const noKey = '';
 
@@ -167,7 +167,7 @@ function FirstRows({ preview, isWaiting }: { preview: Preview; isWaiting: boolea
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, mostRows).map((row, index) => (
+          {rows.slice(0, maxRows).map((row, index) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: the rows have no names, and come all at once
             <tr key={index}>
               {columns.map(({ field }) => (

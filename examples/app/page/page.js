@@ -5,7 +5,7 @@ import { connect, isConnectError } from '/trellis-client/index.js';
 /** @typedef {{ email: string | null, sheet: string | null, problem: string | null, columns: string[] }} Account */
 
 /** No table is longer: whoever wants to see more opens the sheet. */
-const mostShown = 500;
+const maxShown = 500;
 /** @type {Map<string, Row>} */
 const rows = new Map();
 /** @type {Account | null} */
@@ -107,7 +107,7 @@ function summary() {
   if (rows.size === 0 && account?.problem) return 'No rows have come yet.';
   if (rows.size === 0) return 'No rows. Write a header and a first row in Google Sheets.';
   const words = [`${rows.size} ${rows.size === 1 ? 'row' : 'rows'}`];
-  if (rows.size > mostShown) words.push(`the first ${mostShown} are shown`);
+  if (rows.size > maxShown) words.push(`the first ${maxShown} are shown`);
   if (changedAt !== undefined) words.push(`last change at ${changedAt.toLocaleTimeString()}`);
   return words.join(', ');
 }
@@ -132,7 +132,7 @@ function draw() {
 /** @param {string[]} names */
 function drawTable(names) {
   const table = /** @type {HTMLTableElement} */ (document.querySelector('table'));
-  const shownRows = [...rows.values()].slice(0, mostShown);
+  const shownRows = [...rows.values()].slice(0, maxShown);
   const numeric = names.filter((name) => shownRows.some(({ fields }) => typeof fields[name] === 'number'));
   /** @param {string} name */
   const className = (name) => (numeric.includes(name) ? 'number' : '');

@@ -18,7 +18,7 @@ import { stopped } from './stopped.ts';
 
 const levels: readonly unknown[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
 /** Records that are asked for at once. */
-const mostIds = 100;
+const maxIds = 100;
 /** How long what the service told of connection and metadata is gone by. */
 const believedMs = 60_000;
 
@@ -106,9 +106,9 @@ export function createContext(service: Service, about: About): ActionContext {
 
     async getStoredRecords({ ids, ...of }: { ids: string[]; model: string; variant?: string }) {
       const found: unknown[] = [];
-      for (let from = 0; from < ids.length; from += mostIds) {
+      for (let from = 0; from < ids.length; from += maxIds) {
         found.push(
-          ...(await ask<unknown[]>('getStoredRecords', { ...of, ids: ids.slice(from, from + mostIds) })),
+          ...(await ask<unknown[]>('getStoredRecords', { ...of, ids: ids.slice(from, from + maxIds) })),
         );
       }
       return found;

@@ -11,7 +11,7 @@ import { at, withAt } from './path.ts';
 type Send = (config: ProxyConfiguration) => Promise<ProxyResponse>;
 
 /** Pages without an item, one after the other, each with another cursor: nobody can tell whether more comes. */
-const mostEmptyPages = 100;
+const maxEmptyPages = 100;
 
 /**
  * Pages of a list by cursor, by links, or by offset. Throws a TypeError where it is not said how, or where what the provider
@@ -56,9 +56,9 @@ async function* byCursor(send: Send, call: ProxyConfiguration, how: CursorPagina
     // An empty page may stand amid the list (https://google.aip.dev/158), or at the end of one that gives a cursor for what is
     // yet to come.
     if (emptyPages > 0 && next === asked) return;
-    if (emptyPages === mostEmptyPages) {
+    if (emptyPages === maxEmptyPages) {
       throw new Error(
-        `The list has ${mostEmptyPages} empty pages one after the other, each with another cursor.`,
+        `The list has ${maxEmptyPages} empty pages one after the other, each with another cursor.`,
       );
     }
     asked = next;
@@ -107,12 +107,12 @@ async function* byOffset(send: Send, call: ProxyConfiguration, how: OffsetPagina
 function circleFinder(): (next: string | number, items: unknown[]) => boolean {
   let kept: { next: string | number; items: string } | undefined;
   let age = 0;
-  let most = 1;
+  let max = 1;
   return (next, items) => {
     if (next === kept?.next && JSON.stringify(items) === kept.items) return true;
     age += 1;
-    if (kept === undefined || age === most) {
-      most = kept === undefined ? 1 : most * 2;
+    if (kept === undefined || age === max) {
+      max = kept === undefined ? 1 : max * 2;
       age = 0;
       kept = { next, items: JSON.stringify(items) };
     }

@@ -5,8 +5,8 @@ import type { About, Service } from './service.ts';
 import { stopped } from './stopped.ts';
 
 /** Records sent at once; the service takes as many and no more. */
-const mostRecords = 1000;
-const mostIds = 100;
+const maxRecords = 1000;
+const maxIds = 100;
 type WithId = { id: string };
 
 /** What a sync is given: as every function, and its records. */
@@ -19,8 +19,8 @@ export function createSyncContext(service: Service, about: About, models: Models
     // A delete names records and needs nothing else of them.
     const records = name === 'batchDelete' ? listOf(given).map(withIdAlone) : listOf(given);
     // One portion after the other: the service says by its answer that it can take the next.
-    for (let from = 0; from < records.length; from += mostRecords) {
-      const portion = { model, records: records.slice(from, from + mostRecords) };
+    for (let from = 0; from < records.length; from += maxRecords) {
+      const portion = { model, records: records.slice(from, from + maxRecords) };
       await ask(name, portion).catch((error: Refused) => {
         throw from === 0 ? error : placedAfter(from, error);
       });
@@ -42,8 +42,8 @@ export function createSyncContext(service: Service, about: About, models: Models
 
   async function getRecordsByIds(ids: (string | number)[], model: string) {
     const found = new Map<string | number, unknown>();
-    for (let from = 0; from < ids.length; from += mostIds) {
-      const asked = ids.slice(from, from + mostIds);
+    for (let from = 0; from < ids.length; from += maxIds) {
+      const asked = ids.slice(from, from + maxIds);
       const records = await ask<WithId[]>('getRecordsByIds', { ids: asked.map(String), model });
       const byId = new Map(records.map((record) => [record.id, record]));
       for (const id of asked) {

@@ -69,11 +69,11 @@ function refusedThere(message: string, payload: unknown): AppError {
   );
 }
 
-const mostErrors = 100;
+const maxErrors = 100;
 
 function fieldErrors(given: unknown): FieldError[] {
   if (!Array.isArray(given)) return [];
-  return given.slice(0, mostErrors).flatMap((fault) => {
+  return given.slice(0, maxErrors).flatMap((fault) => {
     if (!isObject(fault) || typeof fault.message !== 'string') return [];
     const { message, path } = fault;
     const parts = Array.isArray(path)

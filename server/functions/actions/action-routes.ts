@@ -34,7 +34,7 @@ const actionErrors = [
   'missing_scopes',
 ] as const satisfies readonly RouteError[];
 
-const mostInputBytes = 10 * 1024 * 1024;
+const maxInputBytes = 10 * 1024 * 1024;
 
 /** Calling an action, and asking for what came of one that was not waited for. */
 export function actionRoutes(app: App, { actions, connections, open }: Deps): void {
@@ -43,7 +43,7 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
     {
       config: { access: { by: 'key', scope: ['functions:read', 'functions:write'] } },
       preParsing: open,
-      bodyLimit: mostInputBytes,
+      bodyLimit: maxInputBytes,
       schema: {
         operationId: 'callAction',
         summary: 'Call an action',

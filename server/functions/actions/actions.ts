@@ -64,7 +64,7 @@ type Deps = {
 };
 
 /** Calls that wait, on this node and of one environment. The processes behind them are far fewer. */
-const mostCalls = 200;
+const maxCalls = 200;
 /** Before the second attempt of a call that waits; twice as long each time. */
 const retryMs = 500;
 /** A caller waits for it: before all syncs of its connection. */
@@ -99,8 +99,8 @@ export function createActions({ db, connections, runner, now, random = Math.rand
       requireStartable(call);
       const { environmentId } = call.connection;
       const count = underWay.get(environmentId) ?? 0;
-      if (count >= mostCalls)
-        throw new AppError('unavailable', `${mostCalls} actions are under way here already.`, {
+      if (count >= maxCalls)
+        throw new AppError('unavailable', `${maxCalls} actions are under way here already.`, {
           retryAfterS: 1,
         });
       underWay.set(environmentId, count + 1);
@@ -121,9 +121,9 @@ export function createActions({ db, connections, runner, now, random = Math.rand
     },
     async queue(call) {
       requireStartable(call);
-      const mostAttempts = 1 + retriesOf(call.found, call.retries);
+      const maxAttempts = 1 + retriesOf(call.found, call.retries);
       const id = await db.transaction((tx) =>
-        queueRun(tx, { ...ofAction(call), trigger: 'action', mostAttempts, now: now() }),
+        queueRun(tx, { ...ofAction(call), trigger: 'action', maxAttempts, now: now() }),
       );
       runner.poke();
       return id;

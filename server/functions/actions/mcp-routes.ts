@@ -32,7 +32,7 @@ type Deps = {
   rates?: RateLimits;
 };
 
-const mostBytes = 4 * 1024 * 1024;
+const maxBytes = 4 * 1024 * 1024;
 /** In the words of the protocol. */
 const refusal = {
   type: 'application/json',
@@ -65,7 +65,7 @@ export function mcpRoutes(app: App, deps: Deps): void {
     '/mcp',
     {
       config: anyone,
-      bodyLimit: mostBytes,
+      bodyLimit: maxBytes,
       onRequest: admit,
       preParsing: open,
       schema: {

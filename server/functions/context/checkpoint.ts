@@ -24,12 +24,12 @@ export type Coverage = {
 };
 
 const context = 'function checkpoint';
-const mostFields = 16;
+const maxFields = 16;
 
 /** Flat; what official clients accept as one. */
 export const checkpointInput = z
   .record(z.string().min(1).max(255), z.union([z.string().max(4_000), z.number(), z.boolean()]))
-  .refine((fields) => Object.keys(fields).length <= mostFields, `has more than ${mostFields} fields`);
+  .refine((fields) => Object.keys(fields).length <= maxFields, `has more than ${maxFields} fields`);
 type Checkpoint = z.infer<typeof checkpointInput>;
 
 /** With its version, 0 where there is none. */

@@ -20,7 +20,7 @@ type Given = {
 const connectionArgs = z.object({ forceRefresh: z.boolean().default(false) });
 const metadataArgs = z.object({ metadata: z.record(z.string(), z.unknown()) });
 /** Of one connection, as JSON. */
-const mostMetadataBytes = 1024 * 1024;
+const maxMetadataBytes = 1024 * 1024;
 
 export function connectionAsks(
   { db, vault, reader, credentials, baseUrl }: ContextDeps,
@@ -117,6 +117,6 @@ function tokenOf(credentials: Credentials): unknown {
 
 function requireSmall<T>(metadata: T): T {
   const bytes = Buffer.byteLength(JSON.stringify(metadata));
-  if (bytes > mostMetadataBytes) throw new RangeError(`metadata of ${bytes} bytes`);
+  if (bytes > maxMetadataBytes) throw new RangeError(`metadata of ${bytes} bytes`);
   return metadata;
 }

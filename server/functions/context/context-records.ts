@@ -49,11 +49,11 @@ type Given = {
 };
 
 /** As the harness sends them. */
-const mostRecords = 1_000;
-const mostIds = 100;
+const maxRecords = 1_000;
+const maxIds = 100;
 const pageRecords = 100;
 const model = z.string().min(1).max(255);
-const records = z.array(z.unknown()).max(mostRecords);
+const records = z.array(z.unknown()).max(maxRecords);
 const inModel = z.object({ model });
 const write = z.object({ model, records });
 /** `next`: for the run that follows. */
@@ -224,12 +224,12 @@ export function recordAsks(
     }),
     ask(
       'getRecordsByIds',
-      inModel.extend({ ids: z.array(z.string().min(1).max(510)).max(mostIds) }),
+      inModel.extend({ ids: z.array(z.string().min(1).max(510)).max(maxIds) }),
       async ({ model: name, ids }, { drained }) => {
         requireModel(name);
         return inPageTurn(async () => {
           await drained();
-          return recordsJson(db, { model: name, ids, limit: mostIds, connection, variant, brand });
+          return recordsJson(db, { model: name, ids, limit: maxIds, connection, variant, brand });
         });
       },
     ),

@@ -77,9 +77,9 @@ export type RunFacts = {
 };
 
 /** Of one ask: a schema takes up to 20 µs for a value that does not fit. */
-const mostValues = 5_000;
+const maxValuesOfAsk = 5_000;
 /** Asks that take more. */
-const mostValuesOf: ReadonlyMap<string, number> = new Map([
+const maxValuesByAsk: ReadonlyMap<string, number> = new Map([
   ['batchSave', maxValues],
   ['batchUpdate', maxValues],
   ['setMetadata', maxParsedValues],
@@ -132,7 +132,7 @@ const lockKey = z
   .min(1)
   .max(255)
   .refine((key) => !key.includes('\0'), 'holds a NUL character');
-const mostLockMs = 24 * 3_600_000;
+const maxLockMs = 24 * 3_600_000;
 const header = z.string().max(16_384);
 
 /** Of a connection that is not stored yet. */
@@ -207,7 +207,7 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
       await fenced.transaction(forgetCheckpoint);
       return null;
     }),
-    ask('tryAcquireLock', z.object({ key: lockKey, ttlMs: z.number().min(1).max(mostLockMs) }), (lock) =>
+    ask('tryAcquireLock', z.object({ key: lockKey, ttlMs: z.number().min(1).max(maxLockMs) }), (lock) =>
       fenced.transaction((tx) => acquireLock(tx, { ...ofRun, ...lock })),
     ),
     ask('releaseLock', z.object({ key: lockKey }), ({ key }) =>
@@ -260,11 +260,11 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
     if (work === undefined)
       throw new AppError('not_found', `There is nothing called "${name.slice(0, 100)}" to ask for.`);
     if (facts.isReadOnly) requireReadingAsk(name);
-    const most = mostValuesOf.get(name) ?? mostValues;
-    if (asked.values > most)
+    const max = maxValuesByAsk.get(name) ?? maxValuesOfAsk;
+    if (asked.values > max)
       throw new AppError(
         'invalid_body',
-        `What was given to ${name} has more than ${most.toLocaleString('en')} values.`,
+        `What was given to ${name} has more than ${max.toLocaleString('en')} values.`,
       );
     if (!takesLarge.has(name)) requireSmall(name, args);
     return work(args, asked);

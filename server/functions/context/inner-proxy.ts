@@ -72,14 +72,14 @@ type Deps = {
 };
 
 /** What is kept of a request's body so that it can be sent again after a wait. */
-const mostKeptBytes = 4 * 1024 * 1024;
+const maxKeptBytes = 4 * 1024 * 1024;
 /** Of the calls of all runs together, beside what is small; a body for which there is no room is not kept. */
-const mostKeptTogether = 32 * 1024 * 1024;
+const maxKeptTogether = 32 * 1024 * 1024;
 const smallBytes = 64 * 1024;
-const mostQuotaWaitS = 60;
+const maxQuotaWaitS = 60;
 const leastPauseMs = 250;
 
-export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWaitS }: Deps): InnerProxy {
+export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWaitS }: Deps): InnerProxy {
   const callers = new Map<string, KeyCaller>();
   const refuse = (): never => {
     throw new AppError('unknown_account');
@@ -157,7 +157,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = mostQuotaWai
 
 let keptBytes = 0;
 
-/** Up to `mostKeptBytes` of a body are read before the call begins: what is whole by then can be sent again. */
+/** Up to `maxKeptBytes` of a body are read before the call begins: what is whole by then can be sent again. */
 async function readAhead(body: AsyncIterable<Uint8Array> | undefined) {
   const parts: Uint8Array[] = [];
   let bytes = 0;
@@ -171,7 +171,7 @@ async function readAhead(body: AsyncIterable<Uint8Array> | undefined) {
       parts.push(next.value);
       bytes += next.value.byteLength;
       keptBytes += next.value.byteLength;
-      const isTooMuch = bytes > mostKeptBytes || (bytes > smallBytes && keptBytes > mostKeptTogether);
+      const isTooMuch = bytes > maxKeptBytes || (bytes > smallBytes && keptBytes > maxKeptTogether);
       if (isTooMuch) return { isWhole: false, stream: () => Readable.from(chained(parts, rest!)), end };
     }
   } catch (error) {

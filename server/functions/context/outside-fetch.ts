@@ -12,8 +12,8 @@ type Asked = {
   signal: AbortSignal;
 };
 
-const mostRedirects = 5;
-const mostBodyBytes = 10 * 1024 * 1024;
+const maxRedirects = 5;
+const maxBodyBytes = 10 * 1024 * 1024;
 const timeoutMs = 60_000;
 /** What is meant for one origin is not shown to another. */
 const ofOneOrigin = new Set(['authorization', 'cookie', 'proxy-authorization']);
@@ -35,7 +35,7 @@ const framing = new Set([
 export async function outsideFetch(fetch: Fetch, asked: Asked) {
   if (asked.body === undefined) return fetchFollowing(fetch, { ...asked, body: undefined });
   const { signal } = asked;
-  const limits = { maxBytes: mostBodyBytes, signal, tooLarge };
+  const limits = { maxBytes: maxBodyBytes, signal, tooLarge };
   return withBody(asked.body, limits, (bytes) =>
     fetchFollowing(fetch, { ...asked, body: bytes.toString('utf8') }),
   );
@@ -66,7 +66,7 @@ async function fetchFollowing(
     const { status } = answer;
     const location = answer.headers.get('location');
     const isRedirect = [301, 302, 303, 307, 308].includes(status) && location !== null;
-    if (!isRedirect || redirects === mostRedirects) {
+    if (!isRedirect || redirects === maxRedirects) {
       return {
         ...{ status, statusText: '', url: url.href, headers: Object.fromEntries(answer.headers.entries()) },
         body: answer.body ?? nothing(),

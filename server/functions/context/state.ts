@@ -11,7 +11,7 @@ import { largeBodies, smallBytes, turnMs, withBody } from './large-body.ts';
 
 const sealing = 'function state';
 /** Before it is compressed. */
-const mostBytes = 64 * 1024 * 1024;
+const maxStateBytes = 64 * 1024 * 1024;
 const compress = promisify(zstdCompress);
 const options = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
@@ -59,7 +59,7 @@ export function stateAsks({ db, fenced, connection, facts }: Given): [string, As
     [
       'saveState',
       async (_args, { body, signal }) =>
-        withBody(body, { maxBytes: mostBytes, signal, tooLarge }, async (text) => {
+        withBody(body, { maxBytes: maxStateBytes, signal, tooLarge }, async (text) => {
           const { id: connectionId, dataKey } = await connection();
           const value = dataKey.seal(await compress(text, options), sealing);
           await fenced.transaction((tx) =>

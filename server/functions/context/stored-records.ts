@@ -8,11 +8,11 @@ import { linesToWire, pageToWire } from '../../records/wire.ts';
 import { type Ask, ask, type ContextDeps } from './context.ts';
 import { takingTurns } from './taking-turns.ts';
 
-const mostIds = 100;
+const maxIds = 100;
 const args = z.object({
   model: z.string().min(1).max(255),
   variant: z.string().min(1).max(255).default('base'),
-  ids: z.array(z.string().min(1).max(510)).max(mostIds),
+  ids: z.array(z.string().min(1).max(510)).max(maxIds),
 });
 
 /** A page of `listRecords` ends with the record that brings it to this size; the next one is behind its cursor. */
@@ -46,7 +46,7 @@ export function storedRecordsAsk(
   const key = `,${JSON.stringify(brand.metadataKey)}:`;
   async function read(of: z.output<typeof args>): Promise<Buffer> {
     const found: Buffer[] = [];
-    for await (const portion of readPage(db, { ...of, limit: mostIds, connection }))
+    for await (const portion of readPage(db, { ...of, limit: maxIds, connection }))
       for (const record of portion.records) {
         const line = linesToWire({ ...portion, records: [record] }, brand);
         const end = line.lastIndexOf(key);

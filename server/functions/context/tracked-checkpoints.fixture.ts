@@ -78,14 +78,14 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
   async function claim(): Promise<Claim> {
     if (lost !== undefined) {
       await db.query(`update run set lease_until = now() - interval '1 s' where id = $1`, [lost.id]);
-      const [again] = await claimLost(db, { now: bench.now(), most: 1 });
+      const [again] = await claimLost(db, { now: bench.now(), max: 1 });
       return again!;
     }
     await db.transaction(async (tx) => {
       await tx.query('select from sync where id = $1 for no key update', [syncId]);
       await queueRuns(tx, { syncIds: [syncId], at: bench.now() });
     });
-    const { claims } = await claimWaiting(db, { now: bench.now(), most: 1, after: 0 });
+    const { claims } = await claimWaiting(db, { now: bench.now(), max: 1, after: 0 });
     return claims[0]!;
   }
 

@@ -5,7 +5,7 @@ import { functionName, type Kind, occasions } from './definition.ts';
 import type { Reconcile } from './deploy.ts';
 import type { Given } from './examine.ts';
 
-const mostFunctions = 5_000;
+const maxFunctions = 5_000;
 /** `ts` is the source, to be read back. */
 const fileBody = z.looseObject({ js: z.string().min(1), ts: z.string().optional() });
 
@@ -20,17 +20,17 @@ export const deployBody = z.looseObject({
         features: z.array(z.string().max(100)).max(100).optional(),
       }),
     )
-    .max(mostFunctions),
+    .max(maxFunctions),
   onEventScriptsByProvider: z
     .array(
       z.looseObject({
         providerConfigKey: integrationKey,
         scripts: z
           .array(z.looseObject({ name: functionName, fileBody, event: z.enum(occasions).optional() }))
-          .max(mostFunctions),
+          .max(maxFunctions),
       }),
     )
-    .max(mostFunctions)
+    .max(maxFunctions)
     .optional(),
   /** Whether functions that are not named are removed: all of the environment, or with `integration` those of the integrations named. */
   reconcile: z.boolean().default(false),

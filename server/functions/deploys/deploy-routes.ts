@@ -7,7 +7,7 @@ import { type Deploys, deploy, type Plan, plan } from './deploy.ts';
 import { deployBody, readDeployBody } from './deploy-body.ts';
 import { wireKind } from './store.ts';
 
-const mostBytes = 64 * 1024 * 1024;
+const maxBytes = 64 * 1024 * 1024;
 const named = { providerConfigKey: z.string(), name: z.string() };
 const syncs = z.array(z.object({ ...named, connections: z.number(), auto_start: z.boolean() }));
 const actions = z.array(z.object(named));
@@ -20,7 +20,7 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
   app.post(
     '/sync/deploy/confirmation',
     {
-      bodyLimit: mostBytes,
+      bodyLimit: maxBytes,
       config: { access },
       preParsing: open,
       schema: {
@@ -56,7 +56,7 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
   app.post(
     '/sync/deploy',
     {
-      bodyLimit: mostBytes,
+      bodyLimit: maxBytes,
       config: { access },
       preParsing: open,
       schema: {

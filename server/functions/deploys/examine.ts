@@ -37,7 +37,7 @@ export type Describe = (of: {
 export type Examined = Given & { definition: Definition; label: string; digest: Buffer };
 
 /** Beyond it a bundle is none that one function needs. */
-const mostCodeBytes = 10 * 1024 * 1024;
+const maxCodeBytes = 10 * 1024 * 1024;
 /** To load a bundle takes tens of milliseconds, to parse one of 10 MB up to 5 s; the machine may be busy. */
 const limits: RunLimits = {
   ...{ timeoutMs: 20_000, blockedMs: 20_000, cancelGraceMs: 100 },
@@ -102,7 +102,7 @@ async function examine(
     message: `${titleOf(given)}: ${message}`,
     path: given.path.map(String),
   });
-  if (Buffer.byteLength(code) > mostCodeBytes) return [fault('is larger than 10 MB')];
+  if (Buffer.byteLength(code) > maxCodeBytes) return [fault('is larger than 10 MB')];
   const outcome = await describe({ environmentId, code, signal: AbortSignal.timeout(patienceMs) });
   if ('refused' in outcome) return outcome.refused.map(fault);
   if ('failure' in outcome) {

@@ -2,7 +2,7 @@
 
 /** Seconds. */
 const leastFrequencyS = 30;
-const mostFrequencyS = 366 * 86_400;
+const maxFrequencyS = 366 * 86_400;
 
 const named: Record<string, string> = {
   'half day': '12h',
@@ -42,7 +42,7 @@ export function readFrequency(text: string): Frequency | { fault: string } {
   const seconds = Math.round(Number(number ?? 1) * secondsOfUnit);
   if (seconds < leastFrequencyS)
     return { fault: `is too often: a sync runs every ${leastFrequencyS} seconds at most` };
-  if (seconds > mostFrequencyS) return { fault: 'is too seldom: a sync runs once a year at least' };
+  if (seconds > maxFrequencyS) return { fault: 'is too seldom: a sync runs once a year at least' };
   return { seconds, text: spelled };
 }
 

@@ -236,9 +236,9 @@ export function inside(host: Host, given: Given): Inside {
         return undefined;
       }
     };
-    const read = (key: string, most: number) => {
+    const read = (key: string, max: number) => {
       const value = of(key);
-      return typeof value === 'string' ? slice(value, 0, most) : undefined;
+      return typeof value === 'string' ? slice(value, 0, max) : undefined;
     };
     if (thrown === null || (typeof thrown !== 'object' && typeof thrown !== 'function'))
       return { error: stringify({ name: 'Error', message: slice(shown(thrown), 0, 4096) }), payload: '' };

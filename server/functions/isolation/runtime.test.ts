@@ -90,10 +90,10 @@ test('asks that are large wait for each other, so that the service never holds m
   const runtime = openRuntime(t, { memoryMb: 256 });
   const allSent = Promise.withResolvers<void>();
   let open = 0;
-  let most = 0;
+  let max = 0;
   const serve: RunOrder['serve'] = async () => {
     open += 1;
-    most = Math.max(most, open);
+    max = Math.max(max, open);
     await allSent.promise;
     open -= 1;
     return { value: 1 };
@@ -108,7 +108,7 @@ test('asks that are large wait for each other, so that the service never holds m
     service.log('info', 'sent');
     return (await Promise.all(asks)).length`);
   assert.equal(await resultOf(runtime, code, { serve, log: () => void log() }), 6);
-  assert.equal(most, 2);
+  assert.equal(max, 2);
 });
 
 test('large arguments and results pass as bytes that nobody has parsed', async (t) => {

@@ -25,10 +25,10 @@ type AskedRun = {
 /** Leaves it to whichever node claims it; answers its ID. Throws `unknown_connection` where the connection is deleted. */
 export async function queueRun(
   tx: Tx,
-  { trigger, mostAttempts, ...asked }: AskedRun & { trigger: Trigger; mostAttempts: number },
+  { trigger, maxAttempts, ...asked }: AskedRun & { trigger: Trigger; maxAttempts: number },
 ): Promise<string> {
   const id = randomUUIDv7();
-  await insert(tx, { ...asked, id, trigger, mostAttempts, owner: undefined });
+  await insert(tx, { ...asked, id, trigger, maxAttempts, owner: undefined });
   return id;
 }
 
@@ -44,7 +44,7 @@ export async function beginRun(
   const { environmentId, integrationKey, connectionId } = connection;
   const [id, owner] = [randomUUIDv7(), crypto.randomUUID()];
   const leasedAtMs = performance.now();
-  await db.transaction((tx) => insert(tx, { ...asked, id, owner, trigger: 'manual', mostAttempts: 1 }));
+  await db.transaction((tx) => insert(tx, { ...asked, id, owner, trigger: 'manual', maxAttempts: 1 }));
   return {
     ...{ id, owner, leasedAtMs, environmentId, environment },
     function: { id: found.id, name: found.name, isEnabled: true },
@@ -52,7 +52,7 @@ export async function beginRun(
     definition: found.definition,
     connection: { id: connection.id ?? 0, connectionId, integrationKey },
     ...{ syncId: null, variant: 'base', kind, trigger: 'manual' },
-    ...{ attempt: 1, mostAttempts: 1, queuedAt: now, notBefore: now, isResumed: false, isCancelled: false },
+    ...{ attempt: 1, maxAttempts: 1, queuedAt: now, notBefore: now, isResumed: false, isCancelled: false },
     ...{ input, counts: {}, lastSucceededAt: null, traceparent: currentTraceparent() },
   };
 }
@@ -62,7 +62,7 @@ async function insert(
   run: AskedRun & {
     id: string;
     trigger: Trigger;
-    mostAttempts: number;
+    maxAttempts: number;
     /** Undefined: it waits. */
     owner: string | undefined;
     leaseMs?: number;
@@ -79,7 +79,7 @@ async function insert(
     [
       ...[run.id, connection.environmentId, found.id, found.versionId, connection.id, run.kind, run.trigger],
       ...[isClaimed ? 'running' : 'waiting', run.priority, now, isClaimed ? now : null, isClaimed ? 1 : 0],
-      ...[run.mostAttempts, owner ?? null, (run.leaseMs ?? leaseMs) / 1000, run.input, currentTraceparent()],
+      ...[run.maxAttempts, owner ?? null, (run.leaseMs ?? leaseMs) / 1000, run.input, currentTraceparent()],
     ],
   );
 }

@@ -21,8 +21,8 @@ afterEach(() => bench.end());
 
 const isLost = (error: unknown) => error instanceof AppError && error.code === 'run_lost';
 const place = () => ({ ...bench.place, connectionId: undefined });
-const claim = async (most = 10, leaseMs = 20_000): Promise<Claim[]> =>
-  (await claimWaiting(bench.db, { now: bench.now(), most, after: 0, leaseMs })).claims;
+const claim = async (max = 10, leaseMs = 20_000): Promise<Claim[]> =>
+  (await claimWaiting(bench.db, { now: bench.now(), max, after: 0, leaseMs })).claims;
 const syncs = () => bench.db.transaction((tx) => lockSyncs(tx, { ...place(), wanted: [] }));
 const endLeases = () => bench.db.query(`update run set lease_until = now() where state = 'running'`);
 
@@ -71,7 +71,7 @@ test('a run whose lease has ended is taken over, once; before that it is not', a
   await bench.connect('ada');
   await queueDue(bench.db, bench.now());
   const [held] = await claim();
-  const take = () => claimLost(bench.db, { now: bench.now(), most: 10 });
+  const take = () => claimLost(bench.db, { now: bench.now(), max: 10 });
   assert.deepEqual(await take(), []);
   await endLeases();
   const taken = (await Promise.all([take(), take(), take()])).flat();
@@ -89,7 +89,7 @@ test('whoever lost a run writes no record, checkpoint, lock or end any more', as
   await queueDue(bench.db, bench.now());
   const [late] = await claim();
   await endLeases();
-  const [current] = await claimLost(bench.db, { now: bench.now(), most: 10 });
+  const [current] = await claimLost(bench.db, { now: bench.now(), max: 10 });
   const at = { connectionId: id, functionId: late!.function.id, variant: 'base' };
   const writes = (right: Claim) => {
     const db = fencedDb(bench.db, right);
@@ -135,7 +135,7 @@ test('a write that is under way is whole before its run is taken over', async ()
     await leave.promise;
   });
   await entered.promise;
-  const take = () => claimLost(bench.db, { now: bench.now(), most: 10 });
+  const take = () => claimLost(bench.db, { now: bench.now(), max: 10 });
   assert.deepEqual(await take(), []);
   // The renewal of a lease waits for no write.
   assert.deepEqual(await renewLeases(bench.db, [{ ...held!, counts: {} }], 0), [held!.id]);

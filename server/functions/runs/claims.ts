@@ -27,7 +27,7 @@ export type Claim = {
   readonly trigger: Trigger;
   /** This one: 1 at first. */
   readonly attempt: number;
-  readonly mostAttempts: number;
+  readonly maxAttempts: number;
   readonly queuedAt: Date;
   readonly notBefore: Date;
   /** Of the attempt before, where its node was lost. */
@@ -46,9 +46,9 @@ export type Claim = {
 /** How long a node that does not renew keeps its runs; another takes them over within a second after. */
 export const leaseMs = 20_000;
 /** Connections of one look: then those behind them have their turn. */
-const mostLooked = 1_000;
+const maxLooked = 1_000;
 /** Under way at once for one connection, from all nodes together, as near as nodes that claim at once can tell. */
-const mostOfConnection = 4;
+const maxOfConnection = 4;
 /**
  * What counts in the choice among connections: priority, and for each run that goes on already so much less, and for each
  * second of waiting so much more. So what waits for long has its turn however much of a higher priority comes.
@@ -56,7 +56,7 @@ const mostOfConnection = 4;
 const [lessPerRun, morePerSecond] = [4, 0.5];
 
 /** Attempts that a row keeps: a run of a day may be taken over any number of times. */
-const mostEarlier = 20;
+const maxEarlier = 20;
 
 /**
  * SQL: the state of a run that is found by its id or its sync. By `state` the planner might read an index of all runs that
@@ -64,10 +64,10 @@ const mostEarlier = 20;
  */
 const isWaiting = 'run.owner is null and run.ended_at is null';
 
-type Claiming = { now: Date; most: number; leaseMs?: number };
+type Claiming = { now: Date; max: number; leaseMs?: number };
 /** How many runs a node may have under way of one integration, and has, by `integrationOf`. */
-export type Share = { most: number; held: ReadonlyMap<string, number> };
-const unshared: Share = { most: 1_000, held: new Map() };
+export type Share = { max: number; held: ReadonlyMap<string, number> };
+const unshared: Share = { max: 1_000, held: new Map() };
 
 /** One of all environments' integrations. */
 export const integrationOf = ({
@@ -81,7 +81,7 @@ export const integrationOf = ({
 /**
  * Takes over runs whose lease has ended: their node is gone. They go on from their last checkpoint.
  */
-export async function claimLost(db: Db, { most, leaseMs: lasting = leaseMs }: Claiming): Promise<Claim[]> {
+export async function claimLost(db: Db, { max, leaseMs: lasting = leaseMs }: Claiming): Promise<Claim[]> {
   const owner = crypto.randomUUID();
   const leasedAtMs = performance.now();
   const rows = await db.query<ClaimRow>(
@@ -100,7 +100,7 @@ export async function claimLost(db: Db, { most, leaseMs: lasting = leaseMs }: Cl
          -- Where it goes on, the loss of a node costs none of the attempts that an outage has.
          most_attempts = most_attempts + case when kind in ('sync', 'webhook') then 1 else 0 end,
          earlier = case
-           when jsonb_array_length(earlier) < ${mostEarlier} then earlier || jsonb_build_object(
+           when jsonb_array_length(earlier) < ${maxEarlier} then earlier || jsonb_build_object(
              'attempt', attempt,
              'ended_at', clock_timestamp(),
              'error', jsonb_build_object('code', 'run_lost', 'message', 'Its node is gone, another went on.')
@@ -112,7 +112,7 @@ export async function claimLost(db: Db, { most, leaseMs: lasting = leaseMs }: Cl
        returning run.*, true as is_resumed
      )
      ${claimOf('taken')}`,
-    [most, owner, lasting / 1000],
+    [max, owner, lasting / 1000],
   );
   return rows.map((row) => claimFrom(row, { owner, leasedAtMs }));
 }
@@ -128,15 +128,15 @@ export async function claimWaiting(
   db: Db,
   {
     now,
-    most,
+    max,
     after,
     leaseMs: lasting = leaseMs,
     share = unshared,
   }: Claiming & { after: number; share?: Share },
 ): Promise<{ claims: Claim[]; lookOnAfter: number }> {
   const found = await db.query<{ lookOnAfter: number; id: string | null }>(readyRunsSql, [
-    ...[now, after, mostLooked, mostOfConnection, most],
-    ...[share.most, [...share.held.keys()], [...share.held.values()]],
+    ...[now, after, maxLooked, maxOfConnection, max],
+    ...[share.max, [...share.held.keys()], [...share.held.values()]],
   ]);
   const lookOnAfter = found[0]?.lookOnAfter ?? 0;
   const ids = found.flatMap(({ id }) => id ?? []);
@@ -265,7 +265,7 @@ const claimOf = (taken: string) => `
     ${taken}.kind,
     ${taken}.trigger,
     ${taken}.attempt,
-    ${taken}.most_attempts as "mostAttempts",
+    ${taken}.most_attempts as "maxAttempts",
     ${taken}.queued_at as "queuedAt",
     ${taken}.not_before as "notBefore",
     ${taken}.is_resumed as "isResumed",

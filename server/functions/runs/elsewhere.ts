@@ -35,7 +35,7 @@ export type EndingAnswer = {
 export const asBytes = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 
 /** How long what a run came to is asked for while the database is away, and between two looks. */
-const [mostAskedMs, againMs] = [10_000, 250];
+const [maxAskedMs, againMs] = [10_000, 250];
 /** Of a run whose node is gone: another one ends it within a look or two, where there is another one. */
 const takenOverS = 3;
 
@@ -149,7 +149,7 @@ async function awaitEnding(
       if (ending !== undefined || isLeft || signal?.aborted) return ending;
       knownAtMs = performance.now();
     } catch (error) {
-      const isInVain = !mayPass(error) || signal?.aborted || performance.now() - knownAtMs > mostAskedMs;
+      const isInVain = !mayPass(error) || signal?.aborted || performance.now() - knownAtMs > maxAskedMs;
       if (isInVain) return undefined;
     }
   }

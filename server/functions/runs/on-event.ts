@@ -35,7 +35,7 @@ export const validateMs = 30_000;
 /** All functions together; the deletion goes on then. */
 const deleteMs = 20_000;
 const priority = 15;
-const mostAttempts = 3;
+const maxAttempts = 3;
 
 export function createOnEvents({
   db,
@@ -58,7 +58,7 @@ export function createOnEvents({
       const event = 'post-connection-creation';
       for (const found of await functionsFor(tx, { ...connection, event })) {
         await queueRun(tx, {
-          ...{ connection, found, priority, mostAttempts, input: null, now: at },
+          ...{ connection, found, priority, maxAttempts, input: null, now: at },
           ...{ kind: 'on_event', trigger: 'connection' },
         });
       }

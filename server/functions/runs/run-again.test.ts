@@ -38,7 +38,7 @@ const look = async () => {
   await queueDue(bench.db, bench.now());
 };
 const claim = async (): Promise<Claim> => {
-  const { claims } = await claimWaiting(bench.db, { now: bench.now(), most: 10, after: 0 });
+  const { claims } = await claimWaiting(bench.db, { now: bench.now(), max: 10, after: 0 });
   assert.equal(claims.length, 1);
   return claims[0]!;
 };
@@ -167,7 +167,7 @@ test('a run follows one that fails, that is cancelled or lost, and one that anot
     async () => {
       await bench.db.query(`update run set lease_until = now() where state = 'running'`);
       await look();
-      const [of] = await claimLost(bench.db, { now: bench.now(), most: 10 });
+      const [of] = await claimLost(bench.db, { now: bench.now(), max: 10 });
       await settled(of!);
     },
     () =>

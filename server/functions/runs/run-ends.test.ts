@@ -33,12 +33,12 @@ const connect = () => {
 };
 const claim = async (): Promise<Claim> => {
   await queueDue(bench.db, bench.now());
-  const { claims } = await claimWaiting(bench.db, { now: bench.now(), most: 1, after: 0 });
+  const { claims } = await claimWaiting(bench.db, { now: bench.now(), max: 1, after: 0 });
   return claims[0]!;
 };
 const lose = async (): Promise<Claim> => {
   await bench.db.query(`update run set lease_until = now() where state = 'running'`);
-  const [taken] = await claimLost(bench.db, { now: bench.now(), most: 1 });
+  const [taken] = await claimLost(bench.db, { now: bench.now(), max: 1 });
   return taken!;
 };
 const cancel = (id: string) =>
@@ -53,7 +53,7 @@ async function leave() {
   const id = await bench.db.transaction((tx) =>
     queueRun(tx, {
       ...{ connection: of, found, kind: 'action', trigger: 'action', priority: 20 },
-      ...{ input: null, mostAttempts: 1, now: bench.now() },
+      ...{ input: null, maxAttempts: 1, now: bench.now() },
     }),
   );
   return { id, connection, found };
@@ -85,7 +85,7 @@ test('a run outlives the loss of nodes with its attempts, and not of any number 
   const outage = { code: 'unavailable', message: 'An outage.' };
   const ending = { state: 'failed', error: outage, mayPass: true } as const;
   const settling = { ending, counts: {}, now: bench.now(), random: 0 };
-  assert.deepEqual([first.mostAttempts - first.attempt, resumed.mostAttempts - resumed.attempt], [2, 2]);
+  assert.deepEqual([first.maxAttempts - first.attempt, resumed.maxAttempts - resumed.attempt], [2, 2]);
   assert.equal(await settle(bench.db, { claim: resumed, ...settling }), 'waits');
   await bench.db.query(
     `update run

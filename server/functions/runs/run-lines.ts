@@ -13,7 +13,7 @@ type RunLine = {
 };
 
 /** Looked at in one call: to open one takes some 20 µs. */
-const mostLines = 1_000;
+const maxLines = 1_000;
 
 /**
  * Lines after a position, in their order; those that hold `text` where it is given. `key` is the run's, undefined where it was
@@ -33,9 +33,9 @@ export async function linesOf(
     key: DataKey | undefined;
   },
 ): Promise<{ lines: RunLine[]; nextAfter: number | undefined }> {
-  const found = await findLines(q, { ...of, limit: mostLines + 1 });
-  const looked = found.slice(0, mostLines);
-  const nextAfter = found.length > mostLines ? looked.at(-1)?.position : undefined;
+  const found = await findLines(q, { ...of, limit: maxLines + 1 });
+  const looked = found.slice(0, maxLines);
+  const nextAfter = found.length > maxLines ? looked.at(-1)?.position : undefined;
   const lines = looked.map(({ sealed, ...line }) => {
     if (sealed === null) return { ...line, isDeleted: false };
     const opened = openLine(sealed, key);

@@ -19,7 +19,7 @@ export type RunFilter = {
 };
 
 /** Beyond it one look at all runs finds some sooner than a look for each function. */
-const mostApart = 50;
+const maxApart = 50;
 
 /** Newest first, those before `before`. */
 export async function listRuns(
@@ -29,7 +29,7 @@ export async function listRuns(
   const functions = await functionIds(q, filter);
   const connections = await connectionIds(q, filter);
   if (functions?.length === 0 || connections?.length === 0) return [];
-  const isApart = connections === undefined && functions !== undefined && functions.length <= mostApart;
+  const isApart = connections === undefined && functions !== undefined && functions.length <= maxApart;
   return q.query<RunView>(
     `${runViewSql}
      join (${isApart ? ofEachFunction : ofAll}) as found on found.id = run.id

@@ -5,13 +5,13 @@ import type { LogLine } from '../isolation/runtime.ts';
 import { type SealingKey, sealLines } from './sealed-output.ts';
 
 /** Of one attempt. Then one line says that the rest is left out. */
-const mostLines = 2_000;
+const maxLines = 2_000;
 const flushMs = 1_000;
 const linesAtOnce = 100;
 /** Each attempt writes behind those before it, and one that was given back, which does not count, behind itself. */
 const positionsOfAttempt = 100_000;
 /** The last ones, for the activity log. */
-const mostTold = 50;
+const maxTold = 50;
 
 /** `by` seals what the code wrote; a line of this service has none. */
 export type RunLogLine = LogLine & { by?: SealingKey | undefined };
@@ -64,15 +64,15 @@ export function createRunLog({
   return {
     write(line) {
       last.push(line);
-      if (last.length > 2 * mostTold) last = last.slice(-mostTold);
-      if (count > mostLines) return;
-      const kept = count === mostLines ? leftOut : line;
+      if (last.length > 2 * maxTold) last = last.slice(-maxTold);
+      if (count > maxLines) return;
+      const kept = count === maxLines ? leftOut : line;
       waiting.push({ ...kept, position: count, at: now() });
       count += 1;
       timer ??= setTimeout(flush, flushMs);
     },
     told: () =>
-      last.slice(-mostTold).map(({ level, text, by }) => ({
+      last.slice(-maxTold).map(({ level, text, by }) => ({
         level: level === 'debug' ? 'info' : level,
         ...(by === undefined ? { message: text } : { message: '', sealed: sealMessage(text, by) }),
       })),

@@ -24,8 +24,8 @@ beforeEach(async () => {
   await bench.deploy('rows', syncOf(''));
 });
 
-const claim = async (most = 10, share?: Share): Promise<Claim[]> =>
-  (await claimWaiting(bench.db, { now: bench.now(), most, after: 0, ...(share && { share }) })).claims;
+const claim = async (max = 10, share?: Share): Promise<Claim[]> =>
+  (await claimWaiting(bench.db, { now: bench.now(), max, after: 0, ...(share && { share }) })).claims;
 const settling = (of: Claim) =>
   settle(bench.db, {
     claim: of,
@@ -124,7 +124,7 @@ test('an integration whose runs take long keeps no other waiting, and leaves pla
     );
   for (let n = 0; n < 12; n += 1) await waiting((await bench.connect(`slow-${n}`)).id);
   const busy = integrationOf(bench.place);
-  const share = (runs: number): Share => ({ most: 8, held: new Map([[busy, runs]]) });
+  const share = (runs: number): Share => ({ max: 8, held: new Map([[busy, runs]]) });
   assert.equal((await claim(12, share(0))).length, 8, 'its share of a node, and no more');
   assert.equal((await claim(4, share(8))).length, 0);
 

@@ -215,7 +215,7 @@ function toWire(
     state: run.state,
     cancel_requested: run.isCancelRequested,
     attempt: run.attempt,
-    most_attempts: run.mostAttempts,
+    most_attempts: run.maxAttempts,
     queued_at: run.queuedAt.toISOString(),
     not_before: run.notBefore.toISOString(),
     started_at: run.startedAt?.toISOString() ?? null,

@@ -6,7 +6,7 @@ import type { RunError } from './sealed-output.ts';
 
 const dayMs = 86_400_000;
 /** So that one run of the job does not hold it for longer than the next one waits. */
-const mostRounds = 50;
+const maxRounds = 50;
 
 /**
  * Ends what nobody takes over, which is what judged a connection that there is not; brings back syncs whose time is too far off;
@@ -28,7 +28,7 @@ export function runSweepJob({
       await endLost(db, now());
       await bringNearer(db, now());
       const before = new Date(now().getTime() - keptDays * dayMs);
-      for (let round = 0; round < mostRounds; round += 1) {
+      for (let round = 0; round < maxRounds; round += 1) {
         if ((await removeOldRuns(db, before)) < 1_000) break;
       }
       await db.query(

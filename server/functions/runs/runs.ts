@@ -31,7 +31,7 @@ export type RunView = {
   state: RunState;
   isCancelRequested: boolean;
   attempt: number;
-  mostAttempts: number;
+  maxAttempts: number;
   queuedAt: Date;
   notBefore: Date;
   startedAt: Date | null;
@@ -78,7 +78,7 @@ export async function queueFollowing(db: Db, at: Date): Promise<void> {
        select from run
        where sync_id = sync.id and kind = 'sync' and state in ('waiting', 'running') and started_at is not null
      )
-     limit ${mostFollowing}`,
+     limit ${maxFollowing}`,
   );
   if (found.length === 0) return;
   await db.transaction(async (tx) => {
@@ -95,7 +95,7 @@ export async function queueFollowing(db: Db, at: Date): Promise<void> {
   });
 }
 
-const mostFollowing = 500;
+const maxFollowing = 500;
 type Asked = { syncId: number; traceparent: string | null };
 
 async function queueAsked(tx: Tx, { asked, at }: { asked: readonly Asked[]; at: Date }): Promise<number> {
@@ -211,7 +211,7 @@ export const runViewSql = `
     run.state,
     run.cancel_requested as "isCancelRequested",
     run.attempt,
-    run.most_attempts as "mostAttempts",
+    run.most_attempts as "maxAttempts",
     run.queued_at as "queuedAt",
     run.not_before as "notBefore",
     run.started_at as "startedAt",

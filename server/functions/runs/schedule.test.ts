@@ -115,12 +115,12 @@ test('a function that is off, a deleted connection and a paused sync queue nothi
   await bench.db.query(`update run set state = 'cancelled', ended_at = now()`);
   bench.advance(60_000);
   assert.equal(await queueDue(bench.db, bench.now()), 1);
-  const { claims } = await claimWaiting(bench.db, { now: bench.now(), most: 10, after: 0 });
+  const { claims } = await claimWaiting(bench.db, { now: bench.now(), max: 10, after: 0 });
   assert.deepEqual(claims, []);
   await bench.db.query('update function set is_enabled = true');
   bench.advance(60_000);
   assert.equal(await queueDue(bench.db, bench.now()), 1);
-  assert.equal((await claimWaiting(bench.db, { now: bench.now(), most: 10, after: 0 })).claims.length, 1);
+  assert.equal((await claimWaiting(bench.db, { now: bench.now(), max: 10, after: 0 })).claims.length, 1);
 });
 
 test('a version that is to run more often moves its syncs nearer', async () => {
@@ -161,7 +161,7 @@ test('a run that a node put off while its clock was a day ahead has its turn all
   const putOff = (ms: number) =>
     bench.db.query('update run set not_before = $1', [new Date(bench.now().getTime() + ms)]);
   const claimed = async () =>
-    (await claimWaiting(bench.db, { now: bench.now(), most: 10, after: 0 })).claims.length;
+    (await claimWaiting(bench.db, { now: bench.now(), max: 10, after: 0 })).claims.length;
   // What was put off for a while waits.
   await putOff(10 * 60_000);
   await bringNearer(bench.db, bench.now());

@@ -144,12 +144,12 @@ export async function startSyncsOf(
  */
 export async function queueDue(q: Queryable, now: Date): Promise<number> {
   const row = first(
-    await q.query<{ due: number }>(queueDueSql, [now, Array.from({ length: mostDue }, () => randomUUIDv7())]),
+    await q.query<{ due: number }>(queueDueSql, [now, Array.from({ length: maxDue }, () => randomUUIDv7())]),
   );
   return row?.due ?? 0;
 }
 
-const mostDue = 500;
+const maxDue = 500;
 /** Of a run of a sync: what failed by an outage is tried twice again, within half a minute or so. */
 export const syncAttempts = 3;
 
@@ -159,7 +159,7 @@ const queueDueSql = `
     from sync
     where state = 'active' and next_at <= $1
     order by next_at
-    limit ${mostDue}
+    limit ${maxDue}
     for update skip locked
   ), known as (
     select

@@ -47,7 +47,7 @@ export async function settle(db: Db, settling: Settling): Promise<'ended' | 'wai
     );
     if (held === undefined) return undefined;
     await releaseAllLocks(tx, claim.id);
-    const isAgain = ending.state === 'failed' && ending.mayPass && claim.attempt < claim.mostAttempts;
+    const isAgain = ending.state === 'failed' && ending.mayPass && claim.attempt < claim.maxAttempts;
     if (isAgain && !held.isCancelled) {
       await tryAgain(tx, { ...settling, ending });
       return 'waits';

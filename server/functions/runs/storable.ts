@@ -1,7 +1,7 @@
 /** What customer code threw, as the database takes it: JSON there knows neither NUL nor half a character. */
 
 /** Of what a run keeps of its error, as JSON. */
-const mostBytes = 256 * 1024;
+const maxBytes = 256 * 1024;
 
 export function storableText(text: string): string {
   return text.replaceAll('\0', '').toWellFormed();
@@ -10,8 +10,8 @@ export function storableText(text: string): string {
 /** A value of JSON in which all texts are storable. What is too large is left out, and says so. */
 export function storable(value: unknown): unknown {
   const cleaned = clean(value);
-  if (Buffer.byteLength(JSON.stringify(cleaned) ?? '') <= mostBytes) return cleaned;
-  return { left_out: `It was larger than ${mostBytes} bytes.` };
+  if (Buffer.byteLength(JSON.stringify(cleaned) ?? '') <= maxBytes) return cleaned;
+  return { left_out: `It was larger than ${maxBytes} bytes.` };
 }
 
 function clean(value: unknown): unknown {

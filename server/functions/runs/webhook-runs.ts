@@ -12,10 +12,10 @@ import { inputContext } from './execute.ts';
 import { syncAttempts } from './schedule.ts';
 
 /** Of one connection. A provider that is told to come again does; one that floods us fills no table. */
-const mostWaiting = 1_000;
+const maxWaiting = 1_000;
 /** What a webhook changed should be seen soon, before what a sync's turn is for. */
 const priority = 10;
-const mostAttempts = 3;
+const maxAttempts = 3;
 
 /**
  * Queues a run for each active sync of the connection that subscribes to `type`, or to all; answers how many. A webhook
@@ -46,11 +46,11 @@ export async function queueWebhookRuns(
   );
   if (syncs.length === 0) return 0;
   const waiting = await tx.query(
-    `select from run where connection_id = $1 and state = 'waiting' limit ${mostWaiting}`,
+    `select from run where connection_id = $1 and state = 'waiting' limit ${maxWaiting}`,
     [connection.id],
   );
-  if (waiting.length >= mostWaiting)
-    throw new AppError('unavailable', `${mostWaiting} runs of the connection wait already.`, {
+  if (waiting.length >= maxWaiting)
+    throw new AppError('unavailable', `${maxWaiting} runs of the connection wait already.`, {
       retryAfterS: 60,
     });
   // Nothing sealed is written once the key is gone.
@@ -64,7 +64,7 @@ export async function queueWebhookRuns(
      from unnest($7::uuid[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[])
        as given (id, function_id, version_id, sync_id, variant)`,
     [
-      ...[connection.environmentId, connection.id, priority, at, mostAttempts, input],
+      ...[connection.environmentId, connection.id, priority, at, maxAttempts, input],
       syncs.map(() => randomUUIDv7()),
       syncs.map(({ functionId }) => functionId),
       syncs.map(({ versionId }) => versionId),

@@ -62,17 +62,17 @@ type RunnerDeps = ExecuteDeps & {
 
 export type RunnerLimits = {
   /** Under way at once, from this node. */
-  most: number;
+  max: number;
   /** Of them of one integration: where its quota is used up they wait with their turns, and others still have some. */
-  mostOfIntegration: number;
+  maxOfIntegration: number;
   pollMs: number;
   leaseMs: number;
   renewMs: number;
 };
 
 const ordinary: RunnerLimits = {
-  most: 12,
-  mostOfIntegration: 8,
+  max: 12,
+  maxOfIntegration: 8,
   pollMs: 500,
   leaseMs: ordinaryLeaseMs,
   renewMs: 5_000,
@@ -81,7 +81,7 @@ const ordinary: RunnerLimits = {
 const marginMs = 3_000;
 const graceOrdinaryMs = 3_000;
 /** Of a run that goes on wherever its node is lost: it may be what loses the nodes. */
-const mostTurns = 25;
+const maxTurns = 25;
 
 /** Why a run is broken off. What is lost is another's, or nobody's: nothing is written of it. */
 type Cut = 'cancelled' | 'lost' | 'stopping';
@@ -97,7 +97,7 @@ type UnderWay = {
 
 export function createRunner(deps: RunnerDeps): Runner {
   const { db, log, activity, nowMs, random = Math.random } = deps;
-  const { most, mostOfIntegration, pollMs, leaseMs, renewMs } = { ...ordinary, ...deps.limits };
+  const { max, maxOfIntegration, pollMs, leaseMs, renewMs } = { ...ordinary, ...deps.limits };
   const underWay = new Map<string, UnderWay>();
   const running = new Set<Promise<unknown>>();
   const now = () => new Date(nowMs());
@@ -121,7 +121,7 @@ export function createRunner(deps: RunnerDeps): Runner {
       return answer;
     };
   const fromQueue = () => underWay.size - waitedFor;
-  const free = () => (isStopping ? 0 : most - fromQueue());
+  const free = () => (isStopping ? 0 : max - fromQueue());
 
   /** From the queue, by integration. */
   const held = () => {
@@ -139,15 +139,15 @@ export function createRunner(deps: RunnerDeps): Runner {
     await watch();
     let begun = 0;
     if (free() > 0) {
-      const lost = await claimLost(db, { now: now(), most: free(), leaseMs });
+      const lost = await claimLost(db, { now: now(), max: free(), leaseMs });
       for (const claim of lost) start(claim);
       begun += lost.length;
     }
     await queueFollowing(db, now());
     await queueDue(db, now());
     if (free() > 0) {
-      const share = { most: mostOfIntegration, held: held() };
-      const claiming = { now: now(), most: free(), after: lookAfter, leaseMs, share };
+      const share = { max: maxOfIntegration, held: held() };
+      const claiming = { now: now(), max: free(), after: lookAfter, leaseMs, share };
       const { claims, lookOnAfter } = await claimWaiting(db, claiming);
       for (const claim of claims) start(claim);
       begun += claims.length;
@@ -370,7 +370,7 @@ function isRepeatable({ kind }: Claim): boolean {
 /** Of one that is not to begin: it was told to end meanwhile, or its node was lost and nobody asked for another attempt. */
 function endingBefore(claim: Claim): Ending | undefined {
   if (claim.isCancelled) return cancelled;
-  const isSpent = claim.attempt > (isRepeatable(claim) ? mostTurns : claim.mostAttempts);
+  const isSpent = claim.attempt > (isRepeatable(claim) ? maxTurns : claim.maxAttempts);
   return claim.isResumed && isSpent ? cutShort : undefined;
 }
 

@@ -75,7 +75,7 @@ type Row = {
   } | null;
 };
 
-const mostSyncs = 1_000;
+const maxSyncs = 1_000;
 
 /** Of at most 1000 syncs, by connection, name and variant. `wanted` undefined: all. */
 export async function syncStatuses(
@@ -95,7 +95,7 @@ export async function syncStatuses(
   const rows = await db.query<Row>(statusSql, [
     ...[environmentId, integrationKey, connectionId ?? null],
     ...[wanted?.map(({ name }) => name) ?? [], wanted?.map(({ variant }) => variant) ?? []],
-    ...[wanted === undefined, mostSyncs, now()],
+    ...[wanted === undefined, maxSyncs, now()],
   ]);
   const statuses: SyncStatus[] = [];
   const keys = keyReader(vault);

@@ -28,7 +28,7 @@ export type Sync = {
   models: string[];
 };
 
-const mostVariants = 100;
+const maxVariants = 100;
 
 /**
  * Tables of syncs of live connections, and the condition of a place: its environment, integration and connection are $1 to $3.
@@ -209,7 +209,7 @@ export async function addVariant(
     'select from sync where connection_id = $1 and function_id = $2 and variant <> $3',
     [base.connection, base.functionId, 'base'],
   );
-  if (there.length >= mostVariants) throw new AppError('resource_capped');
+  if (there.length >= maxVariants) throw new AppError('resource_capped');
   const made = await tx
     .query<{ id: number }>(
       'insert into sync (function_id, connection_id, variant) values ($1, $2, $3) returning id',

@@ -149,7 +149,7 @@ export function lineOf(entry: Given): Buffer {
   return Buffer.from(`${JSON.stringify(entry)}\n`);
 }
 
-const mostLineBytes = 64 * 1024 * 1024;
+const maxLineBytes = 64 * 1024 * 1024;
 
 /** The lines of a stream, one at a time. Throws where one is larger than any that is written. */
 export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
@@ -166,7 +166,7 @@ export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Bu
     if (at === chunk.length) continue;
     held.push(Buffer.from(chunk.subarray(at)));
     size += chunk.length - at;
-    if (size > mostLineBytes) throw new Error('The file holds a line that no export writes.');
+    if (size > maxLineBytes) throw new Error('The file holds a line that no export writes.');
   }
   if (held.length > 0) throw new Error('The file ends in the middle of a line.');
 }

@@ -90,7 +90,7 @@ export async function takeVariable(
       return known.value === value
         ? undefined
         : `The variable ${name} of ${environment} stays as it is here.`;
-    await changeVariables(tx, { environmentId: id, vault, set: [{ name, value }], remove: [], most: 500 });
+    await changeVariables(tx, { environmentId: id, vault, set: [{ name, value }], remove: [], max: 500 });
     await note(tx, { id, action: 'variables.changed', target: environment, details: { set: name } });
     return undefined;
   });

@@ -57,7 +57,7 @@ async function furnish(): Promise<void> {
       vault,
       set: [{ name: 'API_BASE', value: 'secret-of-a-variable' }],
       remove: [],
-      most: 9,
+      max: 9,
     });
     await insertEndpoint(tx, {
       environmentId,
@@ -319,7 +319,7 @@ test('what is here is left alone and told, and a connection only overwritten whe
       vault,
       set: [{ name: 'API_BASE', value: 'mine' }],
       remove: [],
-      most: 9,
+      max: 9,
     });
     const notes = await createIntegration(tx, {
       ...{ ...reading, environmentId, key: 'notes', provider: 'private-api-key' },

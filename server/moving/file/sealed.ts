@@ -24,12 +24,12 @@ import { z } from 'zod';
 const kind = 'trellis export, version 1';
 const chunkBytes = 64 * 1024;
 const tagBytes = 16;
-const mostHeadBytes = 64 * 1024;
+const maxHeadBytes = 64 * 1024;
 type Cost = { n: number; r: number; p: number };
 /** 128 MB and some tenths of a second for each guess. */
 const usualCost: Cost = { n: 2 ** 17, r: 8, p: 1 };
 /** Whoever made a file chooses what opening it costs; no more than this. */
-const mostMemory = 512 * 1024 * 1024;
+const maxMemory = 512 * 1024 * 1024;
 
 const scrypt = promisify<string, Buffer, number, object, Buffer>(scryptCallback);
 
@@ -99,7 +99,7 @@ export type Opened = {
 /** Throws where it is no such file, or is of another passphrase. Nothing of the body is read yet. */
 export async function openSealed(file: FileHandle, passphrase: string): Promise<Opened> {
   const { size: sizeBytes } = await file.stat();
-  const start = Buffer.alloc(Math.min(mostHeadBytes, sizeBytes));
+  const start = Buffer.alloc(Math.min(maxHeadBytes, sizeBytes));
   await file.read(start, 0, start.length, 0);
   const [first = '', second = '', third = '', rest] = start.toString('latin1').split('\n', 4);
   if (!/^trellis export, version \d+$/.test(first))
@@ -109,7 +109,7 @@ export async function openSealed(file: FileHandle, passphrase: string): Promise<
   const parsed = head.safeParse(parse(lines.split('\n')[1] ?? ''));
   if (rest === undefined || !parsed.success) throw new Error('The head of the file is damaged.');
   const { scrypt: asked, ...given } = parsed.data;
-  if (128 * asked.n * asked.r > mostMemory)
+  if (128 * asked.n * asked.r > maxMemory)
     throw new Error('The file asks for more memory than is given to it.');
   const keys = await keysOf(passphrase, { lines, scrypt: asked });
   const proof = Buffer.from(third, 'base64');

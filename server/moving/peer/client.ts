@@ -55,19 +55,19 @@ export type PeerSettings = {
   random?: () => number;
 };
 
-const mostAttempts = 6;
+const maxAttempts = 6;
 /** A limit is waited out however often it is met, but not for longer than this without any answer. */
-const mostLimitedMs = 15 * 60_000;
+const maxLimitedMs = 15 * 60_000;
 const leastLimitedMs = 100;
 const longestPauseMs = 60_000;
-const mostBytes = 256 * 1024 * 1024;
+const maxBytes = 256 * 1024 * 1024;
 /** Requests in turn that failed in all their attempts: then the peer is lost. */
-const mostLost = 8;
+const maxLost = 8;
 /**
  * The same for answers that are not the peer's own. They take long, so that requests that go wrong gather among those
  * under way while others pass by: more than may be under way at once.
  */
-const mostMisread = 200;
+const maxMisread = 200;
 
 export function openPeer({
   url,
@@ -94,7 +94,7 @@ export function openPeer({
   function noteLimit(answer: Answer): void {
     counts.limited += 1;
     limitedSince ??= Date.now();
-    if (Date.now() - limitedSince > mostLimitedMs)
+    if (Date.now() - limitedSince > maxLimitedMs)
       throw new PeerLostError('The peer answers nothing but 429 for a quarter of an hour.');
     openAt = Math.max(openAt, Date.now() + limitMs(answer) + random() * 100);
   }
@@ -114,7 +114,7 @@ export function openPeer({
   async function get(path: string, query: Query, more: Record<string, string>): Promise<unknown> {
     const address = `${url}${path}${searchOf(query)}`;
     let failure: unknown;
-    for (let tried = 0; tried < mostAttempts; ) {
+    for (let tried = 0; tried < maxAttempts; ) {
       if (tried > 0)
         await sleep(Math.min(longestPauseMs, pauseMs * 2 ** (tried - 1)) * (0.75 + random() / 2));
       await waitForTurn();
@@ -147,7 +147,7 @@ export function openPeer({
     }
     lost += 1;
     const message = `The peer does not answer GET ${path}.`;
-    if (lost >= mostLost) throw new PeerLostError(message, { cause: failure });
+    if (lost >= maxLost) throw new PeerLostError(message, { cause: failure });
     throw new PeerError(path, { status: 0, code: 'unreachable', message, payload: undefined });
   }
 
@@ -155,7 +155,7 @@ export function openPeer({
     misread += 1;
     const message = 'what answers is not the interface of the peer';
     const error = new PeerError(path, { status, code: 'not_json', message, payload: undefined });
-    if (misread < mostMisread) throw error;
+    if (misread < maxMisread) throw error;
     throw new PeerLostError('The peer does not answer as such any more.', { cause: error });
   }
 
@@ -232,7 +232,7 @@ function limitMs({ headers }: Answer): number {
         ? Number(reset) * 1000 - Date.now()
         : 5_000
       : Date.parse(after) - Date.now();
-  return Math.min(Math.max(ms, leastLimitedMs), mostLimitedMs);
+  return Math.min(Math.max(ms, leastLimitedMs), maxLimitedMs);
 }
 
 function searchOf(query: Query): string {
@@ -248,7 +248,7 @@ async function readText(body: AsyncIterable<Uint8Array> | null): Promise<string>
   for await (const chunk of body ?? []) {
     chunks.push(chunk);
     bytes += chunk.length;
-    if (bytes > mostBytes) throw new PeerLostError('An answer of the peer is larger than 256 MB.');
+    if (bytes > maxBytes) throw new PeerLostError('An answer of the peer is larger than 256 MB.');
   }
   return Buffer.concat(chunks).toString('utf8');
 }

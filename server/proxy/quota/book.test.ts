@@ -25,12 +25,12 @@ function taken(book: Book, rule: Rule, given: { cell: number; want: number; prio
 function fullest(times: number[], windowMs: number): number {
   const sorted = times.toSorted((one, other) => one - other);
   let start = 0;
-  let most = 0;
+  let max = 0;
   for (const [end, at] of sorted.entries()) {
     while ((sorted[start] as number) <= at - windowMs) start += 1;
-    most = Math.max(most, end - start + 1);
+    max = Math.max(max, end - start + 1);
   }
-  return most;
+  return max;
 }
 
 const step = fc.record({
@@ -47,7 +47,7 @@ const step = fc.record({
   isLazy: fc.boolean(),
 });
 /** As in `bucket.ts`: then it is written. */
-const mostCellsUnwritten = 10;
+const maxCellsUnwritten = 10;
 
 test('no window holds more than the limit, however tokens are reserved, used late or given back', () => {
   const rules = fc.constantFrom(
@@ -74,7 +74,7 @@ test('no window holds more than the limit, however tokens are reserved, used lat
           moves.set(at, noted);
         };
         const isDue = ({ at, from }: { at: number; from: number }) =>
-          at <= now && (!isLazy || from < cell - mostCellsUnwritten);
+          at <= now && (!isLazy || from < cell - maxCellsUnwritten);
         for (const { from, to, priority } of late.filter(isDue)) {
           note(from, priority, -1);
           note(to, priority, 1);

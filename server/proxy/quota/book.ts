@@ -145,13 +145,13 @@ export class Book {
   #free(limit: number, cell: number): number {
     let inWindow = 0;
     for (let at = cell - cellsPerWindow; at < cell; at += 1) inWindow += this.#taken(at, 'all');
-    let most = 0;
+    let max = 0;
     for (let last = cell; last <= cell + cellsPerWindow; last += 1) {
       inWindow += this.#taken(last, 'all');
-      most = Math.max(most, inWindow);
+      max = Math.max(max, inWindow);
       inWindow -= this.#taken(last - cellsPerWindow, 'all');
     }
-    return limit - most;
+    return limit - max;
   }
 
   #taken(cell: number, what: 'interactive' | 'all'): number {

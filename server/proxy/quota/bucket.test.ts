@@ -106,7 +106,7 @@ test('in a full line whoever has little gets a place from whoever has much, and 
 
 test('one who calls now and then finds a token at hand mostly, and writes are few', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  for (const [everyCells, mostWrites] of [
+  for (const [everyCells, maxWrites] of [
     [0.5, 0.2],
     [1, 0.3],
     [2, 0.5],
@@ -132,7 +132,7 @@ test('one who calls now and then finds a token at hand mostly, and writes are fe
       }
     }
     assert.ok(
-      writes() <= calls * mostWrites,
+      writes() <= calls * maxWrites,
       `${writes()} writes for ${calls} calls, one in ${everyCells} cells`,
     );
     await bucket.stop();

@@ -28,12 +28,12 @@ export type TokenWaiter = Waiter & {
 };
 
 /** Of each priority: those that nobody waits for never stand in the way of those that somebody does. */
-const mostInLine = 2_000;
-const mostInLane = 200;
+const maxInLine = 2_000;
+const maxInLane = 200;
 /** Nobody waits longer, so in that time a line is through, served or not. */
 const longestWaitMs = 60_000;
-/** A call that is answered more cells than that after it was sent was counted before; see `mostCellsHeld`. */
-const mostCellsUnderWay = 10;
+/** A call that is answered more cells than that after it was sent was counted before; see `maxCellsHeld`. */
+const maxCellsUnderWay = 10;
 
 export class Bucket {
   readonly #rule: Rule;
@@ -67,10 +67,10 @@ export class Bucket {
   wait(waiter: TokenWaiter): boolean {
     if (this.#isRefusing) throw serviceStops();
     const line = this.#lines[waiter.priority];
-    if (line.in(waiter.lane) >= mostInLane) return false;
+    if (line.in(waiter.lane) >= maxInLane) return false;
     const opensAt = this.#stock.opensAt(waiter.priority);
     if (opensAt > this.#ledger.now() && opensAt >= waiter.until) return false;
-    if (line.size >= mostInLine && !this.#makeRoom(line, waiter.lane)) return false;
+    if (line.size >= maxInLine && !this.#makeRoom(line, waiter.lane)) return false;
     line.add(waiter);
     this.#pump();
     return true;
@@ -84,7 +84,7 @@ export class Bucket {
 
   /** The call that the token allowed, sent at that time (ms), was answered or given up: by now it is counted. */
   settle({ cell, priority }: Token, sentAt: number): void {
-    const counted = Math.min(this.#stock.cell, cellAt(this.#rule, sentAt) + mostCellsUnderWay);
+    const counted = Math.min(this.#stock.cell, cellAt(this.#rule, sentAt) + maxCellsUnderWay);
     if (counted <= cell) return;
     this.#stock.note(cell, priority, -1);
     this.#stock.note(counted, priority, 1);

@@ -12,7 +12,7 @@ import type { Ledger } from './ledger.ts';
 /** What a page against robots asks for: it goes by more than the minute's count. */
 const guardMs = 300_000;
 /** What a provider asks for is believed for so long at most: then a call finds out. */
-const mostClosedMs = 3_600_000;
+const maxClosedMs = 3_600_000;
 /** To fetch a portion is not to wait: also a call that must not wait has so long for it. */
 const portionMs = 250;
 
@@ -108,7 +108,7 @@ export class Pass {
   #reopensAt({ retryAfter, isGuard }: { retryAfter?: string | undefined; isGuard: boolean }): number {
     const now = this.#given.ledger.now();
     const askedMs = readRetryAfter(retryAfter, now);
-    if (askedMs !== undefined) return now + Math.min(askedMs, mostClosedMs);
+    if (askedMs !== undefined) return now + Math.min(askedMs, maxClosedMs);
     if (isGuard) return now + guardMs;
     const windowMs = Math.max(...this.#given.metered.map(({ limit }) => limit.window_s)) * 1000;
     return (Math.floor(now / windowMs) + 1) * windowMs;

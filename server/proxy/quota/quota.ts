@@ -19,7 +19,7 @@ import { type Limit, type Metered, Pass, type QuotaCall } from './pass.ts';
 /** How long a call waits that does not say. */
 export const usualWaitMs = 10_000;
 /** Buckets in memory before those that nobody uses are let go. */
-const mostIdle = 10_000;
+const maxIdle = 10_000;
 
 /** What the calls of a connection need. */
 type Meters = { read: Metered[]; write: Metered[]; all: Metered[] };
@@ -48,7 +48,7 @@ export function createQuota({ db }: { db: Db }): Quota {
     const at = `${key} ${count} ${burst}`;
     const found = buckets.get(at);
     if (found !== undefined) return found;
-    if (buckets.size >= mostIdle) {
+    if (buckets.size >= maxIdle) {
       for (const [other, bucket] of buckets) if (bucket.isIdle) buckets.delete(other);
     }
     const bucket = new Bucket({ key, rule: { count, burst, windowMs: window_s * 1000 }, ledger });

@@ -16,9 +16,9 @@ type Waiting = Readonly<Record<Priority, { readonly size: number; readonly lanes
  * ahead and those that a call may be under way it stays within a window, so that the cell a token was taken from still
  * counts when it is written down in which one it was used.
  */
-const mostCellsHeld = 5;
+const maxCellsHeld = 5;
 /** What is not written by then is written for itself: while nobody can be given a token of a cell beyond the window. */
-const mostCellsUnwritten = 10;
+const maxCellsUnwritten = 10;
 export const priorities = ['interactive', 'background'] as const;
 
 export class Stock {
@@ -72,7 +72,7 @@ export class Stock {
     const now = this.cell;
     for (;;) {
       const cell = this.#hands[priority].take(now);
-      if (cell === undefined || now - cell <= mostCellsHeld) return cell;
+      if (cell === undefined || now - cell <= maxCellsHeld) return cell;
       this.note(cell, priority, -1);
     }
   }
@@ -84,7 +84,7 @@ export class Stock {
 
   /** Whether a token of this cell is too old to be used. */
   isStale(cell: number): boolean {
-    return cell < this.cell - mostCellsHeld;
+    return cell < this.cell - maxCellsHeld;
   }
 
   giveBack(cell: number, priority: Priority): void {
@@ -133,7 +133,7 @@ export class Stock {
   /** Whether what there is to be written is to be written now. */
   isNewsDue(): boolean {
     const { cell } = this;
-    const before = this.#isPlentiful ? cell - mostCellsUnwritten : cell - 1;
+    const before = this.#isPlentiful ? cell - maxCellsUnwritten : cell - 1;
     if (this.#isClosingNews || priorities.some((one) => (this.#hands[one].first() ?? before) < before)) {
       return true;
     }
@@ -144,7 +144,7 @@ export class Stock {
 
   /** Writes what is new and takes what is wanted, in one statement. Rejects where the ledger cannot be reached. */
   exchange(waiting: Waiting): Promise<void> {
-    return this.#write(waiting, this.cell - (this.#isPlentiful ? mostCellsHeld : 1));
+    return this.#write(waiting, this.cell - (this.#isPlentiful ? maxCellsHeld : 1));
   }
 
   /** Writes what is new, and gives back whatever is at hand. */
@@ -206,7 +206,7 @@ export class Stock {
 
   #want(priority: Priority, waiting: Waiting): Want {
     const { size, lanes } = waiting[priority];
-    const cells = this.#isPlentiful ? mostCellsHeld : 1;
+    const cells = this.#isPlentiful ? maxCellsHeld : 1;
     const lately = priority === 'background' ? 0 : this.#demand.of(cells, this.cell);
     return { lanes: Math.max(0, lanes - this.#hands[priority].size), spare: lately + size - lanes };
   }

@@ -30,7 +30,7 @@ const Output = z.object({
 });
 type Update = z.infer<typeof Update>;
 
-const mostTries = 3;
+const maxTries = 3;
 
 export default createAction({
   description:
@@ -44,7 +44,7 @@ export default createAction({
       const target = await targetOf(trellis, variant);
       requireOnce(updates);
       if (!force) await requireAsRead(trellis, { variant, updates });
-      for (let left = mostTries; ; left--) {
+      for (let left = maxTries; ; left--) {
         const seen = await look(trellis, target);
         const rows = updates.map((update) => findRow(update, { seen, force }));
         const { columns } = seen.table;

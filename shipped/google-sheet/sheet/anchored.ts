@@ -13,7 +13,7 @@ import { type Entering, isOutcomeUnknown, valuesLine, type Writable } from './wr
 
 const anchorKey = 'trellis.at';
 /** As metadata ids are: positive, 32 bits. */
-const mostId = 2 ** 31 - 1;
+const maxId = 2 ** 31 - 1;
 
 type At = { settings: SheetSettings; rights: Rights };
 
@@ -22,7 +22,7 @@ export async function anchorRows(
   trellis: ActionContext,
   { settings, rights, rows }: At & { rows: readonly number[] },
 ): Promise<number[]> {
-  const ids = rows.map(() => randomInt(1, mostId));
+  const ids = rows.map(() => randomInt(1, maxId));
   const at = { settings, rights };
   const requests = rows.map((index, place) =>
     mark(settings.sheetId, { index, key: anchorKey, metadataId: ids[place]! }),

@@ -94,8 +94,8 @@ export function kindOf(formatType: string | undefined): ColumnKind {
 export function commonKind(kinds: readonly ColumnKind[]): ColumnKind {
   const counts = new Map<ColumnKind, number>();
   for (const kind of kinds) counts.set(kind, (counts.get(kind) ?? 0) + 1);
-  const [most] = [...counts].sort(([, a], [, b]) => b - a);
-  return most?.[0] ?? 'plain';
+  const [max] = [...counts].sort(([, a], [, b]) => b - a);
+  return max?.[0] ?? 'plain';
 }
 
 /** The text that a key has: '' for what a formula could not work out, which tells no row from another. */

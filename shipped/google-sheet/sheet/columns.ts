@@ -82,7 +82,7 @@ export function matchColumns(before: readonly Column[], now: readonly Column[]):
   // Of those with one header, or none, the values tell; where they do not, the place does.
   for (const at of open()) {
     const { header } = now[at]!;
-    const rivals = (headersBefore.get(header) ?? []).filter((of) => left.has(of)).slice(0, mostRivals);
+    const rivals = (headersBefore.get(header) ?? []).filter((of) => left.has(of)).slice(0, maxRivals);
     const best = bestOf(now[at]!, rivals, before);
     if (best !== undefined) take(at, best);
   }
@@ -113,7 +113,7 @@ export function matchColumns(before: readonly Column[], now: readonly Column[]):
 }
 
 /** A value that more columns than this hold says too little of them. */
-const mostRivals = 32;
+const maxRivals = 32;
 
 /** The columns that are left, by the hashes of what they hold. */
 function holdersOf(before: readonly Column[], left: ReadonlySet<number>): Map<number, number[]> {
@@ -122,7 +122,7 @@ function holdersOf(before: readonly Column[], left: ReadonlySet<number>): Map<nu
     for (const hash of before[of]!.sketch.least) {
       const there = holders.get(hash);
       if (there === undefined) holders.set(hash, [of]);
-      else if (there.length <= mostRivals) there.push(of);
+      else if (there.length <= maxRivals) there.push(of);
     }
   }
   return holders;
@@ -136,18 +136,18 @@ function rivalsOf(
   const rivals = new Set<number>();
   for (const hash of sketch.least) {
     const there = holders.get(hash) ?? [];
-    if (there.length <= mostRivals) for (const of of there) if (left.has(of)) rivals.add(of);
+    if (there.length <= maxRivals) for (const of of there) if (left.has(of)) rivals.add(of);
   }
   return [...rivals];
 }
 
 function isLittle(a: Column, b: Column): boolean {
-  const [fewest, most] = [
+  const [fewest, max] = [
     Math.min(a.sketch.filled, b.sketch.filled),
     Math.max(a.sketch.filled, b.sketch.filled),
   ];
   if (a.sketch.least.length > fewestValues && b.sketch.least.length > fewestValues) return false;
-  return fewest === most || shared(a.sketch, b.sketch) === 1;
+  return fewest === max || shared(a.sketch, b.sketch) === 1;
 }
 
 function bestOf(column: Column, rivals: readonly number[], before: readonly Column[]): number | undefined {

@@ -23,7 +23,7 @@ export type Identified = {
   blankKeys: number;
 };
 
-const mostIdCharacters = 255;
+const maxIdCharacters = 255;
 
 export function identify(
   identity: Identity,
@@ -116,7 +116,7 @@ export function keyOf(text: string): string {
   const key = text.replaceAll('\0', '').toWellFormed();
   const characters = [...key];
   // Room for the number of a duplicate.
-  if (characters.length <= mostIdCharacters - 10) return key;
+  if (characters.length <= maxIdCharacters - 10) return key;
   return `${characters.slice(0, 200).join('')}~${digestOf(key)}`;
 }
 

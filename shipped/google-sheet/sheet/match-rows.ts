@@ -65,7 +65,7 @@ function pairEqual({ before, now, from, taken, pair }: Sides): void {
 }
 
 /** A value that more rows than this have in common says too little of them. */
-const mostWithOneValue = 20;
+const maxWithOneValue = 20;
 
 /**
  * Rows that moved and changed: the one with which it shares most of its cells, if it is the only such and they are half of
@@ -80,7 +80,7 @@ function pairAlike(sides: Sides): void {
     for (const name of namesOf(before[of]!)) {
       const there = places.get(name);
       if (there === undefined) places.set(name, [of]);
-      else if (there.length <= mostWithOneValue) there.push(of);
+      else if (there.length <= maxWithOneValue) there.push(of);
     }
   }
   for (let at = 0; at < now.length; at++) {
@@ -88,7 +88,7 @@ function pairAlike(sides: Sides): void {
     const candidates = new Set<number>();
     for (const name of namesOf(now[at]!)) {
       const there = places.get(name);
-      if (there === undefined || there.length > mostWithOneValue) continue;
+      if (there === undefined || there.length > maxWithOneValue) continue;
       for (const of of there) if (taken[of] === 0) candidates.add(of);
     }
     const best = bestOf(now[at]!, [...candidates], { before, own });
@@ -122,12 +122,12 @@ function bestOf(
   { before, own }: { before: readonly MatchRow[]; own: ReadonlySet<string> },
 ): number | undefined {
   let best: number | undefined;
-  let most = 0;
+  let max = 0;
   let isAlone = false;
   for (const of of candidates) {
     const count = alikeCells(before[of]!, row);
-    if (count > most) [best, most, isAlone] = [of, count, true];
-    else if (count === most) isAlone = false;
+    if (count > max) [best, max, isAlone] = [of, count, true];
+    else if (count === max) isAlone = false;
   }
   if (best === undefined || !isAlone) return undefined;
   const theirs = before[best]!.signatures;

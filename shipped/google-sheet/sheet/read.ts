@@ -15,11 +15,11 @@ import { fault, sourceFault } from './faults.ts';
 import type { SheetSettings } from './settings.ts';
 
 /** Beyond it a tab is read in pieces. */
-const mostCellsAtOnce = 1_500_000;
+const maxCellsAtOnce = 1_500_000;
 /** As Google answers them: beyond it a tab does not fit the memory of a function. */
-const mostBytes = 100 * 1024 * 1024;
+const maxBytes = 100 * 1024 * 1024;
 /** A sheet that people work on is between two of their edits at one of these. */
-const mostTries = 3;
+const maxTries = 3;
 
 export type Values = { title: string; digest: string; cells: () => RawCell[][] };
 
@@ -31,7 +31,7 @@ export async function readValues(
   trellis: Api,
   of: { settings: SheetSettings; rights: Rights; title: string; cellCount: number },
 ): Promise<Values> {
-  if (of.cellCount > mostCellsAtOnce) return readInPieces(trellis, of);
+  if (of.cellCount > maxCellsAtOnce) return readInPieces(trellis, of);
   const bytes = await askValues(trellis, { ...of, rows: undefined });
   return valuesOf([bytes], of.title);
 }
@@ -42,17 +42,17 @@ async function readInPieces(
   of: { settings: SheetSettings; rights: Rights; title: string; cellCount: number },
 ): Promise<Values> {
   let before: string | undefined;
-  for (let left = mostTries; left > 0; left--) {
+  for (let left = maxTries; left > 0; left--) {
     const tab = tabOf(
       await readBook(trellis, { spreadsheetId: of.settings.spreadsheetId, rights: of.rights }),
       of.settings.sheetId,
     );
-    const step = Math.max(1, Math.floor(mostCellsAtOnce / 2 / Math.max(1, tab.columns)));
+    const step = Math.max(1, Math.floor(maxCellsAtOnce / 2 / Math.max(1, tab.columns)));
     const pieces: Buffer[] = [];
     for (let start = 0; start < tab.rows; start += step) {
       const rows = { start, end: Math.min(tab.rows, start + step) };
       pieces.push(await askValues(trellis, { ...of, title: tab.title, rows }));
-      if (pieces.reduce((sum, { length }) => sum + length, 0) > mostBytes) {
+      if (pieces.reduce((sum, { length }) => sum + length, 0) > maxBytes) {
         throw fault(
           'sheet_too_large',
           'The tab holds more than 100 MB of values, which is more than can be read.',

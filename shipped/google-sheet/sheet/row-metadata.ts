@@ -12,8 +12,8 @@ import type { RowMetadata } from './table.ts';
 /** Marks a row as a record. The number that Google gives the mark is the record's id. */
 export const recordKey = 'trellis';
 /** Characters of keys and values that a tab may have. */
-const mostCharacters = 30_000;
-const mostRows = Math.floor(mostCharacters / recordKey.length);
+const maxCharacters = 30_000;
+const maxRows = Math.floor(maxCharacters / recordKey.length);
 const rowsAtOnce = 1_000;
 
 /** The mark of each row by its index; of two on one row the older counts. */
@@ -33,10 +33,10 @@ export async function tagRows(
   of: { settings: SheetSettings; rights: Rights; rows: readonly number[]; tagged: number },
 ): Promise<void> {
   const { settings, rights, rows } = of;
-  if (of.tagged + rows.length > mostRows) {
+  if (of.tagged + rows.length > maxRows) {
     throw fault(
       'too_many_rows',
-      `The tab has more rows than the ${mostRows} that metadata can mark. Choose a key column or content instead.`,
+      `The tab has more rows than the ${maxRows} that metadata can mark. Choose a key column or content instead.`,
     );
   }
   for (let from = 0; from < rows.length; from += rowsAtOnce) {

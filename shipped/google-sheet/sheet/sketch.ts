@@ -9,7 +9,7 @@ export type Sketch = {
   least: number[];
 };
 
-const mostHashes = 64;
+const maxHashes = 64;
 
 export function sketchOf(rows: readonly (readonly RawCell[])[], index: number): Sketch {
   const hashes = new Set<number>();
@@ -23,22 +23,22 @@ export function sketchOf(rows: readonly (readonly RawCell[])[], index: number): 
     const hash = hashOf(cell);
     if (hash >= bound) continue;
     hashes.add(hash);
-    if (hashes.size >= 4 * mostHashes) bound = keepLeast(hashes);
+    if (hashes.size >= 4 * maxHashes) bound = keepLeast(hashes);
   }
   keepLeast(hashes);
   return { filled, least: [...hashes].sort((a, b) => a - b) };
 }
 
 function keepLeast(hashes: Set<number>): number {
-  const kept = [...hashes].sort((a, b) => a - b).slice(0, mostHashes);
+  const kept = [...hashes].sort((a, b) => a - b).slice(0, maxHashes);
   hashes.clear();
   for (const hash of kept) hashes.add(hash);
-  return kept.length < mostHashes ? Number.POSITIVE_INFINITY : kept.at(-1)!;
+  return kept.length < maxHashes ? Number.POSITIVE_INFINITY : kept.at(-1)!;
 }
 
 /** About which share of their different values two columns have in common. */
 export function shared(a: Sketch, b: Sketch): number {
-  const union = [...new Set([...a.least, ...b.least])].sort((x, y) => x - y).slice(0, mostHashes);
+  const union = [...new Set([...a.least, ...b.least])].sort((x, y) => x - y).slice(0, maxHashes);
   if (union.length === 0) return 0;
   const [ofA, ofB] = [new Set(a.least), new Set(b.least)];
   return union.filter((hash) => ofA.has(hash) && ofB.has(hash)).length / union.length;

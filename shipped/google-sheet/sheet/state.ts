@@ -21,7 +21,7 @@ export type SheetState = {
 };
 
 /** As much as a function can keep. */
-const mostCharacters = 64 * 1024 * 1024;
+const maxCharacters = 64 * 1024 * 1024;
 
 type Packed = {
   version: 1;
@@ -47,7 +47,7 @@ export function packState({ sheet, columns, rows, key, headerRow, unsaved }: She
     ),
   };
   const text = JSON.stringify(packed);
-  if (text.length * 3 > mostCharacters && Buffer.byteLength(text) > mostCharacters) {
+  if (text.length * 3 > maxCharacters && Buffer.byteLength(text) > maxCharacters) {
     throw fault('sheet_too_large', 'The tab has more rows than can be known from one run to the next.');
   }
   return text;

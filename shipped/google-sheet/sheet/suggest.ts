@@ -8,13 +8,13 @@ const farthestHeader = 20;
 /** The row, from 0, that looks like a header: texts that differ, most of them, above what they are headers of. */
 export function suggestHeader(values: readonly (readonly RawCell[])[]): number {
   let best = 0;
-  let most = 0;
+  let max = 0;
   for (const [index, row] of values.slice(0, farthestHeader).entries()) {
     const filled = row.filter((cell) => !isBlank(cell));
     const texts = filled.filter((cell) => typeof cell === 'string');
     const isHeader =
       texts.length === filled.length && new Set(texts.map((cell) => textOf(cell!))).size === texts.length;
-    if (isHeader && filled.length > most) [best, most] = [index, filled.length];
+    if (isHeader && filled.length > max) [best, max] = [index, filled.length];
   }
   return best;
 }

@@ -28,7 +28,7 @@ export type Table = {
 export type RowMetadata = ReadonlyMap<number, number>;
 
 /** Columns beyond these count in no comparison of changed rows. */
-const mostCompared = 64;
+const maxCompared = 64;
 /** How many rows a header is looked for in. */
 export const farthestHeader = 50;
 
@@ -83,7 +83,7 @@ export function compared(cells: readonly RawCell[], columns: readonly Column[]) 
   const digest = digestOf(JSON.stringify(own.map((cell) => (cell === '' ? null : cell))));
   return {
     ...{ digest, whole: digest },
-    signatures: own.slice(0, mostCompared).map(signatureOf),
+    signatures: own.slice(0, maxCompared).map(signatureOf),
   };
 }
 
@@ -145,7 +145,7 @@ function onCommon(
 ): Pick<Table, 'now' | 'before'> {
   const common = columns
     .map((_, at) => [at, from[at]!] as const)
-    .filter(([at, of]) => of >= 0 && at < mostCompared && of < mostCompared);
+    .filter(([at, of]) => of >= 0 && at < maxCompared && of < maxCompared);
   const narrowed = <Row extends MatchRow>(row: Row, side: 0 | 1): Row => {
     const signatures = common.map((pair) => row.signatures[pair[side]] ?? '');
     return { ...row, signatures, digest: signatures.join('') };
@@ -159,7 +159,7 @@ function onCommon(
 /** Rows as they are known by other columns than their own. */
 function inColumns(from: readonly number[], rows: readonly KnownRow[]): KnownRow[] {
   return rows.map((row) => {
-    const signatures = from.slice(0, mostCompared).map((of) => row.signatures[of] ?? emptySignature);
+    const signatures = from.slice(0, maxCompared).map((of) => row.signatures[of] ?? emptySignature);
     return { ...row, signatures, digest: `~${row.digest}` };
   });
 }

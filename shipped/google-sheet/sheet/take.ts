@@ -35,7 +35,7 @@ export type Taken = {
   metadata?: RowMetadata;
 };
 
-const mostTries = 3;
+const maxTries = 3;
 
 /** The tab where developer metadata tells its rows apart: values, formats and metadata in one answer, so of one moment. */
 export async function takeTagged(
@@ -49,7 +49,7 @@ export async function takeTagged(
     );
   }
   let title = known?.title ?? (await lookUpTab(trellis, { settings, rights })).title;
-  for (let left = mostTries; left > 0; left--) {
+  for (let left = maxTries; left > 0; left--) {
     const read = await readGrid(trellis, { settings, rights, title, rows: undefined, fields: wholeFields });
     if (read === undefined) {
       ({ title } = await lookUpTab(trellis, { settings, rights }));
@@ -81,7 +81,7 @@ export async function takeFormats(
 ): Promise<Taken> {
   const rows = sampleRows(settings.headerRow - 1);
   let read = values;
-  for (let left = mostTries; left > 0; left--) {
+  for (let left = maxTries; left > 0; left--) {
     const grid = await readGrid(trellis, { settings, rights, title: read.title, rows, fields: sampleFields });
     if (grid !== undefined) {
       const kinds = kindsOf(grid.grid, settings.headerRow - 1);

@@ -45,13 +45,13 @@ const edition = 1;
  * So many runs in a row go by the file's version, or by values that are as they were. Then all of it is taken again: formats
  * change without values, and recalculated values without a version.
  */
-const mostBelieved = 11;
+const maxBelieved = 11;
 const namedInLog = 5;
 /** What the service takes of an event. */
-const mostChanges = 1_000;
-const mostNameCharacters = 1_000;
+const maxChanges = 1_000;
+const maxNameCharacters = 1_000;
 /** Of the texts of records that are sent at once; a message may have 16 MB. */
-const mostCharacters = 2_000_000;
+const maxCharacters = 2_000_000;
 
 export default createSync({
   description:
@@ -69,7 +69,7 @@ export default createSync({
     const { settings } = chosen;
     const rights = await rightsOf(trellis);
     const last = await lastOf(trellis, settings);
-    const isDue = last === undefined || last.believed >= mostBelieved;
+    const isDue = last === undefined || last.believed >= maxBelieved;
     const believed = isDue ? 0 : last.believed + 1;
     // Drive does not tell of every file that the Sheets API reads: where it did not, it is asked again when all is taken again.
     const asksDrive = rights.canSeeFiles && (isDue || (!last.volatile && last.version !== ''));
@@ -176,7 +176,7 @@ function* portionsOf(records: readonly RowRecord[]): Generator<RowRecord[]> {
       const value = record.fields[name];
       size += name.length + (typeof value === 'string' ? value.length : 20);
     }
-    if (portion.length > 0 && (characters + size > mostCharacters || portion.length === 1_000)) {
+    if (portion.length > 0 && (characters + size > maxCharacters || portion.length === 1_000)) {
       yield portion;
       [portion, characters] = [[], 0];
     }
@@ -195,9 +195,9 @@ async function tell(
     await warn(trellis, `The header has moved to row ${table.headerIndex + 1}.`);
   }
   if (table.changes.length === 0) return;
-  const changes = table.changes.slice(0, mostChanges).map(({ change, field, previous }) => ({
-    ...{ change, field: field.slice(0, mostNameCharacters) },
-    ...(previous !== undefined && { previous: previous.slice(0, mostNameCharacters) }),
+  const changes = table.changes.slice(0, maxChanges).map(({ change, field, previous }) => ({
+    ...{ change, field: field.slice(0, maxNameCharacters) },
+    ...(previous !== undefined && { previous: previous.slice(0, maxNameCharacters) }),
   }));
   const words = changes.map(({ change, field, previous }) =>
     previous === undefined ? `"${field}" was ${change}` : `"${previous}" is called "${field}"`,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { countSteps, maxStepsOf, mostDays, stepsS } from '../../../server/activity/series.ts';
+import { countSteps, maxDays, maxStepsOf, stepsS } from '../../../server/activity/series.ts';
 import { eventsOf } from './event-source.ts';
 import { chartTimesOf, timesOf } from './time-range.ts';
 
@@ -24,7 +24,7 @@ test('charts ask for no more steps than the service makes, whatever time is chos
     // The service counts up to its own now, which may be later than the page's.
     const range = { from: new Date(from), to: to === undefined ? new Date(nowMs + 60_000) : new Date(to) };
     assert.ok(countSteps(range, stepS) <= maxStepsOf(stepS), JSON.stringify(one));
-    const days = stepS === 86_400 ? mostDays : 31;
+    const days = stepS === 86_400 ? maxDays : 31;
     assert.ok(range.to.getTime() - range.from.getTime() <= days * 86_400_000, JSON.stringify(one));
     assert.ok((stepsS as readonly number[]).includes(stepS));
   }

@@ -2,10 +2,10 @@ const minuteMs = 60_000;
 const dayMs = 86_400_000;
 /** Widths of steps that the service knows, in seconds. */
 const stepsS = [60, 300, 900, 3600, 21_600, 86_400];
-const mostSteps = 100;
+const maxSteps = 100;
 /** How far back a series goes at most: by days, and by shorter steps. */
-const mostDays = 399;
-const mostDaysByHours = 31;
+const maxDays = 399;
+const maxDaysByHours = 31;
 
 /** Times that are counted back from now. */
 export const ranges = {
@@ -32,13 +32,13 @@ export function chartTimesOf(
   const endMs = to === undefined ? nowMs : Date.parse(to);
   const wantedMs = from === undefined ? endMs - dayMs : Date.parse(from);
   // The service counts from its own clock.
-  const beginMs = Math.max(floored(wantedMs), floored(endMs - mostDays * dayMs) + 2 * minuteMs);
+  const beginMs = Math.max(floored(wantedMs), floored(endMs - maxDays * dayMs) + 2 * minuteMs);
   // One more than fit: steps begin at their multiples, not where the time does.
   const lengthMs = endMs - beginMs;
   const step =
-    lengthMs > mostDaysByHours * dayMs
+    lengthMs > maxDaysByHours * dayMs
       ? 86_400
-      : (stepsS.find((one) => lengthMs / (one * 1000) <= mostSteps - 2) ?? 86_400);
+      : (stepsS.find((one) => lengthMs / (one * 1000) <= maxSteps - 2) ?? 86_400);
   const label =
     search.range !== undefined
       ? ranges[search.range].label

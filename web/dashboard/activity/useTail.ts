@@ -6,10 +6,10 @@ import { type Following, followOperations, type Operation } from './queries.ts';
 export type TailState = 'off' | 'connecting' | 'live' | 'waiting';
 
 /** More than a page shows. */
-const mostKept = 200;
+const maxKept = 200;
 /** What comes within this time is shown at once: a busy service logs hundreds a second. */
 const gatherMs = 250;
-const mostWaitMs = 30_000;
+const maxWaitMs = 30_000;
 
 /**
  * Operations that were logged since the page was opened, newest first, while `isOn`. It opens the stream again where it
@@ -42,7 +42,7 @@ export function useTail({
       const fresh = gathered;
       gathered = [];
       timer = undefined;
-      setOperations((known) => newestFirst([...fresh, ...known]).slice(0, mostKept));
+      setOperations((known) => newestFirst([...fresh, ...known]).slice(0, maxKept));
     };
 
     async function follow(): Promise<void> {
@@ -70,7 +70,7 @@ export function useTail({
         }
         if (signal.aborted) return;
         setState('waiting');
-        await pause(Math.min(1_000 * 2 ** failures, mostWaitMs), signal);
+        await pause(Math.min(1_000 * 2 ** failures, maxWaitMs), signal);
       }
     }
     void follow();

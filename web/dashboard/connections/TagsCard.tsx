@@ -7,7 +7,7 @@ import { useState } from 'react';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { type At, setTags } from './queries.ts';
 
-const most = 10;
+const max = 10;
 
 /** What connections are found by; plain text, unlike metadata. */
 export function TagsCard({
@@ -116,7 +116,7 @@ function Editor({
             variant="subtle"
             size="sm"
             leftSection={<IconPlus size={14} />}
-            disabled={form.values.rows.length >= most}
+            disabled={form.values.rows.length >= max}
             onClick={() => form.insertListItem('rows', row('', ''))}
           >
             Another tag

@@ -95,7 +95,7 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
 }
 
 function Lines({ lines, isLive }: { lines: RunLine[]; isLive: boolean }) {
-  const [most, setMost] = useState(step);
+  const [max, setMost] = useState(step);
   const box = useRef<HTMLDivElement>(null);
   const follows = useRef(isLive);
   const last = lines.at(-1)?.position;
@@ -104,12 +104,12 @@ function Lines({ lines, isLive }: { lines: RunLine[]; isLive: boolean }) {
     const { current } = box;
     if (current !== null && follows.current) current.scrollTop = current.scrollHeight;
   }, [last]);
-  const hidden = Math.max(0, lines.length - most);
+  const hidden = Math.max(0, lines.length - max);
   const shown = lines.slice(hidden);
   return (
     <Stack gap="xs">
       {hidden > 0 && (
-        <Button variant="default" size="compact-sm" w="fit-content" onClick={() => setMost(most * 4)}>
+        <Button variant="default" size="compact-sm" w="fit-content" onClick={() => setMost(max * 4)}>
           Show earlier ({counted(hidden, 'line')})
         </Button>
       )}

@@ -14,9 +14,9 @@ export type Progress = {
 };
 
 /** A page of the log looks at a bounded number of entries, so what is rare may stand on a later one. */
-const mostPages = 4;
+const maxPages = 4;
 /** Of the newest, and of those used last. */
-const mostConnections = 3;
+const maxConnections = 3;
 
 export const progressQuery = (environment: string) =>
   queryOptions({
@@ -25,7 +25,7 @@ export const progressQuery = (environment: string) =>
       const at = { environment, signal };
       const isLogged = async (type: 'proxy' | 'records.save' | 'records.prune') => {
         let cursor: string | undefined;
-        for (let page = 0; page < mostPages; page += 1) {
+        for (let page = 0; page < maxPages; page += 1) {
           const { operations, next_cursor } = await call('GET /operations', {
             ...at,
             query: { type, status: 'success', limit: 1, ...(cursor !== undefined && { cursor }) },
@@ -45,8 +45,8 @@ export const progressQuery = (environment: string) =>
         ).datasets;
       const [integrations, newest, lastUsed, wasProxied, wasSaved, wasPruned] = await Promise.all([
         call('GET /integrations', at),
-        call('GET /connections', { ...at, query: { limit: mostConnections } }),
-        call('GET /connections', { ...at, query: { limit: mostConnections, sort: 'last_used' } }),
+        call('GET /connections', { ...at, query: { limit: maxConnections } }),
+        call('GET /connections', { ...at, query: { limit: maxConnections, sort: 'last_used' } }),
         isLogged('proxy'),
         isLogged('records.save'),
         isLogged('records.prune'),

@@ -1,7 +1,7 @@
 import { Select, type SelectProps } from '@mantine/core';
 
 /** More are found by typing; a drop-down of thousands stops the page. */
-const mostShown = 50;
+const maxShown = 50;
 const fewEnough = 8;
 
 /** One of the environment's integrations, by its key. */
@@ -20,7 +20,7 @@ export function IntegrationSelect({
   return (
     <Select
       searchable={integrations.length > fewEnough}
-      limit={mostShown}
+      limit={maxShown}
       nothingFoundMessage="No integration fits"
       data={[
         ...others,

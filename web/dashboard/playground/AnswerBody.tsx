@@ -2,7 +2,7 @@ import { Button, Code, Group, SegmentedControl, Stack, Table, Text } from '@mant
 import { IconDownload } from '@tabler/icons-react';
 import { useEffect, useMemo, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
-import { mostTextShown, sizeOf, type TableOf, tableOf } from './answer.ts';
+import { maxTextShown, sizeOf, type TableOf, tableOf } from './answer.ts';
 import { JsonTree } from './JsonTree.tsx';
 import type { ProxiedAnswer } from './queries.ts';
 
@@ -27,7 +27,7 @@ export function AnswerBody({ answer }: { answer: ProxiedAnswer }) {
   }
   const view = views.find((one) => one === chosen) ?? views[0];
   const text = body.kind === 'json' ? JSON.stringify(body.value, null, 2) : body.text;
-  const isCut = text.length > mostTextShown;
+  const isCut = text.length > maxTextShown;
   return (
     <Stack gap="sm">
       <Group justify="space-between" gap="xs">
@@ -52,11 +52,11 @@ export function AnswerBody({ answer }: { answer: ProxiedAnswer }) {
       {view === 'Text' && (
         <>
           <Code block tabIndex={0} mah={520}>
-            {isCut ? text.slice(0, mostTextShown) : text}
+            {isCut ? text.slice(0, maxTextShown) : text}
           </Code>
           {isCut && (
             <Text size="sm" c="dimmed">
-              The first {mostTextShown.toLocaleString()} of {text.length.toLocaleString()} characters. The
+              The first {maxTextShown.toLocaleString()} of {text.length.toLocaleString()} characters. The
               download has all of them.
             </Text>
           )}

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import './json-tree.css';
 
 /** Shown of one list or object; who wants more has the text. */
-const mostChildren = 100;
+const maxChildren = 100;
 
 /** JSON to be opened and closed level by level, by mouse or keyboard. What is closed costs nothing. */
 export function JsonTree({ value }: { value: unknown }) {
@@ -40,12 +40,12 @@ function Node({ name, value, depth }: { name?: string; value: unknown; depth: nu
       </summary>
       {isOpen && (
         <div className="json-children">
-          {children.slice(0, mostChildren).map(([key, child]) => (
+          {children.slice(0, maxChildren).map(([key, child]) => (
             <Node key={key} name={key} value={child} depth={depth + 1} />
           ))}
-          {children.length > mostChildren && (
+          {children.length > maxChildren && (
             <Text size="xs" c="dimmed">
-              and {(children.length - mostChildren).toLocaleString()} more
+              and {(children.length - maxChildren).toLocaleString()} more
             </Text>
           )}
         </div>

@@ -1,8 +1,8 @@
 /** What is shown of an answer, however large it is. */
-export const mostTextShown = 100_000;
-const mostTextParsed = 5_000_000;
-const mostRowsShown = 200;
-const mostColumnsShown = 40;
+export const maxTextShown = 100_000;
+const maxTextParsed = 5_000_000;
+const maxRowsShown = 200;
+const maxColumnsShown = 40;
 
 export type Body =
   | { kind: 'empty' }
@@ -32,7 +32,7 @@ export function bodyOf(bytes: Uint8Array, contentType: string): Body {
     return { kind: 'binary' };
   }
   if (text.includes('\0')) return { kind: 'binary' };
-  if (text.length <= mostTextParsed && (/\bjson\b/i.test(contentType) || /^\s*[[{]/.test(text))) {
+  if (text.length <= maxTextParsed && (/\bjson\b/i.test(contentType) || /^\s*[[{]/.test(text))) {
     try {
       return { kind: 'json', text, value: JSON.parse(text) as unknown };
     } catch {
@@ -59,13 +59,13 @@ export function tableOf(value: unknown): TableOf | undefined {
 
 function tableOfObjects(name: string, list: unknown[]): TableOf | undefined {
   if (list.length === 0 || !list.every(isObject)) return undefined;
-  const columns = [...new Set(list.slice(0, mostRowsShown).flatMap((one) => Object.keys(one)))];
-  const shown = columns.slice(0, mostColumnsShown);
+  const columns = [...new Set(list.slice(0, maxRowsShown).flatMap((one) => Object.keys(one)))];
+  const shown = columns.slice(0, maxColumnsShown);
   return {
     name,
     columns: shown,
     firstRow: 1,
-    rows: list.slice(0, mostRowsShown).map((one) => shown.map((column) => cellOf(one[column]))),
+    rows: list.slice(0, maxRowsShown).map((one) => shown.map((column) => cellOf(one[column]))),
     rowCount: list.length,
     columnCount: columns.length,
   };
@@ -76,13 +76,13 @@ function tableOfCells(values: unknown[][], range: string): TableOf {
   const start = /(?:^|!)\$?([A-Z]{1,3})\$?(\d+)/.exec(range);
   const firstColumn = start === null ? 0 : numberOfLetters(start[1]!);
   const columnCount = values.reduce((widest, row) => Math.max(widest, row.length), 0);
-  const shown = Math.min(columnCount, mostColumnsShown);
+  const shown = Math.min(columnCount, maxColumnsShown);
   return {
     name: '',
     columns: Array.from({ length: shown }, (_, index) => lettersOf(firstColumn + index)),
     firstRow: start === null ? 1 : Number(start[2]),
     rows: values
-      .slice(0, mostRowsShown)
+      .slice(0, maxRowsShown)
       .map((row) => Array.from({ length: shown }, (_, index) => cellOf(row[index]))),
     rowCount: values.length,
     columnCount,

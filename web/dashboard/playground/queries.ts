@@ -26,7 +26,7 @@ export type ProxiedAnswer = {
 export type Progress = { status: number | undefined; receivedBytes: number };
 
 /** Beyond it a browser's page has trouble to hold the answer. */
-const mostBytes = 100_000_000;
+const maxBytes = 100_000_000;
 
 /** What a header begins with that is to reach the provider whatever it is. */
 export const passOnPrefix = () => `${brand()}-proxy-`;
@@ -99,7 +99,7 @@ async function readAll(response: Response, onProgress: (receivedBytes: number) =
     if (done) break;
     parts.push(value);
     size += value.length;
-    if (size > mostBytes) {
+    if (size > maxBytes) {
       void reader.cancel();
       throw new Fault({
         code: 'too_large',
@@ -134,7 +134,7 @@ async function newestEntry(
 
 /** How often, and how often at most, the log is asked for a call's entry: it is written a moment after the answer. */
 const everyMs = 400;
-const mostTries = 10;
+const maxTries = 10;
 
 /** The entry of the activity log about a call: the first of this connection, method and path behind the one before. */
 export const entryQuery = (answer: ProxiedAnswer) =>
@@ -157,7 +157,7 @@ export const entryQuery = (answer: ProxiedAnswer) =>
     enabled: answer.logBefore !== undefined,
     staleTime: Number.POSITIVE_INFINITY,
     refetchInterval: ({ state: { data, dataUpdateCount } }) =>
-      data != null || dataUpdateCount >= mostTries ? false : everyMs,
+      data != null || dataUpdateCount >= maxTries ? false : everyMs,
   });
 
 /** A small spreadsheet of its own in a test account, for whoever has none yet. */

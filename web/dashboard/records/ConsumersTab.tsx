@@ -40,7 +40,7 @@ export function ConsumersTab({
         {(all) => {
           const own = all.filter(({ model, variant }) => model === at.model && variant === at.variant);
           if (own.length === 0) return <Empty />;
-          const most = Math.max(...own.map(({ behind }) => behind), 1);
+          const max = Math.max(...own.map(({ behind }) => behind), 1);
           return (
             <Table.ScrollContainer minWidth={300} className="framed">
               <Table verticalSpacing="sm" horizontalSpacing="md">
@@ -80,7 +80,7 @@ export function ConsumersTab({
                         </Group>
                       </Table.Td>
                       <Table.Td miw={120}>
-                        <Lag behind={consumer.behind} most={most} name={consumer.name} />
+                        <Lag behind={consumer.behind} max={max} name={consumer.name} />
                       </Table.Td>
                       <Table.Td visibleFrom="sm">
                         <Owner
@@ -143,12 +143,12 @@ function Owner({ keyId, name }: { keyId: number | null; name: string | undefined
   );
 }
 
-function Lag({ behind, most, name }: { behind: number; most: number; name: string }) {
+function Lag({ behind, max, name }: { behind: number; max: number; name: string }) {
   return (
     <Stack gap={4}>
       <Text size="sm">{behind === 0 ? 'up to date' : behind.toLocaleString()}</Text>
       <Progress
-        value={(behind / most) * 100}
+        value={(behind / max) * 100}
         color={behind === 0 ? 'green' : 'yellow'}
         size="sm"
         aria-label={`How far ${name} is behind`}

@@ -7,7 +7,7 @@ import { type At, datasetsQuery } from '../connections/queries.ts';
 import { DatasetLink } from './DatasetLink.tsx';
 
 /** More are on the page that the card leads to. */
-const mostShown = 10;
+const maxShown = 10;
 
 /** What is kept of a connection, for its own page; leads to the records. */
 export function DatasetsCard({ environment, at }: { environment: string; at: At }) {
@@ -41,7 +41,7 @@ export function DatasetsCard({ environment, at }: { environment: string; at: At 
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
-                {datasets.slice(0, mostShown).map((dataset) => (
+                {datasets.slice(0, maxShown).map((dataset) => (
                   <Table.Tr key={`${dataset.model}:${dataset.variant}`} className="fill-row">
                     <Table.Td>
                       <DatasetLink environment={environment} at={at} dataset={dataset} />
@@ -53,8 +53,8 @@ export function DatasetsCard({ environment, at }: { environment: string; at: At 
                   </Table.Tr>
                 ))}
               </Table.Tbody>
-              {datasets.length > mostShown && (
-                <Table.Caption>{`and ${(datasets.length - mostShown).toLocaleString()} more`}</Table.Caption>
+              {datasets.length > maxShown && (
+                <Table.Caption>{`and ${(datasets.length - maxShown).toLocaleString()} more`}</Table.Caption>
               )}
             </Table>
           )

@@ -25,7 +25,7 @@ import { useMay } from '../sign-in/queries.ts';
 import { ConnectPreview } from './ConnectPreview.tsx';
 import { type ConnectSettings, changeConnectPage, type Settings, settingsQuery } from './queries.ts';
 
-const mostLogoBytes = 64 * 1024;
+const maxLogoBytes = 64 * 1024;
 const languages = [
   { value: 'en', label: 'English' },
   { value: 'de', label: 'Deutsch' },
@@ -84,7 +84,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
   });
   async function takeLogo(file: File | null): Promise<void> {
     if (file === null) return;
-    if (file.size > mostLogoBytes) {
+    if (file.size > maxLogoBytes) {
       form.setFieldError('logo', 'At most 64 KB');
       return;
     }

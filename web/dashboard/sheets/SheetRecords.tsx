@@ -10,7 +10,7 @@ import { Cell } from './PreviewTable.tsx';
 import type { CellValue } from './queries.ts';
 import { rowModel } from './settings.ts';
 
-const mostShown = 20;
+const maxShown = 20;
 const runningMs = 1_500;
 const idleMs = 5_000;
 
@@ -25,7 +25,7 @@ export function SheetRecords({
   isRunning: boolean;
 }) {
   const query = useQuery({
-    ...recordsQuery(environment, { at: { ...at, model: rowModel, variant }, limit: String(mostShown) }),
+    ...recordsQuery(environment, { at: { ...at, model: rowModel, variant }, limit: String(maxShown) }),
     refetchInterval: isRunning ? runningMs : idleMs,
   });
   return (

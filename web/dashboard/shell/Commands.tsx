@@ -25,14 +25,14 @@ import { useSingleKeys } from './keys.ts';
 import { pages } from './pages.ts';
 
 /** What is drawn at each key press must be few, however many there are. */
-const mostIntegrations = 8;
+const maxIntegrations = 8;
 
 function fitting<T extends { unique_key: string; display_name: string }>(all: T[], typed: string): T[] {
   const words = typed.trim().toLowerCase();
   const found: T[] = [];
   for (const one of all) {
     if (`${one.display_name}\n${one.unique_key}`.toLowerCase().includes(words)) found.push(one);
-    if (found.length === mostIntegrations) break;
+    if (found.length === maxIntegrations) break;
   }
   return found;
 }
