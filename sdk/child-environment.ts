@@ -6,7 +6,7 @@ import * as esbuild from 'esbuild';
  * environment, which holds the master keys and the addresses of databases with their passwords.
  *
  * Node's compile cache is off: programs such as Vite turn it on in `/tmp/node-compile-cache`, and Node runs what it finds
- * there whoever owns the directory.
+ * there even if another user owns the directory.
  */
 export function childEnvironment(named: Record<string, string> = {}): Record<string, string> {
   return { NODE_DISABLE_COMPILE_CACHE: '1', ...named };

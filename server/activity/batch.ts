@@ -13,7 +13,10 @@ const maxIdleMs = 5_000;
 export class Batch {
   /** A time of each day that it holds entries of, by its number. */
   readonly days = new Map<number, number>();
+  /** Entries that it holds. */
   count = 0;
+  /** Operations that it holds no entry of and counts. */
+  countedOnly = 0;
   readonly #rows = new CopyRows(256 * 1024);
   #messages: CopyRows | undefined;
   #messageCount = 0;
@@ -34,6 +37,7 @@ export class Batch {
 
   /** Counts an operation that is not kept. */
   countOnly(operation: Operation, at: number): void {
+    this.countedOnly += 1;
     this.#tally.add(operation, at);
   }
 
@@ -89,6 +93,7 @@ export class Batch {
     this.#times.length = 0;
     this.days.clear();
     this.count = 0;
+    this.countedOnly = 0;
     this.#rows.clear();
     this.#messages = undefined;
     this.#messageCount = 0;

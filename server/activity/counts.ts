@@ -109,8 +109,18 @@ export function countedRows(filter: OperationFilter, parts: readonly Part[]): Ra
   if (sync !== undefined) {
     conditions.push(sql`operation_count.type = 'run' and operation_count.target in (${`sync/${sync}`}, '')`);
   }
-  if (variant !== undefined) conditions.push(sql`operation_count.variant in (${variant}, '')`);
-  const isNamed = endpoint !== undefined || sync !== undefined;
+  // Only runs have a variant; other operations are counted with ''.
+  if (variant !== undefined) {
+    conditions.push(sql`operation_count.type = 'run' and operation_count.variant in (${variant}, '')`);
+  }
+  const isWanted = sql.join(
+    [
+      sql`true`,
+      ...(endpoint !== undefined || sync !== undefined ? [sql`target <> ''`] : []),
+      ...(variant !== undefined ? [sql`variant <> ''`] : []),
+    ],
+    sql` and `,
+  );
   // The offset keeps the planner from joining all counts of the environment at once: each part is read by the key.
   return sql`
     select found.*
@@ -120,7 +130,7 @@ export function countedRows(filter: OperationFilter, parts: readonly Part[]): Ra
       ${parts.map(({ to }) => new Date(to))}::timestamptz[]
     ) as part (span_s, begins, ends)
     cross join lateral (
-      select operation_count.*, ${isNamed ? sql`target <> ''` : sql`true`} as is_wanted
+      select operation_count.*, ${isWanted} as is_wanted
       from operation_count
       where
         operation_count.environment_id = ${environmentId}

@@ -33,7 +33,7 @@ export const maxGroups = 100;
 
 /**
  * The counts of a time by integration, type, endpoint or function, those with most failures first, `maxGroups` at most.
- * The filter must be one that counts can answer. `isAtLeast`: some of the time is from before there are complete counts.
+ * The filter must be one that counts can answer. `isAtLeast`: some of the time is from before counts are complete, or some were counted without the name.
  */
 export async function groupsOf(
   q: Queryable,
@@ -62,6 +62,18 @@ export async function groupsOf(
       p95Ms: quantileOf(histogram, 0.95),
     })),
     hasMore: found.length > maxGroups,
-    isAtLeast: filter.from.getTime() < since,
+    isAtLeast: filter.from.getTime() < since || (await isPartial(q, { filter, parts })),
   };
+}
+
+/** Whether some operations that may fit the filter were counted without their name. */
+async function isPartial(
+  q: Queryable,
+  { filter, parts }: { filter: OperationFilter; parts: ReturnType<typeof partsOf> },
+): Promise<boolean> {
+  if ([filter.endpoint, filter.sync, filter.variant].every((name) => name === undefined)) return false;
+  const query = sql<{ any: boolean }>`
+    select exists (select from (${countedRows(filter, parts)}) as counted where not is_wanted) as any`;
+  const [found] = await q.run({ compile: () => query.compile(tables) });
+  return found?.any ?? false;
 }

@@ -7,9 +7,6 @@ export const bucketCount = 62;
 const lastBucket = bucketCount - 1;
 const scale = 1 / Math.log(growth);
 
-/** The largest relative error of `quantileOf`, for durations from 1 ms to the last bucket. */
-export const maxQuantileError = Math.sqrt(growth) - 1;
-
 export function bucketOf(durationMs: number): number {
   if (!(durationMs >= 1)) return 0;
   return Math.min(Math.floor(Math.log(durationMs) * scale) + 1, lastBucket);

@@ -181,6 +181,12 @@ test('a full queue lets go what comes, counts it, says so once, and delays nobod
   );
 });
 
+test('calls that the sample leaves out are counted as discarded when the queue is full', () => {
+  const { activity } = open({ capacity: 0, settings: { sampleRate: 0 } });
+  activity.log(operation({ type: 'proxy', status: 'success' }));
+  assert.equal(activity.dropped, 1);
+});
+
 test('what was let go within a minute is told at its end, though nothing more is', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { activity, lines } = open({ capacity: 0 });

@@ -12,9 +12,9 @@ import { CountNames } from './tally.ts';
 export type Activity = {
   /** Returns at once, never throws, and waits for nobody. What was logged is in the database within a second. */
   log(operation: Operation): void;
-  /** How many were let go on this node since it started: the queue was full, or they could not be written. */
+  /** Operations of this node since it started that are neither in the log nor counted: the queue was full, or a write failed. */
   readonly dropped: number;
-  /** Writes what is queued, for a second at most; what is logged afterwards is let go. */
+  /** Writes the queue, for a second at most. Operations that are logged later are discarded. */
   stop(): Promise<void>;
 };
 
@@ -44,7 +44,7 @@ const tellMs = 60_000;
 /** What is written when the log is switched off: nothing. */
 export const noActivity: Activity = { log() {}, dropped: 0, async stop() {} };
 
-/** A bounded queue in memory and one writer behind it. A full queue lets go what comes, and counts it. */
+/** A bounded queue in memory and one writer behind it. A full queue discards new operations and counts how many. */
 export function createActivity({
   db,
   log,
@@ -78,7 +78,7 @@ export function createActivity({
   /** At most once a minute, and then all that came in it. */
   function tell(): void {
     if (dropped === toldDropped) return;
-    log.warn({ dropped: dropped - toldDropped }, 'entries of the activity log were let go');
+    log.warn({ dropped: dropped - toldDropped }, 'operations were discarded from the activity log');
     toldDropped = dropped;
     telling = setTimeout(() => {
       telling = undefined;
@@ -116,7 +116,7 @@ export function createActivity({
         const isAway = error instanceof AppError && error.code === 'unavailable';
         if (isAway || tries < maxTries) return;
         log.warn({ err: error }, 'a batch of the activity log could not be written');
-        drop(batch.count);
+        drop(batch.count + batch.countedOnly);
       }
       tries = 0;
       batches.shift();
@@ -154,7 +154,7 @@ export function createActivity({
       const { type, status } = operation;
       const isKept = type !== 'proxy' || status !== 'success' || sampleRate >= 1 || random() < sampleRate;
       if (isStopped || waiting >= capacity) {
-        if (isKept) drop(1);
+        drop(1);
         return;
       }
       const batch = opened();
@@ -177,7 +177,7 @@ export function createActivity({
       clearTimeout(deadline);
       clearTimeout(timer);
       clearTimeout(telling);
-      dropped += waiting;
+      for (const batch of batches) dropped += batch.count + batch.countedOnly;
       tell();
       batches = [];
       waiting = 0;

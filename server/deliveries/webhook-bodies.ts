@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { first, type Queryable, type Tx } from '../db/pool.ts';
-import { asRead } from '../providers/credential-header.ts';
+import { normalizedHeaderName } from '../providers/credential-header.ts';
 import type { DataKey, Vault } from '../vault.ts';
 
 /**
@@ -92,7 +92,7 @@ export function forwardedHeaders(
   const kept: Record<string, string> = {};
   let bytes = 0;
   for (const [name, value] of Object.entries(headers)) {
-    const spelled = asRead(name);
+    const spelled = normalizedHeaderName(name);
     if (neverForwarded.test(spelled) || overriding.some((names) => names.test(spelled))) continue;
     if (spelled.startsWith(brandPrefix)) continue;
     if (

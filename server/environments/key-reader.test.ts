@@ -6,7 +6,7 @@ import { AppError } from '../errors.ts';
 import type { KeyCaller, ProxyCaller, TicketCaller } from '../http/caller.ts';
 import { openVault } from '../vault.ts';
 import { createKeyReader, type KeyReader } from './key-reader.ts';
-import { createKey, findKeyForUpdate, listKeys, revokeKey, updateKey } from './keys.ts';
+import { createKey, findKeysForUpdate, listKeys, revokeKey, updateKey } from './keys.ts';
 import { type Environment, ensureEnvironment, environmentKey } from './store.ts';
 import { getSigningKey, makeTicket, signingKeyOf } from './tickets.ts';
 
@@ -179,7 +179,7 @@ test('the last use is noted once a minute, of a ticket as of its key, and no cal
   // Whoever changes the row holds it: the caller is served all the same.
   now += 60_000;
   await database.db.transaction(async (tx) => {
-    await findKeyForUpdate(tx, { id: key.id, environmentId: dev.id });
+    await findKeysForUpdate(tx, { ids: [key.id], environmentId: dev.id });
     assert.equal((await reader.key(secret)).keyId, key.id);
   });
   assert.equal(await usedAt(), now);
@@ -254,7 +254,10 @@ test('a key signs tickets for as long as it is not revoked, and in its environme
 test('keys of another environment are out of reach', async () => {
   const { key } = await newKey();
   const at = { id: key.id, environmentId: prod.id };
-  assert.equal(await database.db.transaction((tx) => findKeyForUpdate(tx, at)), undefined);
+  const found = await database.db.transaction((tx) =>
+    findKeysForUpdate(tx, { ids: [key.id], environmentId: prod.id }),
+  );
+  assert.equal(found.size, 0);
   assert.equal(await revokeKey(database.db, { ...at, at: new Date(now) }), undefined);
   await updateKey(database.db, { key: { ...key, name: 'taken' }, environmentId: prod.id });
   assert.equal((await listKeys(database.db, dev.id)).find(({ id }) => id === key.id)?.name, 'k');

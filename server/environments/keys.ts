@@ -75,15 +75,10 @@ export async function listKeys(db: Queryable, environmentId: number): Promise<Ke
   return rows.map(readKeyRow);
 }
 
-/** Undefined where the environment has no such key any more. Nobody changes it until the transaction ends. */
-export async function findKeyForUpdate(
-  tx: Queryable,
-  { id, environmentId }: { id: number; environmentId: number },
-): Promise<Key | undefined> {
-  return (await findKeysForUpdate(tx, { ids: [id], environmentId })).get(id);
-}
-
-/** As `findKeyForUpdate`, of several, by their IDs: locked in one order, so that nobody waits for another in a circle. */
+/**
+ * The keys that exist and are not revoked, by ID. They are locked until the transaction ends, in the order of their IDs, so that
+ * two transactions cannot deadlock.
+ */
 export async function findKeysForUpdate(
   tx: Queryable,
   { ids, environmentId }: { ids: readonly number[]; environmentId: number },

@@ -6,15 +6,15 @@
  * by default, where a caller of the proxy would read the credentials in the answer.
  */
 
-/** They frame the message or belong to one hop (RFC 9110 §7.2, §7.6.1): no credentials go there, whoever chose the name. */
+/** They frame the message or belong to one hop (RFC 9110 §7.2, §7.6.1): no credentials go there, whether a definition or a setting names it. */
 const framing = [
-  'connection', 'content-encoding', 'content-length', 'content-type', 'expect', 'forwarded', 'host', 'http2-settings',
+  'connection', 'content-encoding', 'content-length', 'content-type', 'expect', 'host', 'http2-settings',
   'keep-alive', 'proxy-authenticate', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade',
 ]; // biome-ignore format: a list reads better in lines
 
 const identifies = 'is returned by servers to identify the request';
 
-/** Names, or beginnings with a `*`, and why a setting may not choose one: as read by servers, with hyphens. */
+/** Names, or prefixes that end in `*`, normalized by `normalizedHeaderName`, and why a setting may not choose them. */
 const refused: readonly (readonly [why: string, names: readonly string[]])[] = [
   ['frames the message or belongs to one connection', [...framing, 'proxy-*']],
   [
@@ -33,7 +33,7 @@ const refused: readonly (readonly [why: string, names: readonly string[]])[] = [
     // Redirects and links are built out of them, and services that show the caller's address return them.
     'is used by servers to build addresses',
     [
-      'cf-connecting-ip', 'cf-connecting-ipv6', 'cf-ipcountry', 'cf-ray', 'cf-visitor', 'fastly-client-ip', 'from',
+      'cf-connecting-ip', 'cf-connecting-ipv6', 'cf-ipcountry', 'cf-ray', 'cf-visitor', 'fastly-client-ip', 'forwarded', 'from',
       'front-end-https', 'max-forwards', 'referer', 'true-client-ip', 'via', 'x-client-ip', 'x-cluster-client-ip', 'x-forwarded', 'x-forwarded-*', 'x-host', 'x-http-host-override',
       'x-original-*', 'x-real-ip', 'x-rewrite-url', 'x-script-name', 'x-url-scheme',
     ],
@@ -54,18 +54,18 @@ const identifier = /(?:^|-)(?:correlation|opaque|request|span|trace|transaction)
 
 const reasons = new Map(refused.flatMap(([why, names]) => names.map((name) => [name, why] as const)));
 const beginnings = [...reasons].filter(([name]) => name.endsWith('*'));
-const framingNames = new Set(framing);
+const framingNames = new Set([...framing, 'forwarded']);
 
 /** Why a setting may not choose this header for credentials, as the end of a sentence; undefined: it may. */
 export function credentialHeaderFault(name: string): string | undefined {
-  const read = asRead(name);
+  const read = normalizedHeaderName(name);
   if (identifier.test(read)) return identifies;
   const known = reasons.get(read);
   if (known !== undefined) return known;
   return beginnings.find(([start]) => read.startsWith(start.slice(0, -1)))?.[1];
 }
 
-/** Whether no credentials may go there, whoever chose the name: it is no token, or frames the message. */
+/** Whether a definition may not name it either: it is no token (RFC 9110 §5.6.2), frames the message or is `Forwarded`. */
 export function isUnsendable(name: string): boolean {
   return framingNames.has(name.toLowerCase()) || !/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name);
 }
@@ -74,6 +74,6 @@ export function isUnsendable(name: string): boolean {
  * A name as servers read it that make a variable of it (CGI, RFC 3875 §4.1.18): a character that is no letter or digit
  * is a hyphen, so that `X_Request_Id` is `X-Request-Id`.
  */
-export function asRead(name: string): string {
+export function normalizedHeaderName(name: string): string {
   return name.toLowerCase().replace(/[^a-z\d]/g, '-');
 }

@@ -1,7 +1,7 @@
 /** Which of the caller's headers go to the provider. Pure. Names keep their case, and repeated ones stay repeated. */
 import type { Brand } from '../brand.ts';
 import { without } from '../http/raw-headers.ts';
-import { asRead } from '../providers/credential-header.ts';
+import { normalizedHeaderName } from '../providers/credential-header.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { Fates, hopByHop, listedByConnection } from './header-names.ts';
 
@@ -45,7 +45,9 @@ export class RequestRules {
     placed: Readonly<Record<string, string>>;
   }) {
     const { brand, definition, placed } = rules;
-    const dropped = new Set([...definition.api.forbid.headers, ...Object.keys(placed)].map(asRead));
+    const dropped = new Set(
+      [...definition.api.forbid.headers, ...Object.keys(placed)].map(normalizedHeaderName),
+    );
     const passesToo = new Set(definition.api.pass_headers.map((name) => name.toLowerCase()));
     const own = [`${brand.word}-`, `x-${brand.word}-`, 'x-forwarded-'];
     const prefix = brand.proxyHeaderPrefix;
@@ -59,11 +61,11 @@ export class RequestRules {
       const lower = name.toLowerCase();
       if (lower.startsWith(prefix)) {
         const wanted = lower.slice(prefix.length);
-        const read = asRead(wanted);
+        const read = normalizedHeaderName(wanted);
         const isRefused = !isToken(wanted) || isNever(read) || framing.has(read);
         return isRefused ? 'drops' : { as: name.slice(prefix.length) };
       }
-      if (isNever(asRead(lower)) || !(isPassed(lower) || passesToo.has(lower))) return 'drops';
+      if (isNever(normalizedHeaderName(lower)) || !(isPassed(lower) || passesToo.has(lower))) return 'drops';
       return lower === 'te' ? 'te' : 'passes';
     });
   }

@@ -36,7 +36,7 @@ type Ownership = {
   owner: 'caller' | 'another' | 'nobody';
 };
 
-/** Of a consumer with this owner, or of one that is to be created. */
+/** Of a consumer with this owner, or of one that is to be created. The service may move every consumer: its ownership is not read. */
 export async function readOwnership(
   q: Queryable,
   { by, ownerKeyId, now }: { by: Mover; ownerKeyId: number | null; now: Date },

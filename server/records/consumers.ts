@@ -213,8 +213,8 @@ export async function removeConsumer(
 }
 
 /**
- * The position behind which a policy that waits for consumers may let go: that of the slowest one, or undefined where
- * nothing holds it back. A consumer that was told of as stale is waited for no longer.
+ * The position up to which a policy that waits for consumers may remove payloads: that of the slowest consumer, or undefined
+ * if there is none. Consumers that were reported as stale do not count.
  */
 export async function slowestPosition(tx: Tx, datasetId: number): Promise<number | undefined> {
   const rows = await tx.query<{ seq: number | null }>(

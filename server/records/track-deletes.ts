@@ -15,8 +15,8 @@ import { buryRecords } from './tombstones.ts';
  *
  * Owns: the columns `tracked_from`, `tracking_*`, `held_*` and `allowed_count` of a dataset and the table `tracked`. A live
  * record counts as seen if its position is above the one at which the tracking began, or if a save or an update that left
- * it there has noted its position. A tracking is open until `end` or until the dataset is emptied, however long that takes,
- * so a run that resumes after days deletes nothing that was saved before.
+ * it there has noted its position. A tracking is open until it is ended, dropped or reset, or the dataset is emptied, however long
+ * that takes, so a run that resumes after days deletes nothing that was saved before.
  *
  * A tracking is partial if its reader began in the middle of a list whose first part was not tracked. Its end deletes
  * nothing.

@@ -61,5 +61,5 @@ export class ByteGate {
   }
 }
 
-/** Large saves, updates, states and bodies: each takes several times its bytes while it is worked on. */
+/** Large saves and updates: each takes several times its bytes while it is processed. */
 export const largeWork = new ByteGate(16 * 1024 * 1024);

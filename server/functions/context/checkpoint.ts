@@ -56,14 +56,14 @@ export function openCheckpoint(sealed: Buffer, dataKey: DataKey): Checkpoint {
 type Written = { run: string; trackings: string[]; succeeded?: number };
 
 /**
- * Where a run of the function begins, for delete tracking. To be called before the run reads or writes the checkpoint.
+ * Determines where a run of the function begins, for delete tracking. Call it before the run reads or writes the checkpoint.
  *
  * A checkpoint that a successful run of the same version left behind, written while no tracking was open, is a start:
  * `{page: 1}`, or the time of the last full read. A stale checkpoint was written by an unfinished run in a tracking that was
  * ended or held since: the run died between the end and `clearCheckpoint`, and the list after the checkpoint is not the
  * whole one. It is removed if `stale` says so.
  */
-export async function findBeginning(
+export async function resolveBeginning(
   db: Pick<Db, 'transaction'>,
   { at, versionId, stale }: { at: CheckpointPlace; versionId: number; stale: 'kept' | 'removed' },
 ): Promise<Beginning> {

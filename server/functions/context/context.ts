@@ -20,9 +20,9 @@ import type { Answer, Asked, Serve } from '../isolation/runtime.ts';
 import {
   type Coverage,
   checkpointInput,
-  findBeginning,
   findCheckpoint,
   removeCheckpoint,
+  resolveBeginning,
   saveCheckpoint,
 } from './checkpoint.ts';
 import { connectionAsks } from './context-connection.ts';
@@ -165,7 +165,7 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
   /** As the checkpoint was before this run touched it. */
   function beginning(): Promise<Beginning> {
     begun ??= checkpointPlace().then(({ at }) =>
-      findBeginning(fenced, { at, versionId: facts.versionId, stale: facts.isSync ? 'removed' : 'kept' }),
+      resolveBeginning(fenced, { at, versionId: facts.versionId, stale: facts.isSync ? 'removed' : 'kept' }),
     );
     return begun;
   }

@@ -101,7 +101,7 @@ async function sizeOf(
   return first(found)?.bytes;
 }
 
-/** A state as its reader takes it: a few bytes may stand for megabytes. A large one is held for a minute at most. */
+/** A state as its reader takes it: a few bytes may stand for megabytes. Its reader has a minute. */
 async function* inflated(
   read: () => Promise<Buffer>,
   { sizeBytes, signal }: { sizeBytes: number; signal: AbortSignal },

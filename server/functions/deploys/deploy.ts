@@ -58,7 +58,7 @@ export async function plan({ db, describe }: Pick<Deploys, 'db' | 'describe'>, o
 }
 
 /**
- * Deploys all or nothing. Throws `invalid_function` with every fault of every bundle, and `unknown_provider_config` where an
+ * Deploys all or nothing. Throws `invalid_function` with up to 100 faults, and `unknown_provider_config` where an
  * integration is missing. Answers each function given, in the order given, with the number of the version that runs.
  */
 export async function deploy(

@@ -36,7 +36,6 @@ export type Describe = (of: {
 
 export type Examined = Given & { definition: Definition; label: string; digest: Buffer };
 
-/** Beyond it a bundle is none that one function needs. */
 const maxCodeBytes = 10 * 1024 * 1024;
 /** To load a bundle takes tens of milliseconds, to parse one of 10 MB up to 5 s; the machine may be busy. */
 const limits: RunLimits = {
@@ -45,8 +44,8 @@ const limits: RunLimits = {
 };
 /** Processes of a runtime are few, and are for runs. */
 const atOnce = 2;
-/** Runs may hold all of them for long: a deploy waits so long for one. */
-const patienceMs = 60_000;
+/** For one bundle: the wait for a process and both steps. */
+const maxWaitMs = 60_000;
 /** A deploy is refused for one fault; nobody reads more than these. */
 const maxFaults = 100;
 const maxStackLine = 1_000;
@@ -103,7 +102,7 @@ async function examine(
     path: given.path.map(String),
   });
   if (Buffer.byteLength(code) > maxCodeBytes) return [fault('is larger than 10 MB')];
-  const outcome = await describe({ environmentId, code, signal: AbortSignal.timeout(patienceMs) });
+  const outcome = await describe({ environmentId, code, signal: AbortSignal.timeout(maxWaitMs) });
   if ('refused' in outcome) return outcome.refused.map(fault);
   if ('failure' in outcome) {
     const { cause, error, message } = outcome.failure;

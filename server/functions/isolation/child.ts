@@ -20,6 +20,7 @@ const stallCheckMs = 500;
 
 /** Of the thread that runs customer code: where the processors are short, the service and its database go first. */
 const lowPriority = 10;
+/** Taken before `disarm` removes it. */
 const lower = setPriority;
 
 disarm();

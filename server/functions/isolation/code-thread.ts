@@ -47,7 +47,6 @@ function locate({ bundle, map: text, places }: Extract<Order, { locate: object }
   return { places: places.map((place) => written(place, known.map)) };
 }
 
-/** A map is a convenience: a run does not fail because its map cannot be used. */
 function readMap(base64: string): { map: SourceMap | undefined; size: number } {
   const bytes = Buffer.from(base64, 'base64');
   const { values, fault } = examineJson(bytes);

@@ -227,7 +227,7 @@ export class CustomerProcess {
     this.#asked.delete(id);
   }
 
-  /** The other side does what ours never does. */
+  /** Stops the process: its side of the channel violated the protocol. */
   #broke(what: string): void {
     this.stop({ cause: 'protocol', message: `The run broke the rules of its channel: ${what}.` });
   }

@@ -43,7 +43,7 @@ export type Launch = {
   script: string;
 };
 
-/** A Node with nothing of the service's environment and a pipe as file descriptor 3, `channel`. What it prints is on `stderr`. */
+/** A Node with no variable of the service's environment and a pipe as file descriptor 3, `channel`. What it prints is on `stderr`. */
 export function launch(order: Launch): { child: ChildProcess; channel: Socket } {
   const { environmentId, memoryMb, confinement, flags = permissionFlags, script } = order;
   const dataKb = String((nodeOwnMb + 2 * memoryMb) * 1024);

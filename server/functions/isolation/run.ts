@@ -1,6 +1,6 @@
 /** One run in one process: what is asked, streamed and logged, its limits, and how it ends. */
 import { AppError } from '../../errors.ts';
-import { maxOpenAsks } from './channel.ts';
+import { maxOpenAsks, maxPayloadBytes } from './channel.ts';
 import type { CustomerProcess, End } from './customer-process.ts';
 import { Inflow, Outflow } from './flow.ts';
 import { LogBudget } from './log-budget.ts';
@@ -187,6 +187,8 @@ export class Run {
     const { value, body } = answer;
     if (body !== undefined) ask.outflow = new Outflow((bytes) => this.#process.sendBytes(id, bytes));
     const json = Buffer.isBuffer(value) ? value : JSON.stringify(value ?? null);
+    if (Buffer.byteLength(json) > maxPayloadBytes)
+      throw new AppError('body_too_large', 'The answer is larger than the 16 MB that a call can return.');
     this.#process.send({ t: 'answer', id, body: body !== undefined }, json);
     if (body !== undefined) await this.#stream(id, { ask, body });
   }

@@ -45,7 +45,7 @@ export function resetOf(body: {
   return mode === 'full_refresh' || isFull ? 'kept' : undefined;
 }
 
-/** What is allowed is what somebody has seen of one sync. */
+/** An allowance is for one sync of one connection, without a reset. */
 export function requireOneSync(
   { place: at, wanted }: { place: SyncPlace; wanted: readonly SyncName[] },
   reset: 'kept' | 'removed' | undefined,

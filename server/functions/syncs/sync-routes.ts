@@ -80,7 +80,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
           'One that waits is due now; one that runs goes on, and runs once more when that is over. No `syncs` are all of the ' +
           'integration; no `connection_id` all connections. `reset` ends what runs, and forgets checkpoint, delete tracking and ' +
           'the last success first, with `emptyCache` the records too. `allow_mass_delete` allows a held mass deletion, once: by ' +
-          'model, at most so many records as the error `mass_delete_held` told. It names one sync of one connection.',
+          'model, the maximum number of records, as in the error `mass_delete_held`. The request must name one sync and one connection.',
         errors: [...syncErrors, 'no_delete_tracking'],
         headers: placeHeaders,
         example: {
