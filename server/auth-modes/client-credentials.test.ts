@@ -197,7 +197,8 @@ describe('what the provider says against a client', () => {
       [json({ ...granted, token_type: 'mac' }), 'protocol', 'invalid_answer'],
     ];
     for (const [answer, kind, error] of cases) {
-      const { outcome } = await ask(t, answer, { timeoutMs: 300 });
+      // Only the answer that never comes may take as long as the limit, however slow the machine is.
+      const { outcome } = await ask(t, answer, error === 'timeout' ? { timeoutMs: 300 } : {});
       assert.deepEqual(outcome.ok || [outcome.fault.kind, outcome.fault.error], [kind, error]);
     }
   });
