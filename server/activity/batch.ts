@@ -24,8 +24,10 @@ export class Batch {
 
   readonly #ids: OperationIds;
   readonly #tally: Tally;
-  /** The transaction of the last attempt to write it. */
-  #transaction: string | undefined;
+  /** The transaction of the last attempt to write it, and whether all but its commit was done. */
+  #attempt: { transaction: string; isComplete: boolean } | undefined;
+  /** The entry that is written first. */
+  #first: { id: string; at: Date; environmentId: number } | undefined;
   /** Not written yet, and when each of them was. */
   readonly #fresh: Operation[] = [];
   readonly #times: number[] = [];
@@ -63,7 +65,9 @@ export class Batch {
     if (day !== this.#lastDay) this.days.set(day, epochMs);
     this.#lastDay = day;
     this.#tally.add(operation, epochMs);
-    const rows = this.#rows.row(24).bytes(id).timestamptz(epochMs).int8(operation.environmentId);
+    const { environmentId } = operation;
+    this.#first ??= { id: id.toString('hex'), at: new Date(epochMs), environmentId };
+    const rows = this.#rows.row(24).bytes(id).timestamptz(epochMs).int8(environmentId);
     rows.text(operation.type).text(operation.status);
     addText(rows, operation.integration);
     addText(rows, operation.connection);
@@ -99,18 +103,29 @@ export class Batch {
     this.#messageCount = 0;
     this.#lastDay = -1;
     this.#tally.clear();
-    this.#transaction = undefined;
+    this.#attempt = undefined;
+    this.#first = undefined;
   }
 
-  /** Whether an earlier attempt was committed although its answer was lost. Throws `unavailable` while it goes on. */
+  /**
+   * Whether an earlier attempt was committed although its answer was lost. Throws `unavailable` while it goes on.
+   *
+   * The first entry is the proof: all of a batch is written in one transaction. It is read by a statement of its own after
+   * the transaction has ended, so a commit that comes in between is not missed. That the transaction is said to be committed
+   * proves nothing: after a crash or a failover the database gives out again the transaction IDs that were not on its disk.
+   *
+   * A batch without entries has nothing else. It is lost where a crash came between its commit and the answer, and
+   * another transaction got its ID and was committed before this question. A crash costs as much anyway: see `write`.
+   */
   async isWritten(q: Queryable): Promise<boolean> {
-    if (this.#transaction === undefined) return false;
-    const [found] = await q.query<{ status: string | null }>(
-      'select pg_xact_status($1::text::xid8) as status',
-      [this.#transaction],
-    );
-    if (found?.status === 'in progress') throw new AppError('unavailable');
-    return found?.status === 'committed';
+    if (this.#attempt === undefined) return false;
+    const { transaction, isComplete } = this.#attempt;
+    const status = await statusOf(q, transaction);
+    if (status === 'in progress') throw new AppError('unavailable');
+    const isWritten = this.#first ? await isThere(q, this.#first) : isComplete && status === 'committed';
+    // Later its ID may be that of another one.
+    if (!isWritten) this.#attempt = undefined;
+    return isWritten;
   }
 
   async write(tx: Tx): Promise<void> {
@@ -122,10 +137,12 @@ export class Batch {
          set_config('synchronous_commit', 'off', true),
          set_config('idle_in_transaction_session_timeout', '${maxIdleMs}', true)`,
     );
-    this.#transaction = begun?.id;
+    const attempt = { transaction: begun!.id, isComplete: false };
+    this.#attempt = attempt;
     if (this.count > 0) await tx.copyInto(`operation (${columns})`, this.#rows);
     if (this.#messages) await tx.copyInto(`operation_message (${messageColumns})`, this.#messages);
     await this.#tally.write(tx);
+    attempt.isComplete = true;
   }
 
   #addMessage(message: OperationMessage, { id, epochMs }: { id: Buffer; epochMs: number }): void {
@@ -140,6 +157,32 @@ export class Batch {
     this.#messages.jsonb(jsonOf(message.details));
     addSealed(this.#messages, message.sealed);
   }
+}
+
+/** What has become of a transaction: null where the server does not know it. */
+async function statusOf(q: Queryable, transaction: string): Promise<string | null> {
+  try {
+    const [found] = await q.query<{ status: string | null }>(
+      'select pg_xact_status($1::text::xid8) as status',
+      [transaction],
+    );
+    return found?.status ?? null;
+  } catch (error) {
+    // "transaction ID ... is in the future": it went with a crash.
+    if (error instanceof Error && 'code' in error && error.code === '22023') return null;
+    throw error;
+  }
+}
+
+async function isThere(
+  q: Queryable,
+  { id, at, environmentId }: { id: string; at: Date; environmentId: number },
+): Promise<boolean> {
+  const found = await q.query(
+    'select from operation where environment_id = $1 and created_at = $2 and id = $3',
+    [environmentId, at, id],
+  );
+  return found.length > 0;
 }
 
 const columns =

@@ -133,7 +133,7 @@ export function createActivity({
       await ensureDay(db, epochMs);
       madeDays.add(day);
     }
-    if (tries > 0 && (await batch.isWritten(db))) return;
+    if (await batch.isWritten(db)) return;
     await db.transaction((tx) => batch.write(tx));
   }
 
