@@ -285,6 +285,8 @@ export class AppError extends Error {
   readonly upstream: unknown;
   readonly retryAfterS: number | undefined;
   readonly headers: Readonly<Record<string, string>> | undefined;
+  /** The message is text of a function's code, which the log of the service does not keep. */
+  quotesCode = false;
 
   /** `message` replaces the catalogue's sentence where the place knows more. It never holds a secret. */
   constructor(code: ErrorCode, message?: string, details: Details = {}) {

@@ -21,7 +21,8 @@ export function writeErrors(app: FastifyInstance, isRootAlias: (path: string) =>
   app.setErrorHandler<FastifyError>((error, request, reply) => {
     const known = asAppError(error);
     if (known.code === 'internal') request.log.error({ err: error }, 'unexpected error');
-    else if (known.status >= 500) request.log.warn({ err: known }, 'request failed');
+    else if (known.status >= 500)
+      request.log.warn(known.quotesCode ? { code: known.code } : { err: known }, 'request failed');
     return sendError(reply, known, request);
   });
   app.setNotFoundHandler((request, reply) => {

@@ -21,8 +21,15 @@ const writes = `
   error.payload = { of: '${carried}' };`;
 
 let trellis: TestTrellis;
+let serviceLog = '';
 before(async () => {
   trellis = await openTrellis();
+  const { log } = trellis.watch;
+  const write = log.write.bind(log);
+  log.write = (line) => {
+    serviceLog += line;
+    write(line);
+  };
   await trellis.call('POST', '/integrations', {
     body: {
       ...{ provider: 'unauthenticated', unique_key: 'open' },
@@ -145,6 +152,8 @@ test('what code writes and throws is told to callers, stands in no log in plain 
     body: { action_name: 'act', input: { n: 1 } },
   });
   assert.ok(answer.status >= 400 && answer.text.includes(thrown), answer.text);
+  assert.match(serviceLog, /"code":"script_internal_error".*"msg":"request failed"/);
+  assert.ok(!serviceLog.includes(thrown));
   const run = await runOf('act', 'failed');
   const whole = await get<{ error: RunError }>(`/functions/runs/${run.id}`);
   assert.equal(whole.error.message, thrown);

@@ -23,7 +23,13 @@ const network: ReadonlySet<string> = new Set([
 ]);
 
 /** The codes and statuses that official clients expect (see `errors.ts`). */
-export function actionError({ code, message, payload }: RunError): AppError {
+export function actionError(error: RunError): AppError {
+  const told = appErrorOf(error);
+  told.quotesCode = true;
+  return told;
+}
+
+function appErrorOf({ code, message, payload }: RunError): AppError {
   const thrown: Thrown = isObject(payload) ? payload : {};
   if (code === 'action_error') return thrownOnPurpose(message, thrown.payload);
   if (code === 'ERR_BAD_REQUEST' || code === 'ERR_BAD_RESPONSE') return refusedThere(message, thrown.payload);
