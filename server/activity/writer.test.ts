@@ -3,9 +3,11 @@ import { createSecretKey, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
-import { after, afterEach, before, test } from 'node:test';
+import { after, afterEach, before, type TestContext, test } from 'node:test';
+import pg from 'pg';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
-import { openDb } from '../db/pool.ts';
+import { type Db, openDb } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
 import { createLog } from '../log.ts';
 import { openVault } from '../vault.ts';
 import { getOperation, type Operation } from './operations.ts';
@@ -259,6 +261,79 @@ test('a database that is away is waited for', async () => {
   await activity.stop();
   await db.end();
   way.close();
+});
+
+const away = () => new AppError('unavailable');
+const coded = (code: string) => Object.assign(new pg.DatabaseError(code, 0, 'error'), { code });
+const deadlock = () => coded('40P01');
+const refusal = () => coded('23514');
+
+/** A database whose transactions fail, each in its turn, until no failure is left; and the clock of its writer. */
+function failing(t: TestContext, failures: (() => Error)[]) {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let atMs = 0;
+  t.mock.method(performance, 'now', () => atMs);
+  let tries = 0;
+  const db: Db = {
+    ...database.db,
+    async transaction() {
+      tries += 1;
+      const failure = failures.shift();
+      if (failure) throw failure();
+      return undefined as never;
+    },
+  };
+  return {
+    ...open({ db }),
+    tries: () => tries,
+    async pass(ms: number) {
+      atMs += ms;
+      t.mock.timers.tick(ms);
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}
+
+test('an outage does not count against a batch, nor does an error that passes', async (t) => {
+  const { activity, lines, pass, tries } = failing(t, [
+    ...[away, away, away, away, deadlock, deadlock, deadlock, deadlock, away],
+    ...[refusal, deadlock, refusal],
+  ]);
+  activity.log(operation());
+  for (let n = 0; n < 13; n += 1) await pass(1_000);
+  // The last try makes the day and writes the batch.
+  assert.deepEqual([tries(), activity.dropped, lines], [14, 0, []]);
+});
+
+test('a batch is tried for a minute where the database is there', async (t) => {
+  const { activity, pass, tries } = failing(t, new Array(61 + 20 + 61).fill(deadlock).fill(away, 30, 50));
+  activity.log(operation());
+  for (let n = 0; n < 30 + 20 + 60; n += 1) await pass(1_000);
+  assert.deepEqual([tries(), activity.dropped], [110, 0]);
+  await pass(1_000);
+  assert.deepEqual([tries(), activity.dropped], [111, 1]);
+});
+
+test('a batch that is refused is tried three times', async (t) => {
+  const { activity, pass, tries } = failing(t, new Array(3).fill(refusal));
+  activity.log(operation());
+  await pass(1_000);
+  await pass(1_000);
+  assert.equal(activity.dropped, 0);
+  await pass(1_000);
+  assert.deepEqual([tries(), activity.dropped], [3, 1]);
+});
+
+test('a second passes before the next try, also where more is logged during one', async (t) => {
+  const { activity, pass, tries } = failing(t, [away, away]);
+  activity.log(operation());
+  t.mock.timers.tick(200);
+  activity.log(operation());
+  await pass(0);
+  await pass(999);
+  assert.equal(tries(), 1);
+  await pass(1);
+  assert.equal(tries(), 2);
 });
 
 test('a day that is dropped meanwhile is made again', async () => {

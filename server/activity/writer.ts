@@ -1,4 +1,4 @@
-import type { Db } from '../db/pool.ts';
+import { type Db, mayPass } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { outside } from '../tracing/cause.ts';
@@ -37,7 +37,10 @@ const flushMs = 200;
 /** A batch is written at once when it has grown so large. */
 const maxAtOnce = 5_000;
 const retryMs = 1_000;
+/** Of a batch that the database refuses. More than one: its day may have been dropped, and is made by the next. */
 const maxTries = 3;
+/** How long a batch is tried after errors that may pass, such as a deadlock or a timeout. */
+const maxPassingMs = 60_000;
 const stopMs = 1_000;
 const tellMs = 60_000;
 
@@ -65,7 +68,8 @@ export function createActivity({
   let dropped = 0;
   let toldDropped = 0;
   let telling: NodeJS.Timeout | undefined;
-  let tries = 0;
+  /** Of the oldest batch, once a try has failed. */
+  let failures: Failures | undefined;
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> | undefined;
   let isStopped = false;
@@ -97,7 +101,7 @@ export function createActivity({
     // A batch is of many callers, whoever's call it was that began it.
     writing ??= outside(writeAll).finally(() => {
       writing = undefined;
-      if (batches.length > 0 && !isStopped) writeLater(tries > 0 ? retryMs : flushMs);
+      if (batches.length > 0 && !isStopped) writeLater(failures ? retryMs : flushMs);
     });
   }
 
@@ -112,13 +116,12 @@ export function createActivity({
       } catch (error) {
         // The day may have been dropped although it was there.
         madeDays.clear();
-        tries += 1;
-        const isAway = error instanceof AppError && error.code === 'unavailable';
-        if (isAway || tries < maxTries) return;
+        failures ??= { refused: 0, passingSince: undefined };
+        if (isRetried(error, failures)) return;
         log.warn({ err: error }, 'a batch of the activity log could not be written');
         drop(batch.count + batch.countedOnly);
       }
-      tries = 0;
+      failures = undefined;
       batches.shift();
       waiting -= batch.count;
       batch.clear();
@@ -162,10 +165,10 @@ export function createActivity({
         batch.add(operation, nowMs());
         waiting += 1;
       } else batch.countOnly(operation, nowMs());
-      if (batch.count >= maxAtOnce && tries === 0) {
+      if (batch.count >= maxAtOnce && failures === undefined) {
         open = undefined;
         writeNow();
-      } else if (timer === undefined) writeLater(flushMs);
+      } else if (writing === undefined) writeLater(flushMs);
     },
     async stop() {
       isStopped = true;
@@ -183,4 +186,25 @@ export function createActivity({
       waiting = 0;
     },
   };
+}
+
+type Failures = {
+  /** How many tries failed by the fault of the batch. */
+  refused: number;
+  /** Since when others fail, although the database is there; by the steady clock. */
+  passingSince: number | undefined;
+};
+
+/** Notes a failure, and tells whether the batch is tried again: after an outage always. */
+function isRetried(error: unknown, failures: Failures): boolean {
+  if (!mayPass(error)) {
+    failures.refused += 1;
+    return failures.refused < maxTries;
+  }
+  if (error instanceof AppError) {
+    failures.passingSince = undefined;
+    return true;
+  }
+  failures.passingSince ??= performance.now();
+  return performance.now() - failures.passingSince < maxPassingMs;
 }
