@@ -295,6 +295,8 @@ test('bytes that no key opens keep nobody from reading the rest', async () => {
   );
   const { error } = await get<{ error: RunError }>(`/functions/runs/${id}`);
   assert.equal(error.message, gone);
+  await trellis.db.query(`update run set error = jsonb_set(error, '{sealed}', '5') where id = $1`, [id]);
+  assert.equal((await runOf('act', 'failed')).error.message, gone);
   assert.equal((await operationOf(id)).messages.length, messages.length);
 });
 

@@ -44,7 +44,7 @@ export function storedError({ code, ...thrown }: RunError, by: SealingKey | unde
 /** `key` undefined: it was destroyed. */
 export function openError({ sealed, ...stored }: StoredError, key: DataKey | undefined): RunError {
   if (sealed === undefined) return stored;
-  const opened = openedBy(key, { sealed: Buffer.from(sealed, 'base64'), context: errorContext });
+  const opened = openedBy(key, { sealed, context: errorContext });
   if (opened === undefined) return { code: stored.code, message: goneText };
   return { code: stored.code, ...(JSON.parse(opened) as Omit<RunError, 'code'>) };
 }
@@ -58,13 +58,17 @@ export function openLine(sealed: Buffer, key: DataKey | undefined): string | und
   return openedBy(key, { sealed, context: lineContext });
 }
 
-/** Undefined also where another key sealed it: a row that cannot be read must not keep the others from being read. */
+/**
+ * `sealed`: bytes, or their base64. Undefined also where another key sealed it, or it is neither: a row that cannot be read must not
+ * keep the others from being read.
+ */
 function openedBy(
   key: DataKey | undefined,
-  { sealed, context }: { sealed: Buffer; context: string },
+  { sealed, context }: { sealed: Buffer | string; context: string },
 ): string | undefined {
   try {
-    return key?.open(sealed, context).toString('utf8');
+    const bytes = typeof sealed === 'string' ? Buffer.from(sealed, 'base64') : sealed;
+    return key?.open(bytes, context).toString('utf8');
   } catch {
     return undefined;
   }
