@@ -15,6 +15,8 @@ const gone = 'Deleted with the connection.';
 const logged = `logged-${randomUUID()}`;
 const thrown = `thrown-${randomUUID()}`;
 const carried = `carried-${randomUUID()}`;
+/** No code of the form that is kept in plain text. */
+const codeOfText = `code of ${randomUUID()}`;
 const writes = `
   for (let n = 0; n < 3; n += 1) await nango.log('${logged} ' + n);
   const error = new Error('${thrown}');
@@ -42,6 +44,13 @@ before(async () => {
     body: deployBody(
       [
         config('act', actionCode({ more: `exec: async (nango) => { ${writes} throw error; },` }), 'action'),
+        config(
+          'coded',
+          actionCode({
+            more: `exec: async (nango, input) => { throw Object.assign(new Error('x'), { code: input.n === 1 ? '${codeOfText}' : 'E-row.1_a' }); },`,
+          }),
+          'action',
+        ),
         config(
           'flaky',
           syncCode({
@@ -196,6 +205,22 @@ test('what code writes and throws is told to callers, stands in no log in plain 
     leftMessages.map(({ message, deleted }) => [message, deleted]),
     lines.map(() => [gone, true]),
   );
+});
+
+test('a thrown code that is no identifier is sealed with the message', async () => {
+  await made('coded');
+  const errorOf = async (n: number) => {
+    const body = { action_name: 'coded', input: { n } };
+    const headers = { ...place('coded'), 'x-async': 'true' };
+    const { id } = (await trellis.call('POST', '/action/trigger', { headers, body })).body as { id: string };
+    await operationOf(id);
+    return (await get<{ error: RunError }>(`/functions/runs/${id}`)).error;
+  };
+  const { code, payload } = await errorOf(1);
+  assert.deepEqual([code, (payload as { thrown_code: string }).thrown_code], ['function_threw', codeOfText]);
+  assert.deepEqual(await tablesWith(codeOfText), []);
+  const plain = await errorOf(2);
+  assert.deepEqual([plain.code, 'thrown_code' in (plain.payload as object)], ['E-row.1_a', false]);
 });
 
 test('another connection of the same ID opens nothing of the one before', async () => {

@@ -161,6 +161,9 @@ function deletesByRun(code: string): boolean {
   return code.includes('deleteRecordsFromPreviousExecutions') && !code.includes('trackDeletesStart');
 }
 
+/** A thrown code that stands in plain text in the run, in the activity log and in events. Any other one is sealed with the message. */
+const plainCode = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
+
 function endingOf({ cause, message, error }: RunFailure, by: SealingKey): Ending {
   if (cause === 'cancelled') return cancelledBy('cancelled', message);
   if (cause !== 'threw') {
@@ -172,15 +175,17 @@ function endingOf({ cause, message, error }: RunFailure, by: SealingKey): Ending
   }
   const { name = 'Error', stack, code, payload } = error ?? {};
   if (code === 'unknown_connection') return cancelledBy('connection_deleted', 'The connection was deleted.');
+  const isPlain = code !== undefined && plainCode.test(code);
   const shown = {
     name: storableText(name),
+    ...(code !== undefined && !isPlain && { thrown_code: storableText(code) }),
     ...(stack !== undefined && { stack: storableText(stack) }),
     ...(payload !== undefined && { payload: storable(payload) }),
   };
   return {
     state: 'failed',
     error: {
-      code: storableText(code ?? 'function_threw'),
+      code: isPlain ? code : 'function_threw',
       message: storableText(message.slice(0, 4_096)),
       payload: shown,
     },
