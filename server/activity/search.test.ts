@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import type { Queryable } from '../db/pool.ts';
-import { createLog } from '../log.ts';
 import { countOperations } from './count.ts';
-import type { Operation, OperationFilter } from './operations.ts';
+import { type Logged, logAll } from './logging.fixture.ts';
+import type { OperationFilter } from './operations.ts';
 import { listDays } from './partitions.ts';
 import { searchOperations } from './search.ts';
-import { createActivity } from './writer.ts';
 
 let database: TestDatabase;
 before(async () => {
@@ -23,22 +22,7 @@ after(() => database.drop());
 
 const environmentId = 1;
 
-/** Logs each at its time. */
-async function log(...entries: (Partial<Operation> & { at: string })[]): Promise<void> {
-  let at = 0;
-  const activity = createActivity({
-    db: database.db,
-    log: createLog({ level: 'silent', format: 'json' }),
-    settings: { sampleRate: 1 },
-    nowMs: () => at,
-  });
-  for (const { at: time, ...more } of entries) {
-    at = Date.parse(time);
-    activity.log({ environmentId, type: 'proxy', status: 'success', ...more });
-  }
-  await activity.stop();
-  assert.equal(activity.dropped, 0);
-}
+const log = (...entries: Logged[]) => logAll(database.db, entries);
 
 /** The paths of one page, and how it goes on. */
 async function page(

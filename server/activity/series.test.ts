@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
-import { createLog } from '../log.ts';
-import type { Operation, OperationFilter } from './operations.ts';
+import { type Logged, logAll } from './logging.fixture.ts';
+import type { OperationFilter } from './operations.ts';
 import { countSteps, seriesOf } from './series.ts';
-import { createActivity } from './writer.ts';
 
 const environmentId = 1;
 let database: TestDatabase;
@@ -24,21 +23,7 @@ before(async () => {
 beforeEach(() => database.db.query('truncate operation, operation_message, operation_count'));
 after(() => database.drop());
 
-async function log(entries: (Partial<Operation> & { at: string })[]): Promise<void> {
-  let atMs = 0;
-  const activity = createActivity({
-    db: database.db,
-    log: createLog({ level: 'silent', format: 'json' }),
-    settings: { sampleRate: 1 },
-    nowMs: () => atMs,
-  });
-  for (const { at, ...more } of entries) {
-    atMs = Date.parse(at);
-    activity.log({ environmentId, type: 'proxy', status: 'success', ...more });
-  }
-  await activity.stop();
-  assert.equal(activity.dropped, 0);
-}
+const log = (entries: Logged[]) => logAll(database.db, entries);
 
 /** One line a step: `10:00 count/failed p50 p95`, with `~` where it is sampled. */
 async function series(

@@ -223,13 +223,36 @@ test('a stop writes what is queued, and does not wait for a database that does n
   await locked.promise;
   blocked.activity.log(operation());
   await blocked.activity.stop();
-  assert.equal(blocked.activity.dropped, 1);
+  assert.equal(blocked.activity.dropped, 0);
   blocked.activity.log(operation());
-  assert.equal(blocked.activity.dropped, 2);
+  assert.equal(blocked.activity.dropped, 1);
   released.resolve();
   await holding;
   await other.end();
+  // What was being written is not lost.
+  await listed(3_001);
+  assert.equal(blocked.activity.dropped, 1);
 });
+
+for (const ends of ['succeeds', 'fails'] as const) {
+  test(`a batch that a stop leaves while it is written is discarded only where that fails: it ${ends}`, async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const written = Promise.withResolvers<never>();
+    const { activity, lines } = open({ db: { ...database.db, transaction: () => written.promise } });
+    activity.log(operation());
+    t.mock.timers.tick(200);
+    for (let n = 0; n < 2; n += 1) activity.log(operation());
+    const stopping = activity.stop();
+    t.mock.timers.tick(1_000);
+    await stopping;
+    assert.equal(activity.dropped, 2);
+    if (ends === 'fails') written.reject(away());
+    else written.resolve(undefined as never);
+    await new Promise((resolve) => setImmediate(resolve));
+    const told = lines.map(({ dropped }) => dropped);
+    assert.deepEqual([activity.dropped, told], ends === 'fails' ? [3, [2, 1]] : [2, [2]]);
+  });
+}
 
 test('a database that is away is waited for', async () => {
   const { target } = database;

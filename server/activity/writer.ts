@@ -14,7 +14,10 @@ export type Activity = {
   log(operation: Operation): void;
   /** Operations of this node since it started that are neither in the log nor counted: the queue was full, or a write failed. */
   readonly dropped: number;
-  /** Writes the queue, for a second at most. Operations that are logged later are discarded. */
+  /**
+   * Writes the queue, for a second at most. Operations that are logged later are discarded. A batch that is being written
+   * then goes on, and counts as discarded once its write fails.
+   */
   stop(): Promise<void>;
 };
 
@@ -57,7 +60,7 @@ export function createActivity({
   capacity = 10_000,
 }: Deps): Activity {
   /** Oldest first. The last one is still open, unless it is being written. */
-  let batches: Batch[] = [];
+  const batches: Batch[] = [];
   let open: Batch | undefined;
   /** The last one that was written: its memory is used again. */
   let spare: Batch | undefined;
@@ -77,6 +80,12 @@ export function createActivity({
   function drop(count: number): void {
     dropped += count;
     if (telling === undefined) tell();
+  }
+
+  /** Discards batches at a stop, from this one on; the oldest is 0. */
+  function discardFrom(index: number): void {
+    for (const batch of batches.splice(index)) dropped += batch.count + batch.countedOnly;
+    tell();
   }
 
   /** At most once a minute, and then all that came in it. */
@@ -172,18 +181,21 @@ export function createActivity({
     },
     async stop() {
       isStopped = true;
+      let isLate = false;
       let deadline: NodeJS.Timeout | undefined;
       const late = new Promise<void>((resolve) => {
-        deadline = setTimeout(resolve, stopMs);
+        deadline = setTimeout(() => {
+          isLate = true;
+          resolve();
+        }, stopMs);
       });
-      await Promise.race([late, (writing ?? Promise.resolve()).then(writeAll)]);
+      const last = (writing ?? Promise.resolve()).then(() => (isLate ? undefined : writeAll()));
+      await Promise.race([late, last]);
       clearTimeout(deadline);
       clearTimeout(timer);
       clearTimeout(telling);
-      for (const batch of batches) dropped += batch.count + batch.countedOnly;
-      tell();
-      batches = [];
-      waiting = 0;
+      discardFrom(isLate ? 1 : 0);
+      if (isLate) void last.then(() => discardFrom(0));
     },
   };
 }
