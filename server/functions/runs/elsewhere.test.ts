@@ -8,7 +8,7 @@ import { createErrands } from '../../nodes/errands.ts';
 import { getFunction } from '../deploys/store.ts';
 import { beginRun } from './asked-run.ts';
 import { findStopped, takeClaim } from './claims.ts';
-import { asBytes, runElsewhere } from './elsewhere.ts';
+import { asBytes, judgeElsewhere, runElsewhere } from './elsewhere.ts';
 import { errandKinds } from './errand-kinds.ts';
 import { openRunsBench, type RunsBench } from './runs.fixture.ts';
 import { type Ending, settle } from './settle.ts';
@@ -25,10 +25,10 @@ beforeEach(async () => {
 });
 
 let connections = 0;
-async function begin() {
+async function begin(body = 'return 1;') {
   await bench.deploy(
     'act',
-    `exports.default = { type: 'action', description: 'A test.', async exec() { return 1; } };`,
+    `exports.default = { type: 'action', description: 'A test.', async exec() { ${body} } };`,
     'action',
   );
   connections += 1;
@@ -196,4 +196,69 @@ test('a node that stops leaves a run that it was asked for to another one', asyn
   const of = { environmentId: bench.environment.id, signal: new AbortController().signal };
   assert.equal(await kinds.run!(request, of), undefined);
   assert.equal((await takeClaim(bench.db, claim))?.id, claim.id);
+});
+
+const throws = `throw Object.assign(new Error('of an account'), { code: 'unavailable', payload: { of: 'a person' } });`;
+const isSaidIn = (answer: Buffer) => /of an account|a person/.test(answer.toString());
+function kindsOfOne(judged?: Ending) {
+  const { vault, runtime, reader, runner } = bench.one;
+  return errandKinds({ ...{ db: bench.db, vault, runtime, reader, runner }, judge: async () => judged });
+}
+const elsewhereAsked = () => ({
+  environmentId: bench.environment.id,
+  signal: new AbortController().signal,
+});
+
+test('what code threw is sealed on its way to the node that asked, which tells all of it', async () => {
+  const answers: Buffer[] = [];
+  const worker = desk(async (request, of) => {
+    const answer = await kindsOfOne().run!(request, of);
+    answers.push(answer!);
+    return answer;
+  });
+  const ending = await elsewhere().runNow(await begin(throws));
+  await worker.stop(0);
+  assert.ok(ending?.state === 'failed');
+  const { code, message, payload } = ending.error;
+  assert.deepEqual([code, message, ending.mayPass], ['unavailable', 'of an account', true]);
+  assert.deepEqual((payload as { payload: unknown }).payload, { of: 'a person' });
+  assert.deepEqual(answers.map(isSaidIn), [false]);
+});
+
+test('nodes of the version before ask for and tell plain errors', async () => {
+  const claim = await begin(throws);
+  const answer = await kindsOfOne().run!(asBytes({ id: claim.id, owner: claim.owner }), elsewhereAsked());
+  assert.ok(isSaidIn(answer!));
+  const worker = desk(async () => answer);
+  const ending = await elsewhere().runNow(await begin());
+  await worker.stop(0);
+  assert.deepEqual({ ending }, JSON.parse(answer!.toString()));
+});
+
+test('what code threw of a candidate is sealed on its way', async () => {
+  const code = `exports.default = { type: 'onEvent', event: 'validate-connection', description: '', async exec() {} };`;
+  await bench.deploy('judge', code, 'on_event');
+  const found = await getFunction(bench.db, { ...bench.place, name: 'judge' });
+  const threw: Ending = {
+    state: 'failed',
+    error: { code: 'function_threw', message: 'of an account', payload: { name: 'Error' } },
+    mayPass: false,
+  };
+  const answers: Buffer[] = [];
+  const judge = judgeElsewhere({
+    ...{ db: bench.db, vault: bench.one.vault },
+    errands: {
+      async ask({ request }) {
+        answers.push((await kindsOfOne(threw).judge!(request, elsewhereAsked()))!);
+        return { answer: answers[0]! };
+      },
+    },
+  });
+  const candidate = {
+    ...{ integration: bench.integration, connectionId: 'new', credentials: { type: 'NONE' as const } },
+    ...{ connectionConfig: {}, account: undefined, scopesGranted: undefined, metadata: {}, tags: {} },
+    ...{ endUser: undefined, accessExpiresAt: undefined },
+  };
+  assert.deepEqual(await judge({ candidate, found }), threw);
+  assert.deepEqual(answers.map(isSaidIn), [false]);
 });

@@ -8,28 +8,32 @@ import type { Candidate } from '../../connections/hooks.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { ErrandEnd, Errands } from '../../nodes/errands.ts';
-import type { Vault } from '../../vault.ts';
+import type { DataKey, Vault } from '../../vault.ts';
 import type { Describe, Description } from '../deploys/examine.ts';
 import type { Claim } from './claims.ts';
 import { type Judge, validateMs } from './on-event.ts';
+import { openError, type StoredError } from './sealed-output.ts';
 import { cancelled, type Ending, settle } from './settle.ts';
 import { findEnding } from './settle-while-held.ts';
 import type { Runner } from './worker.ts';
 
-/** Seals what is asked of another node, with the environment's key. */
+/** Seals what is asked of another node, with the environment's key, which seals the error of an answer too. */
 export const errandContext = 'errand';
 
+/** Nodes of versions before this one do not say it, and get errors in plain text. */
+type Asker = { opensErrors?: true };
 /** What crosses between nodes; they may be of different versions. */
-export type RunRequest = Pick<Claim, 'id' | 'owner'>;
-export type JudgeRequest = Omit<Candidate, 'integration' | 'accessExpiresAt'> & {
-  functionId: number;
-  integrationKey: string;
-  accessExpiresAt: string | null;
-};
+export type RunRequest = Pick<Claim, 'id' | 'owner'> & Asker;
+export type JudgeRequest = Omit<Candidate, 'integration' | 'accessExpiresAt'> &
+  Asker & {
+    functionId: number;
+    integrationKey: string;
+    accessExpiresAt: string | null;
+  };
 export type DescribeRequest = { code: string };
 /** Without the output, which is in the run's row. Null: nothing can be told. */
 export type EndingAnswer = {
-  ending: Exclude<Ending, { state: 'succeeded' }> | { state: 'succeeded' } | null;
+  ending: (Exclude<Ending, { state: 'succeeded' }> & { error: StoredError }) | { state: 'succeeded' } | null;
 };
 
 export const asBytes = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
@@ -66,7 +70,7 @@ export function runElsewhere({
     poke: () => {},
     async runNow(claim, signal) {
       const { id, owner, environmentId } = claim;
-      const request = asBytes({ id, owner } satisfies RunRequest);
+      const request = asBytes({ id, owner, opensErrors: true } satisfies RunRequest);
       const settleAs = (ending: Ending) =>
         settle(db, { claim, ending, counts: claim.counts, now: now(), random: 0 });
       const end = await errands.ask({ environmentId, kind: 'run', request, signal }).catch(async (error) => {
@@ -75,8 +79,9 @@ export function runElsewhere({
         throw error;
       });
       if ('answer' in end) {
-        const ending = endingFrom(end);
-        // Its output is in its row, and so is what the node that had it could not tell.
+        const keyOf = () => environmentKey(db, { environmentId, vault });
+        const ending = await endingFrom(end, keyOf).catch(() => undefined);
+        // Its output is in its row, and so is what the node that had it could not tell, or this one could not open.
         const isToldThere = ending === undefined || ending.state === 'succeeded';
         return isToldThere ? awaitEnding(db, { id, vault, signal }) : ending;
       }
@@ -104,12 +109,13 @@ export function judgeElsewhere({ db, vault, errands }: { db: Db; vault: Vault; e
     const asked: JudgeRequest = {
       ...candidate,
       ...{ integrationKey, functionId: found.id, accessExpiresAt: accessExpiresAt?.toISOString() ?? null },
+      opensErrors: true,
     };
     const end = await errands.ask({
       ...{ environmentId, kind: 'judge', request: key.sealJson(asked, errandContext) },
       signal: AbortSignal.timeout(2 * validateMs),
     });
-    return endingFrom(end);
+    return endingFrom(end, async () => key);
   };
 }
 
@@ -128,11 +134,13 @@ export function describeElsewhere(errands: Errands): Describe {
   };
 }
 
-function endingFrom(end: ErrandEnd): Ending | undefined {
+async function endingFrom(end: ErrandEnd, keyOf: () => Promise<DataKey>): Promise<Ending | undefined> {
   if (!('answer' in end)) return undefined;
   const { ending } = JSON.parse(end.answer.toString()) as EndingAnswer;
   if (ending === null) return undefined;
-  return ending.state === 'succeeded' ? { ...ending, output: null } : ending;
+  if (ending.state === 'succeeded') return { ...ending, output: null };
+  if (ending.error.sealed === undefined) return ending;
+  return { ...ending, error: openError(ending.error, await keyOf()) };
 }
 
 /**

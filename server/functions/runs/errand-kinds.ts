@@ -3,7 +3,7 @@ import type { ConnectionReader } from '../../connections/reader.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { DoErrand } from '../../nodes/errand-desk.ts';
-import type { Vault } from '../../vault.ts';
+import type { DataKey, Vault } from '../../vault.ts';
 import { describeHere } from '../deploys/examine.ts';
 import type { Runtime } from '../isolation/runtime.ts';
 import { type Claim, takeClaim } from './claims.ts';
@@ -16,6 +16,7 @@ import {
   type RunRequest,
 } from './elsewhere.ts';
 import { functionsFor, type Judge } from './on-event.ts';
+import { storedError } from './sealed-output.ts';
 import type { Ending } from './settle.ts';
 import type { Runner } from './worker.ts';
 
@@ -35,23 +36,26 @@ export function errandKinds({
   judge: Judge;
 }): Record<string, DoErrand> {
   return {
-    async run(request, { signal }) {
+    async run(request, { environmentId, signal }) {
+      const asked = JSON.parse(request.toString()) as RunRequest;
       let claim: Claim | undefined;
+      let key: DataKey | undefined;
       try {
-        claim = await takeClaim(db, JSON.parse(request.toString()) as RunRequest);
+        if (asked.opensErrors) key = await environmentKey(db, { environmentId, vault });
+        claim = await takeClaim(db, asked);
       } catch (error) {
         if (mayPass(error)) return undefined;
         throw error;
       }
       if (claim === undefined) return answerOf(undefined);
       // Another node may have it then: the claim holds for whoever has the errand.
-      return runner.isStopping() ? undefined : answerOf(await runner.runNow(claim, signal));
+      return runner.isStopping() ? undefined : answerOf(await runner.runNow(claim, signal), key);
     },
 
     async judge(request, { environmentId }) {
       const key = await environmentKey(db, { environmentId, vault });
       const asked = key.openJson(request, errandContext) as JudgeRequest;
-      const { integrationKey, functionId, accessExpiresAt, ...candidate } = asked;
+      const { integrationKey, functionId, accessExpiresAt, opensErrors, ...candidate } = asked;
       const all = await functionsFor(db, { environmentId, integrationKey, event: 'validate-connection' });
       const found = all.find(({ id }) => id === functionId);
       if (found === undefined) return answerOf(undefined);
@@ -59,6 +63,7 @@ export function errandKinds({
       const expires = accessExpiresAt === null ? undefined : new Date(accessExpiresAt);
       return answerOf(
         await judge({ candidate: { ...candidate, integration, accessExpiresAt: expires }, found }),
+        opensErrors && key,
       );
     },
 
@@ -69,15 +74,16 @@ export function errandKinds({
   };
 }
 
-function answerOf(ending: Ending | undefined): Buffer {
-  return asBytes({ ending: toldOf(ending) } satisfies EndingAnswer);
+/** `key` seals an error on the way. */
+function answerOf(ending: Ending | undefined, key?: DataKey): Buffer {
+  return asBytes({ ending: toldOf(ending, key) } satisfies EndingAnswer);
 }
 
 /** Neither an output nor a key crosses between nodes. */
-function toldOf(ending: Ending | undefined): EndingAnswer['ending'] {
+function toldOf(ending: Ending | undefined, key: DataKey | undefined): EndingAnswer['ending'] {
   if (ending === undefined) return null;
   if (ending.state === 'succeeded') return { state: 'succeeded' };
   if (ending.state !== 'failed') return ending;
-  const { by: _, ...told } = ending;
-  return told;
+  const { by: _, error, ...told } = ending;
+  return { ...told, error: storedError(error, key && { dataKey: key, connectionRow: null }) };
 }
