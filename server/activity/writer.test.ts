@@ -249,6 +249,7 @@ for (const ends of ['succeeds', 'fails'] as const) {
     if (ends === 'fails') written.reject(away());
     else written.resolve(undefined as never);
     await new Promise((resolve) => setImmediate(resolve));
+    t.mock.timers.reset();
     const told = lines.map(({ dropped }) => dropped);
     assert.deepEqual([activity.dropped, told], ends === 'fails' ? [3, [2, 1]] : [2, [2]]);
   });
@@ -291,7 +292,10 @@ const coded = (code: string) => Object.assign(new pg.DatabaseError(code, 0, 'err
 const deadlock = () => coded('40P01');
 const refusal = () => coded('23514');
 
-/** A database whose transactions fail, each in its turn, until no failure is left; and the clock of its writer. */
+/**
+ * A writer to a database whose transactions fail, each in its turn, until no failure is left; and its clock. To be ended
+ * before the pool of the other tests is used: it has timers, too.
+ */
 function failing(t: TestContext, failures: (() => Error)[]) {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let atMs = 0;
@@ -314,11 +318,14 @@ function failing(t: TestContext, failures: (() => Error)[]) {
       t.mock.timers.tick(ms);
       await new Promise((resolve) => setImmediate(resolve));
     },
+    end() {
+      t.mock.reset();
+    },
   };
 }
 
 test('an outage does not count against a batch, nor does an error that passes', async (t) => {
-  const { activity, lines, pass, tries } = failing(t, [
+  const { activity, lines, pass, tries, end } = failing(t, [
     ...[away, away, away, away, deadlock, deadlock, deadlock, deadlock, away],
     ...[refusal, deadlock, refusal],
   ]);
@@ -326,29 +333,35 @@ test('an outage does not count against a batch, nor does an error that passes', 
   for (let n = 0; n < 13; n += 1) await pass(1_000);
   // The last try makes the day and writes the batch.
   assert.deepEqual([tries(), activity.dropped, lines], [14, 0, []]);
+  end();
 });
 
 test('a batch is tried for a minute where the database is there', async (t) => {
-  const { activity, pass, tries } = failing(t, new Array(61 + 20 + 61).fill(deadlock).fill(away, 30, 50));
+  const { activity, pass, tries, end } = failing(
+    t,
+    new Array(61 + 20 + 61).fill(deadlock).fill(away, 30, 50),
+  );
   activity.log(operation());
   for (let n = 0; n < 30 + 20 + 60; n += 1) await pass(1_000);
   assert.deepEqual([tries(), activity.dropped], [110, 0]);
   await pass(1_000);
   assert.deepEqual([tries(), activity.dropped], [111, 1]);
+  end();
 });
 
 test('a batch that is refused is tried three times', async (t) => {
-  const { activity, pass, tries } = failing(t, new Array(3).fill(refusal));
+  const { activity, pass, tries, end } = failing(t, new Array(3).fill(refusal));
   activity.log(operation());
   await pass(1_000);
   await pass(1_000);
   assert.equal(activity.dropped, 0);
   await pass(1_000);
   assert.deepEqual([tries(), activity.dropped], [3, 1]);
+  end();
 });
 
 test('a second passes before the next try, also where more is logged during one', async (t) => {
-  const { activity, pass, tries } = failing(t, [away, away]);
+  const { activity, pass, tries, end } = failing(t, [away, away]);
   activity.log(operation());
   t.mock.timers.tick(200);
   activity.log(operation());
@@ -357,6 +370,7 @@ test('a second passes before the next try, also where more is logged during one'
   assert.equal(tries(), 1);
   await pass(1);
   assert.equal(tries(), 2);
+  end();
 });
 
 test('a day that is dropped meanwhile is made again', async () => {
