@@ -257,6 +257,19 @@ test('calls that are not kept are counted', async () => {
   });
 });
 
+test('calls are counted where those that are kept are, also after the clock was set back', async () => {
+  const at = new Date(firstMs);
+  const { activity, log: add } = open(database.db, { sampleRate: 0.25 });
+  add({ at, status: 'failed' });
+  const back = new Date(firstMs - 60 * minuteMs);
+  add({ at: back });
+  add({ at: back, status: 'failed' });
+  await settle([activity], 2);
+  const range = minutes(0, 1);
+  assert.deepEqual(await countRows(range), { count: 2, failed: 2 });
+  assert.deepEqual(await total(range, 60), { count: 3, failed: 2, isAtLeast: false });
+});
+
 test('half and 95 of a hundred took what is said, within the stated error', () => {
   const durations = fc.array(fc.double({ min: 0, max: 600_000, noNaN: true }), {
     minLength: 1,

@@ -65,6 +65,11 @@ export function createActivity({
   /** The last one that was written: its memory is used again. */
   let spare: Batch | undefined;
   let waiting = 0;
+  /**
+   * The latest time so far. While a clock that was set back catches up, all operations have it: IDs ascend, and a tail looks
+   * for what is new at its end. Those that are kept and those that are counted alone are in the same counts.
+   */
+  let atMs = 0;
   const ids = new OperationIds();
   const names = new CountNames();
   const madeDays = new Set<number>();
@@ -169,11 +174,12 @@ export function createActivity({
         drop(1);
         return;
       }
+      atMs = Math.max(atMs, nowMs());
       const batch = opened();
       if (isKept) {
-        batch.add(operation, nowMs());
+        batch.add(operation, atMs);
         waiting += 1;
-      } else batch.countOnly(operation, nowMs());
+      } else batch.countOnly(operation, atMs);
       if (batch.count >= maxAtOnce && failures === undefined) {
         open = undefined;
         writeNow();
