@@ -228,7 +228,8 @@ export function inside(host: Host, given: Given): Inside {
     signal: given.signal,
   });
 
-  const describe = (thrown: unknown): Thrown => {
+  /** Of anything that was thrown: what throws when it is read is not there. */
+  const factsOf = (thrown: unknown) => {
     const of = (key: string) => {
       try {
         return (thrown as Record<string, unknown>)[key];
@@ -240,20 +241,29 @@ export function inside(host: Host, given: Given): Inside {
       const value = of(key);
       return typeof value === 'string' ? slice(value, 0, max) : undefined;
     };
-    if (thrown === null || (typeof thrown !== 'object' && typeof thrown !== 'function'))
-      return { error: stringify({ name: 'Error', message: slice(shown(thrown), 0, 4096) }), payload: '' };
+    const name = read('name', 200) ?? 'Error';
+    const message = read('message', 4096) ?? slice(shown(thrown), 0, 4096);
+    return { of, read, name, message, code: read('code', 200) };
+  };
+  /** One line, in which the spelling of a line break is that of JSON, in which secrets are found too. */
+  const causeLineOf = (cause: unknown) => {
+    const { name, message, code } = factsOf(cause);
+    const whole = `caused by ${name}: ${slice(message, 0, 500)}${code === undefined ? '' : ` (${code})`}`;
+    let line = '';
+    for (let at = 0; at < whole.length; at++) line += whole[at] === '\n' ? '\\n' : whole[at];
+    return slice(line, 0, 1000);
+  };
+  const describe = (thrown: unknown): Thrown => {
+    const { of, read, ...facts } = factsOf(thrown);
     let payload = '';
     try {
       const json = stringify(of('payload'));
       if (json !== undefined && json.length <= 65536) payload = json;
     } catch {}
-    const error = stringify({
-      name: slice(read('name', 200) ?? 'Error', 0, 200),
-      message: read('message', 4096) ?? '(no message)',
-      stack: read('stack', 16384),
-      code: read('code', 200),
-    });
-    return { error, payload };
+    let stack = read('stack', 16384);
+    const cause = stack === undefined ? undefined : of('cause');
+    if (cause !== undefined && cause !== null) stack = `${slice(stack!, 0, 15000)}\n${causeLineOf(cause)}`;
+    return { error: stringify({ ...facts, stack }), payload };
   };
 
   const run = async (

@@ -317,6 +317,35 @@ test('a stack names the file that was written', async (t) => {
   assert.doesNotMatch(stack!, /node:|stdin|trellis/);
 });
 
+test('what is thrown and is no Error is told as JSON, and an Error tells its cause', async (t) => {
+  const runtime = openRuntime(t);
+  const threw = async (what: string) => {
+    const { outcome } = await runCode(runtime, run(`throw ${what};`));
+    assert.ok('failure' in outcome && outcome.failure.cause === 'threw', JSON.stringify(outcome));
+    return outcome.failure;
+  };
+  assert.equal((await threw(`{ code: 42, nested: { a: [1] } }`)).message, '{"code":42,"nested":{"a":[1]}}');
+  assert.equal((await threw(`{ message: 'said', more: 1 }`)).message, 'said');
+  assert.equal((await threw(`{ long: 'x'.repeat(1e5) }`)).message.length, 4_096);
+  assert.equal((await threw(`(() => { const a = {}; return a.a = a; })()`)).message, '[object Object]');
+  assert.equal((await threw('undefined')).message, 'undefined');
+
+  const caused = async (cause: string) => {
+    const { message, error } = await threw(`new Error('outer', { cause: ${cause} })`);
+    assert.equal(message, 'outer');
+    const lines = error!.stack!.split('\n');
+    assert.equal(lines[0], 'Error: outer');
+    return lines.at(-1)!;
+  };
+  const inner = `Object.assign(new TypeError('inner\\nand more'), { code: 'E_INNER' })`;
+  assert.equal(await caused(inner), 'caused by TypeError: inner\\nand more (E_INNER)');
+  assert.equal(await caused(`{ a: 1 }`), 'caused by Error: {"a":1}');
+  assert.equal(await caused(`'x'.repeat(1e5)`), `caused by Error: ${'x'.repeat(500)}`);
+  const unreadable = `new Proxy({}, { get() { throw 1; }, getPrototypeOf() { throw 1; } })`;
+  assert.equal(await caused(unreadable), 'caused by Error: (cannot be shown)');
+  assert.doesNotMatch(await caused('undefined'), /caused by/);
+});
+
 test('the SDK is required by its names, and a harness of its own calls the function', async (t) => {
   const runtime = openRuntime(
     t,

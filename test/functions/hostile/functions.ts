@@ -305,13 +305,28 @@ export const hostileFunctions: Record<string, Hostile> = {
     code: run(
       `throw new Proxy({}, { get() { throw new Error('no') }, getPrototypeOf() { throw new Error('no') } })`,
     ),
-    fails: ['threw', /no message/],
+    fails: ['threw', /cannot be shown/],
+  },
+  'throws an error whose cause cannot be read': {
+    code: run(`
+      const no = () => { throw new Error('no') };
+      const cause = new Proxy({}, { get: no, getPrototypeOf: no, ownKeys: no });
+      throw new Error('the outer one', { cause })`),
+    fails: ['threw', /the outer one/],
+  },
+  'throws an error that has itself as its cause, which throws when it is looked for again': {
+    code: run(`
+      const error = new Error('the outer one');
+      let reads = 0;
+      Object.defineProperty(error, 'cause', { get() { if (reads++ > 0) throw new Error('no'); return error; } });
+      throw error`),
+    fails: ['threw', /the outer one/],
   },
   'throws with a hostile toString and stack': {
     code: run(
       `throw { toString() { throw 1 }, get message() { return { toString() { throw 2 } } }, stack: 'x'.repeat(1e6) }`,
     ),
-    fails: ['threw', /no message/],
+    fails: ['threw', /^\{"message":\{\},"stack":"x{1000}/],
   },
   'hands over a proxy': {
     code: run(

@@ -76,10 +76,21 @@ const known: Record<string, Advice> = {
   run_lost: { text: 'The node that ran it was gone; another one went on from the checkpoint.' },
 };
 
+const threwNoError: Advice = {
+  text: 'The code threw something that is not an Error, so there is no stack. The log tells what it did before.',
+  leadsTo: 'code',
+};
+
+/** Of a throw; who may not see what was thrown sees no payload at all. */
+function isWithoutStack(error: NonNullable<Run['error']>): boolean {
+  const { code, payload } = error;
+  return code === 'function_threw' && payload !== undefined && stackOf({ error }) === undefined;
+}
+
 /** What to do about what a run came to; what the code itself threw under a code of its own is the code's. */
 export function adviceOn({ error, state }: Pick<Run, 'error' | 'state'>): Advice | undefined {
   if (error === null) return undefined;
-  const found = known[error.code];
+  const found = isWithoutStack(error) ? threwNoError : known[error.code];
   if (found !== undefined) return found;
   if (state === 'cancelled')
     return { text: 'What it saved until then stays; the next run goes on from its checkpoint.' };

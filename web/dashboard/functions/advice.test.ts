@@ -1,0 +1,14 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { adviceOn } from './advice.ts';
+
+test('the advice on a throw names a stack only where there is one, or none is shown to this user', () => {
+  const textOf = (payload?: unknown) =>
+    adviceOn({ state: 'failed', error: { code: 'function_threw', message: 'x', payload } })?.text ?? '';
+  assert.match(
+    textOf({ name: 'Error', stack: 'Error: x\n    at exec (a.ts:1:1)' }),
+    /The stack names the line/,
+  );
+  assert.match(textOf(), /The stack names the line/);
+  assert.match(textOf({ name: 'Error' }), /not an Error, so there is no stack/);
+});
