@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
+import { consent, popupBy } from '../support/connect-pages.ts';
 import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { deployBody, flowConfig } from '../support/functions.ts';
 import { connect } from '../support/trellis.ts';
@@ -30,6 +31,8 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     dashboard = await openDashboard();
     // A refresh that is refused.
     dashboard.expectComplaint(/424/);
+    // Progress that is not answered, and the callback's page of a trip that made no connection.
+    dashboard.expectComplaint(/ERR_FAILED|oauth\/callback.* 400/);
     ({ page, context } = await dashboard.openAs('developer'));
     ({ connectionId } = await connect(dashboard.trellis));
     const body = deployBody([flowConfig({ name: 'rows', code: rows, type: 'sync', source: rows })], {
@@ -70,6 +73,50 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     await settled(state);
   };
 
+  const dialog = () => page.getByRole('dialog');
+  /** Opens the link of the dialog, and leads on to the provider; gives both windows. */
+  const travel = async () => {
+    const tab = await popupBy(context, () => dialog().getByRole('link', { name: 'Open' }).click());
+    const popup = await popupBy(context, () => tab.getByRole('button', { name: /^Continue/ }).click());
+    return { tab, popup };
+  };
+
+  test('the dialog says what went wrong, and makes a new link once the link has expired', async () => {
+    await open(`/connections/google-sheet/${connectionId}`);
+    const button = page.getByRole('button', { name: 'Reconnect' });
+    await button.click();
+    await dialog().getByRole('link', { name: 'Open' }).and(page.locator(':focus')).waitFor();
+    await page.route('**/connect/session/progress', (route) => route.abort());
+    await dialog().getByText('The service does not answer. This page tries again.').waitFor();
+    await picture(page, 'reconnect-unanswered');
+    await page.unroute('**/connect/session/progress');
+    await dialog().getByText('Waiting for the account').waitFor();
+
+    const { tab, popup } = await travel();
+    // The account is known, so nothing is to be chosen.
+    await popup.getByRole('button', { name: /cancel|deny/i }).click();
+    await dialog()
+      .getByText('Access was declined at the provider. The owner can open the link again.')
+      .waitFor();
+    await tab.close();
+    // The service's own answer as of a later time, at which nothing else is to happen.
+    await page.route('**/connect/session/progress', async (route) => {
+      const answer = await route.fetch();
+      const { data } = (await answer.json()) as { data: object };
+      await route.fulfill({ response: answer, json: { data: { ...data, state: 'expired' } } });
+    });
+    await dialog().getByText('The link has expired.').waitFor();
+    await picture(page, 'reconnect-expired');
+    assert.equal(await dialog().getByText('The owner of the account opens this link').count(), 0);
+    assert.equal(await dialog().getByRole('link', { name: 'Open' }).count(), 0);
+    await page.unroute('**/connect/session/progress');
+    await dialog().getByRole('button', { name: 'Make a new link' }).and(page.locator(':focus')).click();
+    await dialog().getByRole('link', { name: 'Open' }).and(page.locator(':focus')).waitFor();
+    await page.keyboard.press('Escape');
+    await dialog().waitFor({ state: 'detached' });
+    await button.and(page.locator(':focus')).waitFor();
+  });
+
   test('the dialog notices that the account is connected again, and the sync runs at once without its old error', async () => {
     await dashboard.trellis.control('POST', 'faults', { case: 'refresh_revoked' });
     await open(`/connections/google-sheet/${connectionId}`);
@@ -83,23 +130,21 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
       .first()
       .waitFor();
     await page.getByRole('button', { name: 'Reconnect' }).click();
-    const dialog = page.getByRole('dialog');
-    await dialog.getByText('Waiting for the account').waitFor();
+    await dialog().getByText('Waiting for the account').waitFor();
     await picture(page, 'reconnect-waiting');
 
-    const [tab] = await Promise.all([
-      context.waitForEvent('page'),
-      dialog.getByRole('link', { name: 'Open' }).click(),
-    ]);
-    const [popup] = await Promise.all([
-      tab.waitForEvent('popup'),
-      tab.getByRole('button', { name: /^Continue/ }).click(),
-    ]);
-    await popup.getByRole('button', { name: /continue|allow/i }).click();
-    await dialog.getByText('Reconnected').waitFor();
+    const { tab, popup } = await travel();
+    await consent(popup, { untick: true });
+    await dialog().getByText('Reconnected, but some scopes are missing').waitFor();
+    const missing = 'Not granted: https://www.googleapis.com/auth/spreadsheets.';
+    await dialog().getByText(`${missing} The owner can still grant them on the open page.`).waitFor();
+    await picture(page, 'reconnect-partly');
+    const rest = await popupBy(context, () => tab.getByRole('button', { name: 'Grant the rest' }).click());
+    await consent(rest);
+    await dialog().getByText('Syncs that had stopped because of this connection run again now.').waitFor();
     await picture(page, 'reconnect-done');
     await tab.close();
-    await dialog.getByRole('button', { name: 'Done' }).click();
+    await dialog().getByRole('button', { name: 'Done' }).and(page.locator(':focus')).click();
     await page.getByText('Needs reconnecting').waitFor({ state: 'detached' });
     await settled('succeeded');
     await card.getByText(/its user needs to connect again/).waitFor({ state: 'detached' });

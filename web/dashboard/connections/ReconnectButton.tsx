@@ -1,6 +1,7 @@
 import { Button } from '@mantine/core';
 import { IconExternalLink } from '@tabler/icons-react';
 import { useMutation } from '@tanstack/react-query';
+import { useState } from 'react';
 import { type At, type Health, newReconnectLink } from './queries.ts';
 import { ReconnectDialog } from './ReconnectDialog.tsx';
 
@@ -14,6 +15,7 @@ export function ReconnectButton({
   at: At;
   health: Health;
 }) {
+  const [isOpen, setOpen] = useState(false);
   const link = useMutation({
     mutationFn: async () => {
       const made = await newReconnectLink(environment, { ...at, health });
@@ -27,18 +29,20 @@ export function ReconnectButton({
       <Button
         variant={health.reconnect === null ? 'default' : 'filled'}
         leftSection={<IconExternalLink size={16} />}
-        onClick={() => link.mutate()}
+        onClick={() => {
+          setOpen(true);
+          link.mutate();
+        }}
       >
         {title === 'Reconnect this account' ? 'Reconnect' : title}
       </Button>
-      {!link.isIdle && (
-        <ReconnectDialog
-          environment={environment}
-          title={link.data?.title ?? title}
-          link={link}
-          onClose={link.reset}
-        />
-      )}
+      <ReconnectDialog
+        environment={environment}
+        title={link.data?.title ?? title}
+        link={link}
+        opened={isOpen}
+        onClose={() => setOpen(false)}
+      />
     </>
   );
 }

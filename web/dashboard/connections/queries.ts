@@ -74,7 +74,19 @@ export async function newReconnectLink(
   return { link: data.connect_link, token: data.token };
 }
 
-/** Whether the owner of the account is done with the link; read every 1.5 s until then, or until the link ends. */
+type ConnectProgress = Answer<'GET /connect/session/progress'>['data'];
+
+/** Whether nothing more comes of the link: everything is granted, or it has ended. */
+export function isLinkOver(
+  { connection, state, under_way, expires_at }: ConnectProgress,
+  nowMs: number,
+): boolean {
+  if (connection?.missing_scopes.length === 0) return true;
+  if (state === 'expired') return !under_way;
+  return state === 'connected' && Date.parse(expires_at) <= nowMs;
+}
+
+/** How far the owner of the account is with the link; read every 1.5 s until it is over. */
 export const connectProgressQuery = (environment: string, token: string) =>
   queryOptions({
     queryKey: [environment, 'connect progress', token],
@@ -86,7 +98,7 @@ export const connectProgressQuery = (environment: string, token: string) =>
         })) as Answer<'GET /connect/session/progress'>
       ).data,
     refetchInterval: ({ state: { data } }) =>
-      data?.connection || (data?.state === 'expired' && !data.under_way) ? false : 1_500,
+      data !== undefined && isLinkOver(data, Date.now()) ? false : 1_500,
     gcTime: 0,
     staleTime: 0,
   });
