@@ -196,6 +196,13 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     assert.equal((await syncOf('rows'))?.own_frequency, '6h');
     await picture(page, 'function-syncs');
     await act('rows', 'Reset');
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page
+      .getByRole('button', { name: /^Acts on rows of/ })
+      .and(page.locator(':focus'))
+      .waitFor();
+    await act('rows', 'Reset');
     await page.getByLabel('Remove its records, too').check();
     await picture(page, 'function-reset');
     await page.getByRole('button', { name: 'Reset and remove records' }).click();

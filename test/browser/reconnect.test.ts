@@ -167,9 +167,12 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     await page.getByText('"allow_mass_delete":{"Row":200}').first().waitFor();
     await picture(page, 'run-held-deletion');
     await page.getByRole('button', { name: 'Allow held deletion' }).click();
+    await page.getByText('neither this run nor the held one found').waitFor();
     await page.getByRole('button', { name: 'Delete up to 200 records' }).click();
     await page.getByText('The sync reads everything again, then deletes.').waitFor();
+    await page.waitForURL((url) => !url.pathname.endsWith(`/${run?.id}`));
     await settled('succeeded');
-    await page.getByRole('button', { name: 'Allow held deletion' }).waitFor({ state: 'detached' });
+    await open(`/functions/runs/${run?.id}`);
+    await page.getByText('This deletion is no longer held.').waitFor();
   });
 });

@@ -37,6 +37,14 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   };
   let secret: string;
 
+  test('a closed dialog gives the focus back to the button that opened it', async () => {
+    await press('Create a key');
+    await dialog().waitFor();
+    await page.keyboard.press('Escape');
+    await dialog().waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Create a key' }).and(page.locator(':focus')).waitFor();
+  });
+
   test('a key is made with chosen scopes, and its secret is shown once', async () => {
     await press('Create a key');
     await page.getByRole('textbox', { name: 'Name' }).fill('billing');
@@ -87,6 +95,13 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   });
 
   test('its scopes are changed, and with the next use they count', async () => {
+    await choose('billing', 'Edit');
+    await press('Cancel');
+    await dialog().waitFor({ state: 'detached' });
+    await page
+      .getByRole('button', { name: 'Acts on billing', exact: true })
+      .and(page.locator(':focus'))
+      .waitFor();
     await choose('billing', 'Edit');
     await page.getByRole('checkbox', { name: 'connections:read' }).check();
     await press('Save');

@@ -1,4 +1,5 @@
 import { createTheme, type MantineColorsTuple } from '@mantine/core';
+import type { MouseEvent } from 'react';
 
 /** The blue of the connect pages, light to dark. */
 const trellis: MantineColorsTuple = [
@@ -49,6 +50,13 @@ export const theme = createTheme({
     Card: { defaultProps: { withBorder: true, padding: 'md', radius: 'md' } },
     Badge: { defaultProps: { variant: 'light', radius: 'sm', tt: 'none', fw: 550 } },
     Alert: { defaultProps: { variant: 'light' } },
+    // A dialog that an item opens gives the focus back to the menu's button, as the item is gone by then.
+    MenuDropdown: {
+      defaultProps: {
+        onClickCapture: ({ currentTarget }: MouseEvent<HTMLElement>) =>
+          document.getElementById(currentTarget.getAttribute('aria-labelledby') ?? '')?.focus(),
+      },
+    },
     Drawer: { defaultProps: { position: 'right', size: 'lg', closeButtonProps: { 'aria-label': 'Close' } } },
     Notification: { defaultProps: { closeButtonProps: { 'aria-label': 'Close' } } },
     Tooltip: { defaultProps: { withArrow: true, openDelay: 250 } },

@@ -15,6 +15,7 @@ import { ChangesCard } from './ChangesCard.tsx';
 import {
   cancelRun,
   type FunctionType,
+  type HeldDelete,
   isOver,
   type Run,
   runQuery,
@@ -116,9 +117,26 @@ export function RunPage() {
   );
 }
 
-function Acts({ environment, run }: { environment: string; run: Run }) {
+/** Goes to the newest run of the sync that a run is of. */
+function useToNewestRun(environment: string, run: Run): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();
+  return async () => {
+    const { provider_config_key, connection_id, function: name, variant } = run;
+    const of = { provider_config_key, connection_id: connection_id ?? '', function: name };
+    const { runs } = await queries.fetchQuery({
+      ...runsQuery(environment, { ...of, type: 'sync', limit: 20 }),
+      staleTime: 0,
+    });
+    const made = runs.find((one) => one.variant === variant && one.kind === 'sync');
+    if (made !== undefined)
+      await navigate({ to: '/$environment/functions/runs/$run', params: { environment, run: made.id } });
+  };
+}
+
+function Acts({ environment, run }: { environment: string; run: Run }) {
+  const queries = useQueryClient();
+  const toNewestRun = useToNewestRun(environment, run);
   const cancel = useMutation({
     mutationFn: () => cancelRun(environment, run.id),
     onSuccess: (changed) => queries.setQueryData(runQuery(environment, run.id).queryKey, changed),
@@ -127,17 +145,9 @@ function Acts({ environment, run }: { environment: string; run: Run }) {
   const again = useMutation({
     mutationFn: async () => {
       const { provider_config_key: integration, function: name, variant } = run;
-      const connection = run.connection_id ?? '';
-      await triggerSync(environment, { integration, connection, name, variant });
-      const of = { provider_config_key: integration, connection_id: connection, function: name };
-      const { runs } = await queries.fetchQuery({
-        ...runsQuery(environment, { ...of, type: 'sync', limit: 20 }),
-        staleTime: 0,
-      });
-      return runs.find((one) => one.variant === variant && one.kind === 'sync');
+      await triggerSync(environment, { integration, connection: run.connection_id ?? '', name, variant });
+      await toNewestRun();
     },
-    onSuccess: (made) =>
-      made && navigate({ to: '/$environment/functions/runs/$run', params: { environment, run: made.id } }),
     onError: ({ message }) => notifications.show({ title: 'Not run', message, color: 'red' }),
   });
   if (!isOver(run)) {
@@ -172,34 +182,42 @@ function Acts({ environment, run }: { environment: string; run: Run }) {
   );
 }
 
-/** Nothing once the deletion is no longer held. */
-function AllowHeld({
-  environment,
-  run: { provider_config_key: integration, function: name, variant },
-  connection,
-}: {
-  environment: string;
-  run: Run;
-  connection: string;
-}) {
+function AllowHeld({ environment, run, connection }: { environment: string; run: Run; connection: string }) {
   const [isOpen, setOpen] = useState(false);
+  const [deletes, setDeletes] = useState<HeldDelete[]>([]);
+  const { provider_config_key: integration, function: name, variant } = run;
+  const toNewestRun = useToNewestRun(environment, run);
   const of = { provider_config_key: integration, connection_id: connection, function: name };
   const { data } = useQuery(syncsQuery(environment, { ...of, limit: 100 }));
   const held = data?.syncs.find((sync) => sync.variant === variant)?.held_deletes;
-  if (held === undefined) return null;
+  if (data === undefined) return null;
   return (
     <>
-      <Button color="red" variant="light" leftSection={<IconTrash size={16} />} onClick={() => setOpen(true)}>
-        Allow held deletion
-      </Button>
-      {isOpen && (
-        <AllowDeletesDialog
-          environment={environment}
-          at={{ integration, connection, name, variant }}
-          held={held}
-          onClose={() => setOpen(false)}
-        />
+      {held === undefined ? (
+        <Text size="sm" c="dimmed">
+          This deletion is no longer held.
+        </Text>
+      ) : (
+        <Button
+          color="red"
+          variant="light"
+          leftSection={<IconTrash size={16} />}
+          onClick={() => {
+            setDeletes(held);
+            setOpen(true);
+          }}
+        >
+          Allow held deletion
+        </Button>
       )}
+      <AllowDeletesDialog
+        environment={environment}
+        at={{ integration, connection, name, variant }}
+        deletes={deletes}
+        opened={isOpen}
+        onClose={() => setOpen(false)}
+        onAllowed={toNewestRun}
+      />
     </>
   );
 }

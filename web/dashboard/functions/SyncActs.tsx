@@ -13,7 +13,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { AllowDeletesDialog } from './AllowDeletesDialog.tsx';
 import { FrequencyDialog } from './FrequencyDialog.tsx';
-import { pauseSync, type Sync, type SyncAt, startSync, triggerSync } from './queries.ts';
+import { type HeldDelete, pauseSync, type Sync, type SyncAt, startSync, triggerSync } from './queries.ts';
 import { ResetDialog } from './ResetDialog.tsx';
 
 /** What can be done with a sync of a connection. `sync` undefined: it was never started. */
@@ -27,6 +27,7 @@ export function SyncActs({
   sync: Sync | undefined;
 }) {
   const [opened, setOpened] = useState<'frequency' | 'reset' | 'deletes'>();
+  const [deletes, setDeletes] = useState<HeldDelete[]>([]);
   const run = useSyncAct(environment, { act: triggerSync, told: 'It runs as soon as there is room.' });
   const pause = useSyncAct(environment, {
     act: pauseSync,
@@ -78,7 +79,10 @@ export function SyncActs({
                   color="red"
                   leftSection={<IconTrash size={16} />}
                   disabled={isOff}
-                  onClick={() => setOpened('deletes')}
+                  onClick={() => {
+                    setDeletes(sync.held_deletes ?? []);
+                    setOpened('deletes');
+                  }}
                 >
                   Allow held deletion
                 </Menu.Item>
@@ -95,13 +99,25 @@ export function SyncActs({
           )}
         </Menu.Dropdown>
       </Menu>
-      {sync !== undefined && opened === 'frequency' && (
-        <FrequencyDialog environment={environment} at={at} sync={sync} onClose={close} />
+      {sync !== undefined && (
+        <>
+          <FrequencyDialog
+            environment={environment}
+            at={at}
+            sync={sync}
+            opened={opened === 'frequency'}
+            onClose={close}
+          />
+          <AllowDeletesDialog
+            environment={environment}
+            at={at}
+            deletes={deletes}
+            opened={opened === 'deletes'}
+            onClose={close}
+          />
+          <ResetDialog environment={environment} at={at} opened={opened === 'reset'} onClose={close} />
+        </>
       )}
-      {sync?.held_deletes !== undefined && opened === 'deletes' && (
-        <AllowDeletesDialog environment={environment} at={at} held={sync.held_deletes} onClose={close} />
-      )}
-      {opened === 'reset' && <ResetDialog environment={environment} at={at} onClose={close} />}
     </>
   );
 }

@@ -29,19 +29,36 @@ type Values = {
 };
 const dayMs = 86_400_000;
 
-/** Makes a key, or changes one. It may be given what the user has, and no more. */
-export function KeyDialog({
-  environment,
-  editedKey,
-  onClose,
-  onMade,
-}: {
+type Given = {
   environment: string;
   /** The one to change; undefined makes one. */
   editedKey: Key | undefined;
   onClose: () => void;
   onMade: (made: NewKey) => void;
+};
+
+/** Makes a key, or changes one. It may be given what the user has, and no more. */
+export function KeyDialog({
+  opened,
+  ...given
+}: Given & {
+  opened: boolean;
 }) {
+  const { environment, editedKey, onClose } = given;
+  return (
+    <Modal
+      opened={opened}
+      onClose={onClose}
+      size="xl"
+      title={editedKey === undefined ? `Create a key of ${environment}` : `Edit ${editedKey.name}`}
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <KeyForm {...given} />
+    </Modal>
+  );
+}
+
+function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
   const queries = useQueryClient();
   const { data: keys = [] } = useQuery(keysQuery(environment));
   const mine = useScopes();
@@ -75,23 +92,22 @@ export function KeyDialog({
         rate_limit: rate === '' ? null : rate,
       };
       if (editedKey === undefined)
-        onMade(
-          await createKey(environment, { ...given, replaces: replaces === null ? null : Number(replaces) }),
-        );
+        return createKey(environment, { ...given, replaces: replaces === null ? null : Number(replaces) });
       // What nobody touched stays as it is stored, also what this page cannot show to the second or give again.
-      else
-        await changeKey(environment, {
-          id: editedKey.id,
-          ...(form.isDirty('name') && { name: given.name }),
-          ...(form.isDirty('scopes') && { scopes }),
-          ...(form.isDirty('rules') && { proxy_rules: rules }),
-          ...(form.isDirty('expires') && { expires_at: given.expires_at }),
-          ...(form.isDirty('rate') && { rate_limit: given.rate_limit }),
-        });
+      await changeKey(environment, {
+        id: editedKey.id,
+        ...(form.isDirty('name') && { name: given.name }),
+        ...(form.isDirty('scopes') && { scopes }),
+        ...(form.isDirty('rules') && { proxy_rules: rules }),
+        ...(form.isDirty('expires') && { expires_at: given.expires_at }),
+        ...(form.isDirty('rate') && { rate_limit: given.rate_limit }),
+      });
+      return undefined;
     },
-    onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: [environment, 'keys'] });
+    onSuccess: (made) => {
       onClose();
+      if (made !== undefined) onMade(made);
+      return queries.invalidateQueries({ queryKey: [environment, 'keys'] });
     },
   });
   const has = (scope: string) => form.values.scopes.includes(scope);
@@ -100,94 +116,86 @@ export function KeyDialog({
   const endIn = (days: number) =>
     form.setFieldValue('expires', localTime(new Date(Date.now() + days * dayMs)));
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      size="xl"
-      title={editedKey === undefined ? `Create a key of ${environment}` : `Edit ${editedKey.name}`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
-      <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
-        <Stack>
+    <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
+      <Stack>
+        <TextInput
+          label="Name"
+          description="Who will call with it"
+          placeholder="billing"
+          maxLength={255}
+          required
+          data-autofocus
+          {...form.getInputProps('name')}
+        />
+        {isWider && (
+          <WiderThanMine
+            onChoose={() =>
+              form.setFieldValue('scopes', has('*') ? mine : mine.filter((scope) => has(scope)))
+            }
+          />
+        )}
+        {!has('*') && (
+          <ScopesField
+            givable={givable}
+            value={form.values.scopes}
+            error={form.errors.scopes}
+            onChange={(scopes) => form.setFieldValue('scopes', scopes)}
+          />
+        )}
+        {form.values.scopes.some((scope) => scope.startsWith('proxy:')) && <ProxyRulesField form={form} />}
+        <Group align="flex-end" gap="xs">
           <TextInput
-            label="Name"
-            description="Who will call with it"
-            placeholder="billing"
-            maxLength={255}
-            required
-            data-autofocus
-            {...form.getInputProps('name')}
+            type="datetime-local"
+            label="Expires"
+            description="Empty: it does not end by itself"
+            {...form.getInputProps('expires')}
           />
-          {isWider && (
-            <WiderThanMine
-              onChoose={() =>
-                form.setFieldValue('scopes', has('*') ? mine : mine.filter((scope) => has(scope)))
-              }
-            />
+          {[30, 90, 365].map((days) => (
+            <Button key={days} variant="default" size="sm" onClick={() => endIn(days)}>
+              {days} days
+            </Button>
+          ))}
+          {form.values.expires !== '' && (
+            <Button variant="subtle" size="sm" onClick={() => form.setFieldValue('expires', '')}>
+              Never
+            </Button>
           )}
-          {!has('*') && (
-            <ScopesField
-              givable={givable}
-              value={form.values.scopes}
-              error={form.errors.scopes}
-              onChange={(scopes) => form.setFieldValue('scopes', scopes)}
-            />
-          )}
-          {form.values.scopes.some((scope) => scope.startsWith('proxy:')) && <ProxyRulesField form={form} />}
-          <Group align="flex-end" gap="xs">
-            <TextInput
-              type="datetime-local"
-              label="Expires"
-              description="Empty: it does not end by itself"
-              {...form.getInputProps('expires')}
-            />
-            {[30, 90, 365].map((days) => (
-              <Button key={days} variant="default" size="sm" onClick={() => endIn(days)}>
-                {days} days
-              </Button>
-            ))}
-            {form.values.expires !== '' && (
-              <Button variant="subtle" size="sm" onClick={() => form.setFieldValue('expires', '')}>
-                Never
-              </Button>
-            )}
-          </Group>
-          <NumberInput
-            label="Calls a minute"
-            description="Over all nodes; empty: as many as the service lets any key make"
-            placeholder="No limit of its own"
-            min={1}
-            max={1_000_000}
-            allowDecimal={false}
-            thousandSeparator=","
-            {...form.getInputProps('rate')}
+        </Group>
+        <NumberInput
+          label="Calls a minute"
+          description="Over all nodes; empty: as many as the service lets any key make"
+          placeholder="No limit of its own"
+          min={1}
+          max={1_000_000}
+          allowDecimal={false}
+          thousandSeparator=","
+          {...form.getInputProps('rate')}
+        />
+        {editedKey === undefined && keys.length > 0 && (
+          <Select
+            label="Replaces"
+            description="The new key owns the consumers of this key too. Revoke this key once nothing calls with it"
+            placeholder="No key"
+            clearable
+            data={keys.map(({ id, name, hint }) => ({ value: String(id), label: `${name} (…${hint})` }))}
+            {...form.getInputProps('replaces')}
           />
-          {editedKey === undefined && keys.length > 0 && (
-            <Select
-              label="Replaces"
-              description="The new key owns the consumers of this key too. Revoke this key once nothing calls with it"
-              placeholder="No key"
-              clearable
-              data={keys.map(({ id, name, hint }) => ({ value: String(id), label: `${name} (…${hint})` }))}
-              {...form.getInputProps('replaces')}
-            />
-          )}
-          {save.isError && <FaultNotice error={save.error} />}
-          <Text size="sm" c="dimmed">
-            Nobody's role may give a key that reads credentials of connections. Such a key is made on the
-            command line: <code>trellis key create</code>.
-          </Text>
-          <Group justify="flex-end">
-            <Button variant="default" onClick={onClose}>
-              Cancel
-            </Button>
-            <Button type="submit" disabled={isWider} loading={save.isPending}>
-              {editedKey === undefined ? 'Create it' : 'Save'}
-            </Button>
-          </Group>
-        </Stack>
-      </form>
-    </Modal>
+        )}
+        {save.isError && <FaultNotice error={save.error} />}
+        <Text size="sm" c="dimmed">
+          Nobody's role may give a key that reads credentials of connections. Such a key is made on the
+          command line: <code>trellis key create</code>.
+        </Text>
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onClose}>
+            Cancel
+          </Button>
+          <Button type="submit" disabled={isWider} loading={save.isPending}>
+            {editedKey === undefined ? 'Create it' : 'Save'}
+          </Button>
+        </Group>
+      </Stack>
+    </form>
   );
 }
 

@@ -1,7 +1,7 @@
 import { ActionIcon, Badge, Button, Group, Menu, Stack, Table, Text, Tooltip } from '@mantine/core';
 import { IconDots, IconKey, IconPencil, IconPlus, IconTrash } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
 import { EmptyState } from '../../../ui/EmptyState.tsx';
 import { Loaded } from '../../../ui/Loaded.tsx';
@@ -20,9 +20,15 @@ export function KeysTab() {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const query = useQuery(keysQuery(environment));
-  const [opened, setOpened] = useState<'create' | Key>();
+  const [isOpen, setOpen] = useState(false);
+  const [edited, setEdited] = useState<Key>();
+  const open = (key: Key | undefined) => {
+    setEdited(key);
+    setOpen(true);
+  };
   const [revoked, setRevoked] = useState<Key>();
   const [made, setMade] = useState<NewKey>();
+  const create = useRef<HTMLButtonElement>(null);
   const revoke = useMutation({
     mutationFn: ({ id }: Key) => revokeKey(environment, id),
     onSuccess: () => queries.invalidateQueries({ queryKey: [environment, 'keys'] }),
@@ -33,7 +39,7 @@ export function KeysTab() {
         <Text size="sm" c="dimmed" flex="1 1 260px" maw={680}>
           Applications call with these. A key belongs to {environment} alone, and may do what its scopes say.
         </Text>
-        <Button leftSection={<IconPlus size={16} />} onClick={() => setOpened('create')}>
+        <Button ref={create} leftSection={<IconPlus size={16} />} onClick={() => open(undefined)}>
           Create a key
         </Button>
       </Group>
@@ -45,20 +51,27 @@ export function KeysTab() {
             </EmptyState>
           ) : (
             <Sliced items={keys}>
-              {(shown) => <KeysTable keys={shown} onEdit={setOpened} onRevoke={setRevoked} />}
+              {(shown) => <KeysTable keys={shown} onEdit={open} onRevoke={setRevoked} />}
             </Sliced>
           )
         }
       </Loaded>
-      {opened !== undefined && (
-        <KeyDialog
-          environment={environment}
-          editedKey={opened === 'create' ? undefined : opened}
-          onClose={() => setOpened(undefined)}
-          onMade={setMade}
+      <KeyDialog
+        environment={environment}
+        editedKey={edited}
+        opened={isOpen}
+        onClose={() => setOpen(false)}
+        onMade={setMade}
+      />
+      {made !== undefined && (
+        <KeySecret
+          made={made}
+          onClose={() => {
+            setMade(undefined);
+            create.current?.focus();
+          }}
         />
       )}
-      {made !== undefined && <KeySecret made={made} onClose={() => setMade(undefined)} />}
       <Confirm
         title="Revoke this key?"
         act="Revoke it"
