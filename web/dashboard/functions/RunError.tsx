@@ -1,8 +1,8 @@
-import { Alert, Anchor, Code, Spoiler, Stack, Text } from '@mantine/core';
+import { Accordion, Alert, Anchor, Code, Spoiler, Stack, Text } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { sentence } from '../../ui/words.ts';
-import { type Advice, adviceOn, stackOf, thrownWith } from './advice.ts';
+import { type Advice, adviceOn, heldText, stackOf, thrownWith } from './advice.ts';
 import { FunctionLink } from './FunctionLink.tsx';
 import { type FunctionType, isOver, type Run } from './queries.ts';
 
@@ -22,7 +22,9 @@ export function RunError({
   if (error === null) return null;
   const advice = adviceOn(run);
   const stack = mayWrite ? stackOf(run) : undefined;
-  const thrown = mayWrite ? thrownWith(run) : undefined;
+  const isHeld = error.code === 'mass_delete_held';
+  // The numbers of a held deletion stand in its text.
+  const thrown = mayWrite && !isHeld ? thrownWith(run) : undefined;
   const isTriedAgain = !isOver(run);
   return (
     <Alert
@@ -35,13 +37,25 @@ export function RunError({
         {/* Code may throw a page of text. */}
         <Spoiler maxHeight={130} showLabel="Show all of it" hideLabel="Show less">
           <Text size="sm" className="broken">
-            {error.message}
+            {isHeld ? heldText(error.message) : error.message}
           </Text>
         </Spoiler>
         {advice !== undefined && !isTriedAgain && (
           <Text size="sm">
             {advice.text} <WhereTo advice={advice} environment={environment} run={run} type={type} />
           </Text>
+        )}
+        {isHeld && (
+          <Accordion w="100%" variant="contained">
+            <Accordion.Item value="api">
+              <Accordion.Control>By the API</Accordion.Control>
+              <Accordion.Panel>
+                <Text size="sm" className="broken">
+                  {error.message}
+                </Text>
+              </Accordion.Panel>
+            </Accordion.Item>
+          </Accordion>
         )}
         {thrown !== undefined && (
           <Code block tabIndex={0} className="broken" aria-label="What came with it" w="100%" mah={220}>
@@ -63,6 +77,7 @@ export function RunError({
 
 /** `function_timeout` → "Function timeout"; a code such as `ERR_NETWORK` says little in words. */
 function titleOf(code: string): string {
+  if (code === 'mass_delete_held') return 'Deletion held';
   if (code === 'function_threw') return 'The code threw an error';
   if (code === 'action_error') return 'The action threw an error on purpose';
   if (code === 'ERR_BAD_REQUEST' || code === 'ERR_BAD_RESPONSE') return 'The provider refused a call';

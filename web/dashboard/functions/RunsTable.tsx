@@ -1,6 +1,7 @@
 import { Badge, Box, Group, Table, Text } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { heldText } from './advice.ts';
 import type { Run } from './queries.ts';
 import { RunBadge } from './StateBadge.tsx';
 import { runKinds, spellTime } from './words.ts';
@@ -60,7 +61,9 @@ export function RunsTable({
                 )}
                 {run.error !== null && (
                   <Text size="xs" c="dimmed" lineClamp={1} className="wrap">
-                    {run.error.code}: {run.error.message}
+                    {run.error.code === 'mass_delete_held'
+                      ? heldText(run.error.message)
+                      : `${run.error.code}: ${run.error.message}`}
                   </Text>
                 )}
                 <Text size="xs" c="dimmed" hiddenFrom="xs">

@@ -104,10 +104,15 @@ export function thrownWith({ error }: Pick<Run, 'error'>): string | undefined {
   return JSON.stringify(payload.payload, null, 2);
 }
 
-/** Where the code was when it threw, as its stack has it. */
+/** "Held: 200 of 300 records of Row would be deleted.", which the message of a held deletion begins with. */
+export function heldText(message: string): string {
+  return `Held: ${message.split(', so none was.')[0]}.`;
+}
+
+/** Where the code was when it threw, as its stack has it; nothing where that is the message alone. */
 export function stackOf({ error }: Pick<Run, 'error'>): string | undefined {
   const { payload } = error ?? {};
   const stack =
     typeof payload === 'object' && payload !== null ? (payload as { stack?: unknown }).stack : undefined;
-  return typeof stack === 'string' && stack !== '' ? stack : undefined;
+  return typeof stack === 'string' && stack.trim().includes('\n') ? stack : undefined;
 }

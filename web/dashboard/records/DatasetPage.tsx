@@ -168,9 +168,9 @@ function Count({ name, children }: { name: string; children: ReactNode }) {
 function Held() {
   return (
     <Alert color="orange" icon={<IconAlertTriangle size={18} />} title="A deletion is held back">
-      The last full sync saw so few records that ending it would have deleted more than this dataset allows,
-      so nothing was deleted. Run the sync again: what it sees then counts too. If the records are really
-      gone, end it with <code>"override": true</code>, or change the limit in the settings.
+      The last full sync found so few records that more would have been deleted than this dataset allows, so
+      none was. If the records are back, run the sync again. If they are gone: for a function, choose Allow
+      held deletion on its sync; for your own code, end the tracking with <code>"override": true</code>.
     </Alert>
   );
 }
