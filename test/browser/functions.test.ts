@@ -262,6 +262,15 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await changes.getByRole('link', { name: 'Row' }).waitFor();
     await page.getByText('One row has no number').waitFor();
     await picture(page, 'run-succeeded');
+    const log = page.getByRole('region', { name: 'Log' });
+    await log.getByRole('textbox', { name: 'Search the log' }).fill('has no number');
+    await log.getByText(/^1 of \d+ lines?$/).waitFor();
+    await picture(page, 'run-log-searched');
+    await log.getByRole('button', { name: 'Copy the log' }).click();
+    const copied = String(await page.evaluate('navigator.clipboard.readText()'));
+    assert.match(copied, /^\S+ \w+ One row has no number$/);
+    await log.getByRole('textbox', { name: 'Search the log' }).fill('nowhere');
+    await log.getByText('No line matches.').waitFor();
     const former = page.url();
     await page.getByRole('button', { name: 'Run again' }).click();
     await page.waitForURL((url) => url.href !== former);

@@ -1,4 +1,5 @@
 import { Badge, Box, Button, Card, Group, Select, Stack, Text, TextInput, Title } from '@mantine/core';
+import { IconSearch } from '@tabler/icons-react';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
@@ -33,6 +34,11 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
   }, [over, refetch]);
   const [level, setLevel] = useState<keyof typeof levels>();
   const [text, setText] = useState('');
+  const fitting = (query.data ?? []).filter(
+    (line) =>
+      (level === undefined || levels[level].some((one) => one === line.level)) &&
+      line.message.toLowerCase().includes(text.toLowerCase()),
+  );
   return (
     <Card component="section" aria-label="Log">
       <Group justify="space-between" mb="sm" gap="xs">
@@ -48,9 +54,10 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
           <Group gap="xs">
             <TextInput
               size="xs"
-              w={150}
-              aria-label="Text"
-              placeholder="Any text"
+              w={170}
+              aria-label="Search the log"
+              placeholder="Search the log"
+              leftSection={<IconSearch size={14} />}
               value={text}
               onChange={({ currentTarget: { value } }) => setText(value)}
             />
@@ -67,22 +74,22 @@ export function RunLog({ environment, run }: { environment: string; run: Run }) 
               value={level ?? null}
               onChange={(next) => setLevel((next ?? undefined) as keyof typeof levels | undefined)}
             />
-            <CopyButton value={query.data.map(textOf).join('\n')} what="the log" />
+            {(level !== undefined || text !== '') && (
+              <Text size="xs" c="dimmed" role="status">
+                {fitting.length.toLocaleString()} of {counted(query.data.length, 'line')}
+              </Text>
+            )}
+            <CopyButton value={fitting.map(textOf).join('\n')} what="the log" />
           </Group>
         )}
       </Group>
       <Loaded query={query} loading={<LoadingRows rows={1} height={120} />}>
         {(lines) => {
-          const fitting = lines.filter(
-            (line) =>
-              (level === undefined || levels[level].some((one) => one === line.level)) &&
-              line.message.toLowerCase().includes(text.toLowerCase()),
-          );
           if (fitting.length > 0) return <Lines lines={fitting} isLive={!over} />;
           return (
             <Text size="sm" c="dimmed">
               {lines.length > 0
-                ? 'No line of this level and text.'
+                ? 'No line matches.'
                 : over
                   ? 'It wrote nothing to its log.'
                   : 'Nothing is written yet.'}
