@@ -220,7 +220,10 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.getByText('2 connections may stop working on 1 January 2027').waitFor();
     await page.getByText('Shopify refuses access tokens of public apps that never expire.').waitFor();
     await picture(page, 'integration-sunset');
-    await page.getByRole('link', { name: "The integration's connections" }).click();
+    await page.clock.setFixedTime('2027-01-02T00:00:00Z');
+    await page.reload();
+    await page.getByText('2 connections may have stopped working since 1 January 2027').waitFor();
+    await page.getByRole('link', { name: 'All connections of this integration' }).click();
     await page.getByRole('link', { name: 'umbrella' }).waitFor();
   });
 });

@@ -8,6 +8,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
+import { useNow } from '../../ui/time.ts';
 import { sentence } from '../../ui/words.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -112,6 +113,7 @@ function Connected({ usage }: { usage: Usage }) {
 }
 
 function IntegrationCard({ integration, environment }: { integration: Integration; environment: string }) {
+  const nowMs = useNow();
   return (
     <Card className="fill-row">
       <Group wrap="nowrap" align="flex-start">
@@ -146,7 +148,7 @@ function IntegrationCard({ integration, environment }: { integration: Integratio
             <Group key={`${sunset.on} ${sunset.ends}`} gap={6} mt={6} wrap="nowrap" align="flex-start">
               <IconCalendarExclamation size={16} color="var(--mantine-color-orange-filled)" />
               <Text size="sm" flex={1}>
-                {concerning(sunset)}
+                {concerning(sunset, nowMs)}
               </Text>
             </Group>
           ))}

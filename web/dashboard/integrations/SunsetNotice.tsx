@@ -1,7 +1,10 @@
 import { Alert, Anchor, Stack, Text } from '@mantine/core';
 import { IconCalendarExclamation } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
+import { useNow } from '../../ui/time.ts';
 import type { Usage } from './queries.ts';
+
+const dayMs = 86_400_000;
 
 type Sunset = Usage['sunsets'][number];
 
@@ -15,12 +18,13 @@ export function SunsetNotice({
   integration: string;
   sunsets: Sunset[];
 }) {
+  const nowMs = useNow();
   return sunsets.map((sunset) => (
     <Alert
       key={`${sunset.on} ${sunset.ends}`}
       color="orange"
       icon={<IconCalendarExclamation size={18} />}
-      title={concerning(sunset)}
+      title={concerning(sunset, nowMs)}
     >
       <Stack gap={6}>
         <Text size="sm">{sunset.ends}</Text>
@@ -40,7 +44,7 @@ export function SunsetNotice({
               />
             )}
           >
-            The integration's connections
+            All connections of this integration
           </Anchor>
         </Text>
       </Stack>
@@ -49,8 +53,9 @@ export function SunsetNotice({
 }
 
 /** `2 connections may stop working on 1 January 2027`. The date is the provider's, so it is the same in every time zone. */
-export function concerning({ connections, on }: Sunset): string {
+export function concerning({ connections, on }: Sunset, nowMs: number): string {
   const count = connections === 1 ? '1 connection' : `${connections.toLocaleString()} connections`;
   const date = new Date(on).toLocaleDateString('en-GB', { dateStyle: 'long', timeZone: 'UTC' });
-  return `${count} may stop working on ${date}`;
+  const isPast = Date.parse(on) + dayMs <= nowMs;
+  return `${count} may ${isPast ? 'have stopped working since' : 'stop working on'} ${date}`;
 }
