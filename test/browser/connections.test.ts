@@ -93,6 +93,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('Not refreshed').waitFor();
     await page.getByText('Ask the user to connect again.').first().waitFor();
     await page.getByText('Needs reconnecting').waitFor();
+    await page.getByText('It cannot be refreshed: the account has to be connected again.').waitFor();
     await page.getByRole('button', { name: 'Reconnect' }).click();
     await page.getByText('The connection keeps its ID').waitFor();
     await page.getByRole('button', { name: 'Copy the link' }).click();

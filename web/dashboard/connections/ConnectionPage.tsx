@@ -84,7 +84,7 @@ export function ConnectionPage() {
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
               <About connection={loaded} environment={environment} />
               <ScopesCard scopes={loaded.scopes} missing={loaded.health.missing_scopes} />
-              <TokenCard token={loaded.token} />
+              <TokenCard token={loaded.token} health={loaded.health} />
               <TagsCard environment={environment} at={at} tags={loaded.tags} mayWrite={mayWrite} />
               <DatasetsCard environment={environment} at={at} />
               <SyncsCard environment={environment} at={at} />

@@ -4,7 +4,8 @@ import { useNow } from '../../ui/time.ts';
 import type { Connection } from './queries.ts';
 
 /** How long the access token still lives, and the grant where the provider ends it on a day. */
-export function TokenCard({ token }: Pick<Connection, 'token'>) {
+export function TokenCard({ token, health: { status } }: Pick<Connection, 'token' | 'health'>) {
+  const isActive = status === 'active';
   return (
     <Card>
       <Title order={2} mb="xs">
@@ -16,9 +17,11 @@ export function TokenCard({ token }: Pick<Connection, 'token'>) {
         </Text>
       ) : (
         <Stack gap="xs">
-          <LifeBar from={token.refreshed_at} until={token.expires_at} />
+          <LifeBar from={token.refreshed_at} until={token.expires_at} isActive={isActive} />
           <Text size="sm" c="dimmed">
-            It is refreshed by itself with the next call that needs it.
+            {isActive
+              ? 'It is refreshed by itself with the next call that needs it.'
+              : 'It cannot be refreshed: the account has to be connected again.'}
           </Text>
           {token.refresh_expires_at !== null && (
             <Text size="sm">
@@ -31,7 +34,7 @@ export function TokenCard({ token }: Pick<Connection, 'token'>) {
   );
 }
 
-function LifeBar({ from, until }: { from: string; until: string }) {
+function LifeBar({ from, until, isActive }: { from: string; until: string; isActive: boolean }) {
   const nowMs = useNow();
   const [fromMs, untilMs] = [Date.parse(from), Date.parse(until)];
   const left = Math.min(1, Math.max(0, (untilMs - nowMs) / Math.max(1, untilMs - fromMs)));
@@ -40,7 +43,7 @@ function LifeBar({ from, until }: { from: string; until: string }) {
       <Progress
         value={left * 100}
         size="lg"
-        color={left > 0.25 ? 'teal' : left > 0 ? 'yellow' : 'gray'}
+        color={!isActive || left === 0 ? 'gray' : left > 0.25 ? 'teal' : 'yellow'}
         aria-label={`${Math.round(left * 100)} percent of its life left`}
       />
       <Group justify="space-between" gap="xs">
