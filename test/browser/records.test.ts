@@ -189,16 +189,27 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     );
     await page.reload();
     const row = page.locator('tr', { hasText: 'search-index' });
-    await row.getByText('stale').waitFor();
+    await row.getByText('stale', { exact: true }).waitFor();
     await page.locator('tr', { hasText: 'billing' }).getByText('70', { exact: true }).waitFor();
     const stalled = page.locator('tr', { hasText: 'warehouse' });
-    await stalled.getByText('stalled').waitFor();
-    await stalled.getByText('none', { exact: true }).waitFor();
-    assert.equal(await page.getByText('stalled').count(), 1);
+    await stalled
+      .getByText(
+        /^stalled since \d+ \w+: acknowledges the same cursor again and again; retention policies wait/,
+      )
+      .waitFor();
+    await row.getByText('silent for 30 days: no retention policy waits for it').waitFor();
+    await stalled.getByText('none', { exact: true }).filter({ visible: true }).waitFor();
+    assert.equal(await page.getByText('stalled', { exact: true }).count(), 1);
+    const acknowledged = row.getByText(/ago|last month/).filter({ visible: true });
+    const size = page.viewportSize();
+    await page.setViewportSize({ width: 390, height: 844 });
+    await acknowledged.waitFor();
+    await stalled.getByText('none', { exact: true }).filter({ visible: true }).waitFor();
+    if (size !== null) await page.setViewportSize(size);
     assert.equal(await page.getByText('elsewhere').count(), 0);
     await picture(page, 'consumers');
     await page.getByRole('button', { name: 'Forget search-index' }).click();
-    await page.getByRole('dialog').getByText('Its bookmark goes').waitFor();
+    await page.getByRole('dialog').getByText('The stored cursor is removed.').waitFor();
     await picture(page, 'consumer-forget');
     await page.getByRole('button', { name: 'Forget it' }).click();
     await row.waitFor({ state: 'hidden' });

@@ -6,7 +6,7 @@ import { Confirm } from '../../ui/Confirm.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { exactTime, useNow } from '../../ui/time.ts';
+import { useNow } from '../../ui/time.ts';
 import { keysQuery } from '../settings/keys/queries.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { type Consumer, consumersQuery, type DatasetAt, forgetConsumer } from './queries.ts';
@@ -28,6 +28,7 @@ export function ConsumersTab({
   const consumers = useQuery({ ...consumersQuery(environment, at), refetchInterval: 10_000 });
   const may = useMay();
   const { data: keys = [] } = useQuery({ ...keysQuery(environment), enabled: may('keys') });
+  const nameOf = ({ key_id }: Consumer) => keys.find(({ id }) => id === key_id)?.name;
   const [leaving, setLeaving] = useState<string>();
   const queries = useQueryClient();
   const forget = useMutation({
@@ -49,7 +50,7 @@ export function ConsumersTab({
                     <Table.Th>Consumer</Table.Th>
                     <Table.Th>Behind</Table.Th>
                     <Table.Th visibleFrom="sm">Key</Table.Th>
-                    <Table.Th visibleFrom="xs">Last acknowledgement</Table.Th>
+                    <Table.Th visibleFrom="sm">Last acknowledgement</Table.Th>
                     {mayWrite && <Table.Th aria-label="Actions" />}
                   </Table.Tr>
                 </Table.Thead>
@@ -61,34 +62,32 @@ export function ConsumersTab({
                           <Text span fw={550} size="sm" className="wrap">
                             {consumer.name}
                           </Text>
-                          {isStale(consumer, nowMs) && (
-                            <Badge
-                              color="orange"
-                              title="Silent for 30 days: no retention policy waits for it"
-                            >
-                              stale
-                            </Badge>
-                          )}
-                          {consumer.stalled_since !== null && (
-                            <Badge
-                              color="red"
-                              title={`Acknowledges the same cursor since ${exactTime(consumer.stalled_since)}, and retention policies wait for it`}
-                            >
-                              stalled
-                            </Badge>
-                          )}
+                          {isStale(consumer, nowMs) && <Badge color="orange">stale</Badge>}
+                          {consumer.stalled_since !== null && <Badge color="red">stalled</Badge>}
+                        </Group>
+                        {consumer.stalled_since !== null && (
+                          <Text size="xs" c="dimmed">
+                            stalled since {dayOf(consumer.stalled_since)}: acknowledges the same cursor again
+                            and again; retention policies wait for it
+                          </Text>
+                        )}
+                        {isStale(consumer, nowMs) && (
+                          <Text size="xs" c="dimmed">
+                            silent for 30 days: no retention policy waits for it
+                          </Text>
+                        )}
+                        <Group gap={6} hiddenFrom="sm" mt={4}>
+                          <Owner keyId={consumer.key_id} name={nameOf(consumer)} />
+                          <RelativeTime at={consumer.acknowledged_at} size="sm" />
                         </Group>
                       </Table.Td>
                       <Table.Td miw={120}>
                         <Lag behind={consumer.behind} max={max} name={consumer.name} />
                       </Table.Td>
                       <Table.Td visibleFrom="sm">
-                        <Owner
-                          keyId={consumer.key_id}
-                          name={keys.find(({ id }) => id === consumer.key_id)?.name}
-                        />
+                        <Owner keyId={consumer.key_id} name={nameOf(consumer)} />
                       </Table.Td>
-                      <Table.Td visibleFrom="xs">
+                      <Table.Td visibleFrom="sm">
                         <RelativeTime at={consumer.acknowledged_at} size="sm" />
                       </Table.Td>
                       {mayWrite && (
@@ -120,8 +119,9 @@ export function ConsumersTab({
         onClose={() => setLeaving(undefined)}
       >
         <Text>
-          Its bookmark goes: where it keeps no cursor of its own it begins from the first record again, and no
-          retention policy waits for it. Records stay as they are.
+          The stored cursor is removed. A program that keeps no cursor of its own starts again at the first
+          record. Retention policies no longer wait for it, so they may remove records that it has not read.
+          No record is removed now.
         </Text>
       </Confirm>
     </Stack>
@@ -137,7 +137,7 @@ function Owner({ keyId, name }: { keyId: number | null; name: string | undefined
       </Text>
     );
   return (
-    <Text size="sm" className="wrap">
+    <Text size="sm" className={name === undefined ? 'unbroken' : 'wrap'}>
       {name ?? `key ${keyId}`}
     </Text>
   );
@@ -165,6 +165,11 @@ function Empty() {
       it.
     </EmptyState>
   );
+}
+
+/** `15 October`. */
+function dayOf(at: string): string {
+  return new Date(at).toLocaleDateString('en-GB', { day: 'numeric', month: 'long' });
 }
 
 /** As the service judges it: silent, with changes waiting. */
