@@ -1,7 +1,8 @@
 import { Alert, Button, Group, Modal, NumberInput, Select, Stack, Text, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
+import { Fault } from '../../../api/client.ts';
 import { FaultNotice } from '../../../ui/FaultNotice.tsx';
 import { localTime } from '../../../ui/local-time.ts';
 import { useScopes } from '../../sign-in/queries.ts';
@@ -28,6 +29,7 @@ type Values = {
   replaces: string | null;
 };
 const dayMs = 86_400_000;
+const usesConsumers = ['records:read', 'records:write', '*'];
 
 type Given = {
   environment: string;
@@ -72,13 +74,18 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
     rate: editedKey?.rate_limit ?? '',
     replaces: null,
   }));
+  const scopesHeading = useRef<HTMLParagraphElement>(null);
   const form = useForm<Values>({
     initialValues: first,
     validate: {
       name: (name) => (name.trim() === '' ? 'A name, please' : null),
-      scopes: (scopes) => (scopes.length === 0 ? 'At least one' : null),
+      scopes: (scopes) => (scopes.length === 0 ? 'Choose at least one scope.' : null),
       expires: (at) =>
         at !== '' && at !== first.expires && new Date(at) <= new Date() ? 'A time to come' : null,
+      replaces: (replaces, { scopes }) =>
+        replaces === null || scopes.some((scope) => usesConsumers.includes(scope))
+          ? null
+          : 'A key that replaces another one needs records:read or records:write.',
       rules: { path: (path) => (path.startsWith('/') ? null : 'Begins with /') },
     },
   });
@@ -104,6 +111,10 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
       });
       return undefined;
     },
+    onError: (error) => {
+      const message = faultOfReplaces(error);
+      if (message !== undefined) form.setFieldError('replaces', `This key ${message}.`);
+    },
     onSuccess: (made) => {
       onClose();
       if (made !== undefined) onMade(made);
@@ -116,7 +127,14 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
   const endIn = (days: number) =>
     form.setFieldValue('expires', localTime(new Date(Date.now() + days * dayMs)));
   return (
-    <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
+    <form
+      onSubmit={form.onSubmit(
+        (values) => save.mutate(values),
+        ({ scopes }) => {
+          if (scopes !== undefined) scopesHeading.current?.focus();
+        },
+      )}
+    >
       <Stack>
         <TextInput
           label="Name"
@@ -139,6 +157,7 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
             givable={givable}
             value={form.values.scopes}
             error={form.errors.scopes}
+            heading={scopesHeading}
             onChange={(scopes) => form.setFieldValue('scopes', scopes)}
           />
         )}
@@ -174,14 +193,14 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
         {editedKey === undefined && keys.length > 0 && (
           <Select
             label="Replaces"
-            description="The new key owns the consumers of this key too. Revoke this key once nothing calls with it"
+            description="Choose the old key. The new key owns its consumers too, but gets none of its scopes or rules. Revoke the old key when no program uses it any more."
             placeholder="No key"
             clearable
             data={keys.map(({ id, name, hint }) => ({ value: String(id), label: `${name} (…${hint})` }))}
             {...form.getInputProps('replaces')}
           />
         )}
-        {save.isError && <FaultNotice error={save.error} />}
+        {save.isError && faultOfReplaces(save.error) === undefined && <FaultNotice error={save.error} />}
         <Text size="sm" c="dimmed">
           Nobody's role may give a key that reads credentials of connections. Such a key is made on the
           command line: <code>trellis key create</code>.
@@ -197,6 +216,12 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
       </Stack>
     </form>
   );
+}
+
+/** What the service says is wrong with the choice of the old key; undefined if something else is wrong. */
+function faultOfReplaces(error: Error): string | undefined {
+  const fields = error instanceof Fault ? error.fields : [];
+  return fields.find(({ path }) => path === 'replaces')?.message;
 }
 
 /** A change of such a key takes away what the user cannot give back, so it is never made unasked. */

@@ -1,5 +1,5 @@
 import { Button, Checkbox, Fieldset, Group, SimpleGrid, Stack, Text } from '@mantine/core';
-import type { ReactNode } from 'react';
+import type { ReactNode, Ref } from 'react';
 import { groupsOf } from './scopes.ts';
 
 /** Which scopes a key gets, in groups, each with what it lets do. */
@@ -7,11 +7,14 @@ export function ScopesField({
   givable,
   value,
   error,
+  heading,
   onChange,
 }: {
   givable: string[];
   value: string[];
   error: ReactNode;
+  /** Takes the focus where no scope is chosen. */
+  heading: Ref<HTMLParagraphElement>;
   onChange: (scopes: string[]) => void;
 }) {
   const reading = givable.filter((scope) => scope.endsWith(':read'));
@@ -20,7 +23,7 @@ export function ScopesField({
   return (
     <Stack gap="xs">
       <Group justify="space-between">
-        <Text size="sm" fw={500}>
+        <Text size="sm" fw={500} ref={heading} tabIndex={-1}>
           Scopes
         </Text>
         <Group gap={4}>
@@ -35,6 +38,11 @@ export function ScopesField({
           </Button>
         </Group>
       </Group>
+      {error !== undefined && (
+        <Text size="sm" c="var(--mantine-color-error)" role="alert">
+          {error}
+        </Text>
+      )}
       <SimpleGrid cols={{ base: 1, sm: 2 }} spacing="sm">
         {groupsOf(givable).map(({ name, scopes }) => (
           <Fieldset key={name} legend={name} p="sm">
@@ -52,11 +60,6 @@ export function ScopesField({
           </Fieldset>
         ))}
       </SimpleGrid>
-      {error !== undefined && (
-        <Text size="sm" c="red" role="alert">
-          {error}
-        </Text>
-      )}
     </Stack>
   );
 }
