@@ -96,6 +96,9 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page.getByText('Nothing fits').waitFor();
     await page.getByText('A time that has an end').waitFor();
     await picture(page, 'activity-nothing-fits');
+    await open('?from=2020-01-02T00:00:00.000Z&to=2020-01-01T00:00:00.000Z');
+    await page.getByText('The end is before the beginning.').waitFor();
+    await picture(page, 'activity-reversed');
   });
 
   test('the charts tell how many there were, how many failed and how long they took', async () => {
@@ -212,8 +215,9 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
       settings: { sampleRate: 1 },
     });
     // More in a minute than a step of an hour looks at: 40,000 entries for 60 or 61 steps.
+    // The newest of them failed, so that those are counted.
     for (let n = 0; n < 1_500; n += 1) {
-      activity.log({ ...of, status: n < 13 ? 'failed' : 'success', durationMs: 20 });
+      activity.log({ ...of, status: n >= 1_487 ? 'failed' : 'success', durationMs: 20 });
     }
     await activity.stop();
     assert.equal(activity.dropped, 0);
@@ -223,10 +227,14 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page
       .getByText(`${all!.count.toLocaleString('en')} operations, ${all!.failed} failed`, { exact: true })
       .waitFor();
-    await page.getByText('Counts are exact').waitFor();
+    await page.getByText('Counts are exact. p50 and p95 may differ by up to 12%.').waitFor();
     await open('?type=connect&connection=busy&range=1h');
     await page.getByText(/^at least [\d,]+ operations, at least \d+ failed$/).waitFor();
-    await page.getByText('Counts are lower bounds').waitFor();
+    await page
+      .getByText('Too many operations to count all of them with this filter. The numbers are lower bounds')
+      .waitFor();
     await picture(page, 'activity-at-least');
+    await open('?type=connect&connection=busy&status=success&range=1h');
+    await page.getByText(/^at least [\d,]+ operations$/).waitFor();
   });
 });

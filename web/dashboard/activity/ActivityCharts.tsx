@@ -36,6 +36,7 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
             {...shared}
             type="stacked"
             maxBarWidth={20}
+            yAxisProps={{ allowDecimals: false }}
             valueFormatter={(value) => value.toLocaleString()}
             series={[
               { name: 'Succeeded', color: 'teal.6' },
@@ -60,8 +61,8 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
       </SimpleGrid>
       <Text size="sm" c="dimmed" mt="xs">
         {isAtLeast
-          ? 'Counts are lower bounds, and p50 and p95 are those of the newest operations: not all could be counted with this filter or for this time.'
-          : 'Counts are exact; p50 and p95 to within 12%.'}
+          ? 'Too many operations to count all of them with this filter. The numbers are lower bounds, from the newest operations of each step; a shorter time gives better ones. p50 and p95 are of the same operations.'
+          : 'Counts are exact. p50 and p95 may differ by up to 12%.'}
       </Text>
     </>
   );

@@ -83,12 +83,13 @@ function Charts({
   );
 }
 
-/** "1,204 operations, 3 failed", or "at least 1,204 operations, at least 3 failed". */
+/** "1,204 operations, 3 failed", or "at least 1,204 operations, at least 3 failed", which says nothing where it is 0. */
 function countsOf(points: Point[]): string {
   const sum = (pick: (point: Point) => number) => points.reduce((total, point) => total + pick(point), 0);
   const count = sum((point) => point.count);
   const failed = sum((point) => point.failed);
   const least = points.some((point) => point.at_least) ? 'at least ' : '';
   const operations = count === 1 ? 'operation' : 'operations';
-  return `${least}${count.toLocaleString()} ${operations}, ${least}${failed.toLocaleString()} failed`;
+  const all = `${least}${count.toLocaleString()} ${operations}`;
+  return least !== '' && failed === 0 ? all : `${all}, ${least}${failed.toLocaleString()} failed`;
 }

@@ -37,6 +37,8 @@ export function FilterBar({
   const { data: integrations = [] } = useQuery(integrationsQuery(environment));
   const isBetween = search.from !== undefined || search.to !== undefined;
   const [isChoosing, setChoosing] = useState(isBetween);
+  const isReversed =
+    search.from !== undefined && search.to !== undefined && Date.parse(search.to) < Date.parse(search.from);
   const between = isChoosing || isBetween;
   return (
     <SimpleGrid
@@ -113,6 +115,7 @@ export function FilterBar({
             type="datetime-local"
             aria-label="To"
             value={localTime(search.to)}
+            error={isReversed && 'The end is before the beginning.'}
             onChange={({ currentTarget: { value } }) => onChange({ to: isoOfLocal(value) })}
           />
         </>
