@@ -10,12 +10,12 @@ import { countedSince } from './counts.ts';
 import { type Grouping, groupsOf } from './groups.ts';
 import { bucketOf, quantileOf } from './histogram.ts';
 import type { Operation, OperationFilter } from './operations.ts';
-import { seriesOf } from './series.ts';
+import { type Kept, seriesOf } from './series.ts';
 import { type Activity, type ActivitySettings, createActivity } from './writer.ts';
 
 const environmentId = 1;
 const now = new Date('2026-02-10T12:00:00Z');
-const kept = { sampleRate: 1, keptDays: 15 };
+const kept: Kept = { sampleRate: 1, keptDays: 15 };
 const integrations = ['sheet', 'drive'];
 let database: TestDatabase;
 
@@ -91,6 +91,13 @@ async function total(filter: Filter, stepS: number, at?: Date) {
     failed: points.reduce((sum, { failed }) => sum + failed, 0),
     isAtLeast: points.some(({ isAtLeast }) => isAtLeast),
   };
+}
+
+async function hoursOf(filter: Filter, more: { kept?: Kept; now?: Date } = {}) {
+  const { hours, isAtLeast } = await countOperations(database.db, {
+    ...{ filter: { environmentId, ...filter }, kept, now, ...more },
+  });
+  return { count: hours.reduce((sum, hour) => sum + hour.count, 0), isAtLeast };
 }
 
 /** A count over rows, by the filter's plain conditions. */
@@ -181,11 +188,7 @@ test('counts are what a count over rows gives, however many nodes write and howe
           for (const stepS of [900, 3600, 21_600, 86_400]) {
             assert.deepEqual(await total(one, stepS), { count, failed, isAtLeast: false }, `${stepS}`);
           }
-          const hours = await countOperations(database.db, { filter: { environmentId, ...one }, now });
-          assert.equal(
-            hours.reduce((sum, hour) => sum + hour.count, 0),
-            count,
-          );
+          assert.deepEqual(await hoursOf(one), { count, isAtLeast: false });
         }
       },
     );
@@ -313,6 +316,9 @@ test('invented names fill no table, and hide no call', async () => {
   // Some of its variants had no room of their own, and the answer says so.
   const some = await total({ ...range, type: 'run', sync: 'rows' }, 60);
   assert.deepEqual([some.count, some.isAtLeast], [1_000, true]);
+  const named = { type: 'run', sync: 'rows' } as const;
+  assert.deepEqual(await hoursOf({ ...range, ...named }), { count: 1_000, isAtLeast: true });
+  assert.deepEqual(await hoursOf(range), { count: 6_000, isAtLeast: false });
   const { isAtLeast } = await groupsOf(database.db, {
     ...{ by: 'function', now },
     filter: { environmentId, type: 'run', sync: 'rows', ...range },
@@ -409,6 +415,13 @@ test('with a connection or a text, rows are counted up to a bound, and the answe
   const later = new Date(now.getTime() + 20 * 86_400_000);
   const gone = await seriesOf(database.db, { filter, stepS: 60, kept, now: later });
   assert.equal(gone[0]!.isAtLeast, true);
+  // Hours count all entries that there are.
+  const ofAda = { connection: 'ada', ...minutes(0, 1) };
+  assert.deepEqual(await hoursOf(ofAda), { count: 30, isAtLeast: false });
+  assert.deepEqual(await hoursOf(ofAda, { kept: { sampleRate: 0.1, keptDays: 15 } }), {
+    ...{ count: 30, isAtLeast: true },
+  });
+  assert.deepEqual(await hoursOf(ofAda, { now: later }), { count: 30, isAtLeast: true });
 });
 
 test('minutes are kept for 14 days, hours for 32 and days for 400', async () => {

@@ -142,6 +142,18 @@ export function countedRows(filter: OperationFilter, parts: readonly Part[]): Ra
     ) as found`;
 }
 
+/** Whether some operations that may fit the filter were counted without their name. */
+export async function isPartial(
+  q: Queryable,
+  { filter, parts }: { filter: OperationFilter; parts: readonly Part[] },
+): Promise<boolean> {
+  if ([filter.endpoint, filter.sync, filter.variant].every((name) => name === undefined)) return false;
+  const query = sql<{ any: boolean }>`
+    select exists (select from (${countedRows(filter, parts)}) as counted where not is_wanted) as any`;
+  const [found] = await q.run({ compile: () => query.compile(tables) });
+  return found?.any ?? false;
+}
+
 /** What an aggregate over `countedRows` has. */
 export type CountedSum = {
   count: number;

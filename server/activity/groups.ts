@@ -1,6 +1,14 @@
 import { sql } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
-import { type CountedSum, countedRows, countedSince, countedSums, keptFrom, partsOf } from './counts.ts';
+import {
+  type CountedSum,
+  countedRows,
+  countedSince,
+  countedSums,
+  isPartial,
+  keptFrom,
+  partsOf,
+} from './counts.ts';
 import { quantileOf } from './histogram.ts';
 import type { OperationFilter } from './operations.ts';
 import type { Range } from './series.ts';
@@ -64,16 +72,4 @@ export async function groupsOf(
     hasMore: found.length > maxGroups,
     isAtLeast: filter.from.getTime() < since || (await isPartial(q, { filter, parts })),
   };
-}
-
-/** Whether some operations that may fit the filter were counted without their name. */
-async function isPartial(
-  q: Queryable,
-  { filter, parts }: { filter: OperationFilter; parts: ReturnType<typeof partsOf> },
-): Promise<boolean> {
-  if ([filter.endpoint, filter.sync, filter.variant].every((name) => name === undefined)) return false;
-  const query = sql<{ any: boolean }>`
-    select exists (select from (${countedRows(filter, parts)}) as counted where not is_wanted) as any`;
-  const [found] = await q.run({ compile: () => query.compile(tables) });
-  return found?.any ?? false;
 }

@@ -139,8 +139,8 @@ export function activityRoutes(
             groups: z.array(grouped).optional(),
             /** Whether there are more groups than these. */
             has_more: z.boolean().optional(),
-            /** Of a series or groups: whether all counts are exact. */
-            exact: z.boolean().optional(),
+            /** Whether all counts are exact. */
+            exact: z.boolean(),
             /** How many this node has let go since it started, of all environments. */
             dropped: z.number(),
           }),
@@ -167,8 +167,12 @@ export function activityRoutes(
         return { groups: groups.map(groupToWire), has_more: hasMore, exact: !isAtLeast, dropped };
       }
       if (stepS === undefined) {
-        const counts = await countOperations(db, { filter, now: at });
-        return { hours: counts.map(({ hour, ...rest }) => ({ hour: hour.toISOString(), ...rest })), dropped };
+        const { hours, isAtLeast } = await countOperations(db, { filter, kept, now: at });
+        return {
+          hours: hours.map(({ hour, ...rest }) => ({ hour: hour.toISOString(), ...rest })),
+          exact: !isAtLeast,
+          dropped,
+        };
       }
       if (countSteps(filter, stepS) > maxStepsOf(stepS)) {
         throw fieldError(

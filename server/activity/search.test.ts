@@ -197,9 +197,13 @@ test('hours are counted by status, of what the filter names', async () => {
   );
   const range = { environmentId, from: new Date('2026-01-31'), to: new Date('2026-02-02') };
   const counted = async (filter: { connection?: string; to?: Date } = {}) =>
-    (await countOperations(database.db, { filter: { ...range, ...filter }, now: range.to })).map(
-      ({ hour, status, count }) => `${hour.toISOString()} ${status} ${count}`,
-    );
+    (
+      await countOperations(database.db, {
+        filter: { ...range, ...filter },
+        kept: { sampleRate: 1, keptDays: 15 },
+        now: range.to,
+      })
+    ).hours.map(({ hour, status, count }) => `${hour.toISOString()} ${status} ${count}`);
   const ada = '2026-01-31T10:00:00.000Z success 1';
   assert.deepEqual(await counted(), [
     ada,

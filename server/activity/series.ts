@@ -138,15 +138,23 @@ async function lookAtSteps(
     ) as counted
     order by number`;
   const rows = await db.run({ compile: () => query.compile(tables) });
-  const isThinned = kept.sampleRate < 1 && (filter.type ?? 'proxy') === 'proxy' && filter.status !== 'failed';
-  const keptSince = Math.floor(now.getTime() / dayMs - kept.keptDays) * dayMs;
+  const wholeSince = entriesWholeSince(filter, { kept, now });
   return rows.map(({ number, times, ...counted }) => ({
     at: new Date(steps[number - 1]!.start),
     ...counted,
     p50Ms: times?.[0] ?? null,
     p95Ms: times?.[1] ?? null,
-    isAtLeast: counted.isSampled || isThinned || steps[number - 1]!.from < keptSince,
+    isAtLeast: counted.isSampled || steps[number - 1]!.from < wholeSince,
   }));
+}
+
+/** From when on all operations that fit the filter have entries, in ms: infinite where a sample of them has. */
+export function entriesWholeSince(
+  { type = 'proxy', status }: OperationFilter,
+  { kept: { sampleRate, keptDays }, now }: { kept: Kept; now: Date },
+): number {
+  if (sampleRate < 1 && type === 'proxy' && status !== 'failed') return Number.POSITIVE_INFINITY;
+  return Math.floor(now.getTime() / dayMs - keptDays) * dayMs;
 }
 
 /** How many steps a time takes. */
