@@ -1,16 +1,20 @@
+import type { Dataset } from './dataset.ts';
 import { PositionSet } from './positions.ts';
 
 /**
- * What one run has saved of a dataset, whether or not delete tracking was open: a tracking that the run opens late, or opens
- * a second time, begins with it.
+ * What one run has saved of a dataset, whether or not delete tracking was open: a tracking that the run starts late or a second
+ * time, or ends though another caller opened it meanwhile, counts it as seen.
  */
 export class RunReads {
   /** The last position before the first save; undefined before it. */
   from: number | undefined;
+  /** The tracking that holds all that the run has saved; it may be closed. Null or undefined where none does. */
+  tracking: string | null | undefined;
   readonly #unmoved = new PositionSet();
 
-  /** A save that found the dataset at `lastSeq` and left the records at these positions where they were. */
-  note(lastSeq: number, seqs: readonly number[]): void {
+  /** A save that found the dataset so and left the records at these positions where they were. */
+  note({ lastSeq, trackingId }: Pick<Dataset, 'lastSeq' | 'trackingId'>, seqs: readonly number[]): void {
+    if (this.from === undefined) this.tracking ??= trackingId;
     this.from ??= lastSeq;
     for (const seq of seqs) this.#unmoved.add(seq);
   }

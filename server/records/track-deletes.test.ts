@@ -230,6 +230,28 @@ test('a tracking that is dropped deletes nothing, and one that is held stays', a
   assert.equal((await calls.endTracking('mass_delete')).count, 199);
 });
 
+test('a tracking that becomes whole does not hold what the reader that made it partial read before', async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 4));
+  const reader = { trackings: [] as string[] };
+  const open = async () =>
+    (
+      await bench.db.query<{ id: string }>('select tracking_id as id from dataset where id = $1', [
+        (await calls.row()).id,
+      ])
+    )[0]!.id;
+  await calls.startTracking({ beginning: reader });
+  reader.trackings = [await open()];
+  await calls.save(rows(3, 3));
+  await calls.startTracking({ beginning: 'start' });
+  await calls.save(rows(1, 1));
+  assert.deepEqual(await calls.endTracking('none', { beginning: reader }), {
+    count: 0,
+    deletedKeys: [],
+    isPartial: true,
+  });
+});
+
 test('share and number of the guard are settings; both must be exceeded', async () => {
   const outcome = async (settings: { massDeleteShare?: number; massDeleteNumber?: number }, seen: number) => {
     const calls = await fresh();

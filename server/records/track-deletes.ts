@@ -35,7 +35,7 @@ export type Beginning = 'start' | { trackings: readonly string[] };
 
 /**
  * Opens a tracking, or resumes the open one, held or not. A dataset has one at most. A reader that resumes at a stored place
- * says so by `beginning`; without it the tracking is whole. A new tracking counts as seen what is in `reads`.
+ * says so by `beginning`; without it the tracking is whole. The tracking counts as seen what is in `reads`.
  */
 export async function startTracking(
   db: Db,
@@ -46,12 +46,15 @@ export async function startTracking(
   }: DatasetName & { beginning?: Beginning | undefined; reads?: RunReads | undefined },
 ): Promise<{ isResumed: boolean }> {
   const datasetId = await ensureDataset(db, name);
-  return db.transaction(async (tx) => {
+  const started = await db.transaction(async (tx) => {
     await holdConnection(tx, name.connection);
     const dataset = await lockDataset(tx, datasetId);
     if (dataset === undefined) throw new AppError('unknown_connection');
-    const trackingId = dataset.trackingId ?? randomUUID();
     const isPartial = isPartialFor(dataset, beginning);
+    // A place in the middle of a list, for which it is partial, is outside it once it is whole.
+    const isWholeNow = dataset.trackingIsPartial && !isPartial;
+    const trackingId = (isWholeNow ? null : dataset.trackingId) ?? randomUUID();
+    await noteReads(tx, { dataset, reads });
     if (dataset.trackedFrom !== null) {
       await mergeNotes(tx, { datasetId, above: maxNotes });
       if (trackingId !== dataset.trackingId || isPartial !== dataset.trackingIsPartial) {
@@ -59,17 +62,18 @@ export async function startTracking(
           ...[datasetId, trackingId, isPartial],
         ]);
       }
-      return { isResumed: true };
+      return { trackingId, isResumed: true };
     }
     await tx.query(
       `update dataset
        set tracked_from = coalesce($2, last_seq), tracking_id = $3, tracking_is_partial = $4
        where id = $1`,
-      [datasetId, reads?.from, randomUUID(), isPartial],
+      [datasetId, reads?.from, trackingId, isPartial],
     );
-    await noteReads(tx, { datasetId, reads });
-    return { isResumed: false };
+    return { trackingId, isResumed: false };
   });
+  if (reads !== undefined) reads.tracking = started.trackingId;
+  return { isResumed: started.isResumed };
 }
 
 /** Whether the tracking of a locked dataset is partial, given where the reader began. */
@@ -82,11 +86,25 @@ function isPartialFor(dataset: Dataset, beginning: Beginning | undefined): boole
   return isCovered ? isOpen && dataset.trackingIsPartial : true;
 }
 
+/** Notes what a run has saved of a locked dataset, unless the open tracking holds it. */
 async function noteReads(
   tx: Tx,
-  { datasetId, reads }: { datasetId: number; reads: RunReads | undefined },
+  {
+    dataset: { id: datasetId, trackingId, trackedFrom },
+    reads,
+  }: { dataset: Dataset; reads: RunReads | undefined },
 ): Promise<void> {
-  const unmoved = [...(reads?.unmoved() ?? [])];
+  if (reads?.from === undefined || (trackingId !== null && trackingId === reads.tracking)) return;
+  await tx.query(
+    `insert into tracked (dataset_id, seqs)
+     select $1, array_agg(seq)
+     from (
+       select seq from record where dataset_id = $1 and seq > $2 and seq <= $3 and deleted_at is null order by seq
+     ) as moved
+     having count(*) > 0`,
+    [datasetId, reads.from, trackedFrom ?? reads.from],
+  );
+  const unmoved = [...reads.unmoved()];
   for (let from = 0; from < unmoved.length; from += positionsPerNote) {
     const seqs = unmoved.slice(from, from + positionsPerNote);
     await tx.query('insert into tracked (dataset_id, seqs) values ($1, $2)', [datasetId, arrayText(seqs)]);
@@ -98,8 +116,8 @@ export async function noteSeen(
   tx: Tx,
   by: { dataset: Dataset; seqs: readonly number[]; reads?: RunReads | undefined },
 ): Promise<void> {
-  const { id, trackedFrom, lastSeq } = by.dataset;
-  by.reads?.note(lastSeq, by.seqs);
+  const { id, trackedFrom } = by.dataset;
+  by.reads?.note(by.dataset, by.seqs);
   if (trackedFrom === null) return;
   const seqs = by.seqs.filter((seq) => seq <= trackedFrom).sort((a, b) => a - b);
   if (seqs.length === 0) return;
@@ -116,6 +134,8 @@ type TrackingEnd = {
 type TrackingEndRequest = DatasetName & {
   override: 'none' | 'mass_delete';
   beginning?: Beginning | undefined;
+  /** Of the run that ends it: what it has saved counts as seen. */
+  reads?: RunReads | undefined;
   /** Called in the same transaction if the reader has to begin at the start the next time. */
   forgetPlace?: ((tx: Tx) => Promise<unknown>) | undefined;
 };
@@ -147,6 +167,7 @@ export async function endTracking(db: Db, request: TrackingEndRequest): Promise<
       await forgetPlace?.(tx);
       return { count: 0, deletedKeys: [], isPartial: true as const };
     }
+    await noteReads(tx, { dataset, reads: request.reads });
     const unseen = await findUnseen(tx, dataset, dataset.trackedFrom);
     const isMass = isMassDelete(dataset, unseen.length);
     if (isMass) await forgetPlace?.(tx);
@@ -160,6 +181,8 @@ export async function endTracking(db: Db, request: TrackingEndRequest): Promise<
     await closeTracking(tx, dataset.id);
     return { count: unseen.length, deletedKeys };
   });
+  // What the run saves from now on is of another list.
+  if (request.reads !== undefined) request.reads.tracking = null;
   // Thrown after the commit, because what the transaction wrote is to stay.
   if ('isClosed' in ended) throw new AppError('no_delete_tracking');
   if ('held' in ended) throw new AppError('mass_delete_held', undefined, { payload: ended.held });

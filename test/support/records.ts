@@ -13,7 +13,12 @@ import { type PageRequest, readPage } from '../../server/records/page.ts';
 import { pruneRecords } from '../../server/records/prune.ts';
 import { type RecordOwner, type SaveRequest, saveRecords } from '../../server/records/save.ts';
 import { type DatasetSettings, setDatasetSettings } from '../../server/records/settings.ts';
-import { dropTracking, endTracking, startTracking } from '../../server/records/track-deletes.ts';
+import {
+  type Beginning,
+  dropTracking,
+  endTracking,
+  startTracking,
+} from '../../server/records/track-deletes.ts';
 import { updateRecords } from '../../server/records/update.ts';
 import { pageToWire } from '../../server/records/wire.ts';
 import { DataKey } from '../../server/vault.ts';
@@ -98,9 +103,10 @@ export function datasetCalls(
       await db.transaction((tx) => emptyDataset(tx, id));
     },
     set: (settings: DatasetSettings) => setDatasetSettings(db, name, settings),
-    startTracking: () => startTracking(db, name),
+    startTracking: (of: { beginning?: Beginning } = {}) => startTracking(db, { ...name, ...of }),
     dropTracking: () => dropTracking(db, name),
-    endTracking: (override: 'none' | 'mass_delete' = 'none') => endTracking(db, { ...name, override }),
+    endTracking: (override: 'none' | 'mass_delete' = 'none', of: { beginning?: Beginning } = {}) =>
+      endTracking(db, { ...name, override, ...of }),
     estimate: (untilCursor: string) => estimatePrune(db, { ...name, untilCursor }),
     async list(request: Partial<PageRequest> = {}): Promise<WirePage> {
       const asked = { connection: async () => connection, model, variant, limit: 100, ...request };

@@ -13,12 +13,13 @@ import type { DataKey } from '../../vault.ts';
 
 type CheckpointPlace = { connectionId: number; functionId: number; variant: string };
 /**
- * Which trackings hold everything that was read before a checkpoint, as far as they are open: those of these models, and those
- * of the checkpoint at which the run began, if they are of the models in `touched`. Undefined: of any model. A tracking of a
- * model that the code no longer has would stay in all checkpoints to come.
+ * Which trackings hold everything that was read before a checkpoint: those that hold what the run itself has read, and those
+ * of the checkpoint at which it began, if they are open and of the models in `touched`. Undefined: of any model. A tracking
+ * of a model that the code no longer has would stay in all checkpoints to come. One of its own that another caller closed
+ * stays, so that the list before the checkpoint does not count as untracked.
  */
 export type Coverage = {
-  models: readonly string[];
+  own: readonly string[];
   trackings: readonly string[];
   touched: readonly string[] | undefined;
 };
@@ -114,16 +115,14 @@ export async function saveCheckpoint(
   // A tracking that closes after this was read is closed for the next run: it then counts for nothing.
   const written = (next: string) => `
     jsonb_build_object('version', ${next}, 'run', $5::text, 'trackings', array(
+      select unnest($6::uuid[])
+      union
       select tracking_id
       from dataset
       where connection = $1
         and variant = $3
-        and tracked_from is not null
-        and tracking_id is not null
-        and (
-          model = any($6)
-          or tracking_id = any($7::uuid[]) and ($8::text[] is null or model = any($8))
-        )
+        and tracking_id = any($7::uuid[])
+        and ($8::text[] is null or model = any($8))
     ))`;
   return db.transaction(async (tx) => {
     const values = [
@@ -132,7 +131,7 @@ export async function saveCheckpoint(
       at.variant,
       sealed,
       runId,
-      coverage.models,
+      coverage.own,
       coverage.trackings,
       coverage.touched ?? null,
     ];

@@ -190,7 +190,7 @@ export function recordAsks(
     writing('trackDeletesEnd', inModel, async (args, { connection: of, counts: sum }) => {
       const ended = await endTracking(fenced, {
         ...{ connection: of.id, model: args.model, variant, beginning: await beginning() },
-        override: 'none',
+        ...{ override: 'none', reads: touched.reads.get(args.model) },
         forgetPlace: facts.isSync ? forgetCheckpoint : undefined,
       }).catch((error: unknown) => {
         throw isHeld(error) ? heldOf(error, { facts, model: args.model }) : error;

@@ -171,10 +171,12 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
   }
   async function coverage(): Promise<Coverage> {
     const from = hasModels ? await beginning() : 'start';
-    const models = [...new Set([...touched.started, ...touched.reads.keys()])];
-    if (from === 'start') return { models, trackings: [], touched: models };
-    const { trackings } = from;
-    return { models: [...touched.started], trackings, touched: models.length > 0 ? models : undefined };
+    const models = [...touched.reads.keys()];
+    const own = models
+      .filter((model) => from === 'start' || touched.started.has(model))
+      .flatMap((model) => touched.reads.get(model)?.tracking ?? []);
+    if (from === 'start') return { own, trackings: [], touched: models };
+    return { own, trackings: from.trackings, touched: models.length > 0 ? models : undefined };
   }
   async function forgetCheckpoint(q: Queryable): Promise<void> {
     const { at } = await checkpointPlace();

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { brandNames } from '../../brand.ts';
 import { AppError } from '../../errors.ts';
 import { setDatasetSettings } from '../../records/settings.ts';
-import { allowMassDelete, endTracking } from '../../records/track-deletes.ts';
+import { allowMassDelete, endTracking, startTracking } from '../../records/track-deletes.ts';
 import { type Claim, claimLost, claimWaiting } from '../runs/claims.ts';
 import { openRunsBench, syncOf } from '../runs/runs.fixture.ts';
 import { queueRuns } from '../runs/runs.ts';
@@ -31,8 +31,8 @@ export type Program = {
 };
 export const bothOrders = ['end-clear', 'clear-end'] as const;
 
-/** How an attempt is cut: its node is lost, or the code throws. */
-type Cut = { after: number; by: 'lost' | 'threw' };
+/** How an attempt is cut: its node is lost, or the code throws, or returns. */
+type Cut = { after: number; by: 'lost' | 'threw' | 'returned' };
 
 class Interrupted extends Error {}
 type Call = (name: string, args?: object) => Promise<unknown>;
@@ -148,7 +148,7 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
     syncId,
     history,
     /** One attempt, cut after so many statements; how it ended. `between` is called before each statement. */
-    async run(cut?: Cut, between?: (statement: number) => void): Promise<string> {
+    async run(cut?: Cut, between?: (statement: number) => Promise<void>): Promise<string> {
       const claimed = await claim();
       const of = { ...claimed, versionId: claimed.versionId + deploys * 1_000_000 };
       history.push(`${lost ? 'resume' : 'run'} ${JSON.stringify(current)} ${JSON.stringify(cut ?? 'whole')}`);
@@ -158,7 +158,7 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
       let statement = 0;
       const call: Call = async (name, args) => {
         if (cut !== undefined && statement >= cut.after) throw new Interrupted();
-        between?.(statement);
+        await between?.(statement);
         statement += 1;
         const { value } = await serve(name, args ?? {}, { signal } as never);
         history.push(`  ${name} ${JSON.stringify(args ?? '')} ${JSON.stringify(value)}`);
@@ -169,7 +169,7 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
       const ending = await exec(call, current).then(
         () => 'succeeded',
         (error: unknown) => {
-          if (error instanceof Interrupted) return cut?.by === 'lost' ? 'lost' : 'threw';
+          if (error instanceof Interrupted) return cut?.by === 'returned' ? 'succeeded' : cut!.by;
           if (error instanceof AppError && error.code === 'mass_delete_held') {
             const { model, would_delete: count } = error.payload as { model: string; would_delete: number };
             assert.ok(error.message.includes(`"allow_mass_delete":{"${model}":${count}}`), error.message);
@@ -241,6 +241,17 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
         if (ended) judge(model, ended.deletedKeys);
       }
       held.clear();
+    },
+    /** Another caller ends the tracking or starts one, by the interface: what it deletes is its own affair. */
+    async other(model: string, does: 'start' | 'end'): Promise<void> {
+      history.push(`  other ${does} ${model}`);
+      held.delete(model);
+      const name = { connection: connection.id, model, variant: 'base' };
+      if (does === 'start') await startTracking(db, name);
+      else
+        await endTracking(db, { ...name, override: 'none' }).catch((error: AppError) =>
+          assert.match(error.code, /^(no_delete_tracking|mass_delete_held)$/),
+        );
     },
     async reset(): Promise<void> {
       history.push('reset');

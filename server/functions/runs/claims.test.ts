@@ -93,7 +93,7 @@ test('whoever lost a run writes no record, checkpoint, lock or end any more', as
   const at = { connectionId: id, functionId: late!.function.id, variant: 'base' };
   const writes = (right: Claim) => {
     const db = fencedDb(bench.db, right);
-    const read = { runId: right.id, coverage: { models: [], trackings: [], touched: undefined } };
+    const read = { runId: right.id, coverage: { own: [], trackings: [], touched: undefined } };
     return [
       () => saveCheckpoint(db, { at, dataKey, ...read, value: { page: 1 }, version: 0 }),
       () =>
@@ -165,7 +165,7 @@ test('a reset ends the run that goes on, so that nothing of it is written after'
   const [held] = await claim();
   const at = { connectionId: id, functionId: held!.function.id, variant: 'base' };
   const db = fencedDb(bench.db, held!);
-  const read = { runId: held!.id, coverage: { models: ['Row'], trackings: [], touched: undefined } };
+  const read = { runId: held!.id, coverage: { own: [], trackings: [], touched: undefined } };
   await saveCheckpoint(db, { at, dataKey, ...read, value: { page: 7 }, version: 0 });
   const found = await syncs();
   await bench.db.transaction((tx) => resetSyncs(tx, { syncs: found, records: 'kept', at: bench.now() }));
