@@ -170,3 +170,18 @@ test('a tracking that another caller opened in the middle does not hold what is 
     }
   }
 });
+
+test('the checkpoint of a run that died behind its end is removed: the next run reads everything and deletes', async () => {
+  const sync = await openWith({});
+  // Five pages, and all but `clearCheckpoint`.
+  assert.equal(await sync.run({ after: 12, by: 'threw' }), 'threw');
+  assert.match(sync.history.at(-2) ?? '', /trackDeletesEnd/);
+  sync.remove('Row', 0.2);
+  assert.equal(await sync.run(), 'succeeded');
+  assert.equal(
+    sync.history.findLast((line) => line.includes('getCheckpoint')),
+    '  getCheckpoint "" null',
+  );
+  assert.deepEqual(await sync.differences(models), []);
+  await sync.end();
+});
