@@ -192,21 +192,29 @@ export async function endTracking(db: Db, request: TrackingEndRequest): Promise<
 
 /**
  * Allows the next end of a held tracking to delete at most `count` records, once: the end uses it up, also if it deletes
- * fewer or is held again. Throws `no_delete_tracking` if none is held.
+ * fewer or is held again. Throws `no_delete_tracking` if none is held, and `invalid_body` if `count` is more than are held.
  */
 export async function allowMassDelete(
   tx: Tx,
   { count, ...name }: DatasetName & { count: number },
 ): Promise<void> {
-  const allowed = await tx.query(
-    `update dataset
-     set allowed_count = $4
-     where connection = $1 and model = $2 and variant = $3 and held_at is not null
-     returning id`,
-    [name.connection, name.model, name.variant, count],
+  const held = first(
+    await tx.query<{ id: number; heldCount: number | null }>(
+      `select id, held_count as "heldCount"
+       from dataset
+       where connection = $1 and model = $2 and variant = $3 and held_at is not null
+       for no key update`,
+      [name.connection, name.model, name.variant],
+    ),
   );
-  if (allowed.length > 0) return;
-  throw new AppError('no_delete_tracking', `No deletion of records of "${name.model}" is held.`);
+  if (held === undefined)
+    throw new AppError('no_delete_tracking', `No deletion of records of "${name.model}" is held.`);
+  // Null where a service of an earlier version held it.
+  if (held.heldCount !== null && count > held.heldCount) {
+    const message = `The held deletion is of ${held.heldCount} records of "${name.model}": allow at most as many.`;
+    throw new AppError('invalid_body', message);
+  }
+  await tx.query('update dataset set allowed_count = $2 where id = $1', [held.id, count]);
 }
 
 /** Closes an open tracking without deleting anything; one that is held stays, until somebody decides. */

@@ -155,6 +155,10 @@ test('a held mass deletion is allowed for one sync of one connection, listed, an
     refused.body.error as { payload: { would_delete: number; live: number } }
   ).payload;
   assert.deepEqual(await listed(), [{ model: 'Row', would_delete: count, live, allowed: null }]);
+  const tooMany = await allow({ Row: count + 1 });
+  assert.deepEqual(codeOf(tooMany), [400, 'invalid_body']);
+  const { message } = tooMany.body.error as { message: string };
+  assert.ok(message.includes(`is of ${count} records of "Row"`), message);
   assert.deepEqual((await allow({ Row: count })).body, { success: true });
   await settled();
   assert.deepEqual(await listed(), [{ model: 'Row', would_delete: count, live: live + 1, allowed: count }]);
