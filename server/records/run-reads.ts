@@ -8,14 +8,19 @@ import { PositionSet } from './positions.ts';
 export class RunReads {
   /** The last position before the first save; undefined before it. */
   from: number | undefined;
+  /** How many records were live before the first save. */
+  records = Number.POSITIVE_INFINITY;
   /** The tracking that holds all that the run has saved; it may be closed. Null or undefined where none does. */
   tracking: string | null | undefined;
   readonly #unmoved = new PositionSet();
 
   /** A save that found the dataset so and left the records at these positions where they were. */
-  note({ lastSeq, trackingId }: Pick<Dataset, 'lastSeq' | 'trackingId'>, seqs: readonly number[]): void {
-    if (this.from === undefined) this.tracking ??= trackingId;
-    this.from ??= lastSeq;
+  note({ lastSeq, records, trackingId }: Dataset, seqs: readonly number[]): void {
+    if (this.from === undefined) {
+      this.from = lastSeq;
+      this.records = records;
+      this.tracking ??= trackingId;
+    }
     for (const seq of seqs) this.#unmoved.add(seq);
   }
 

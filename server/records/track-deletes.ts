@@ -169,7 +169,7 @@ export async function endTracking(db: Db, request: TrackingEndRequest): Promise<
     }
     await noteReads(tx, { dataset, reads: request.reads });
     const unseen = await findUnseen(tx, dataset, dataset.trackedFrom);
-    const isMass = isMassDelete(dataset, unseen.length);
+    const isMass = isMassDelete(dataset, { count: unseen.length, reads: request.reads });
     if (isMass) await forgetPlace?.(tx);
     const isAllowed = request.override === 'mass_delete' || unseen.length <= (dataset.allowedCount ?? 0);
     if (isMass && !isAllowed) {
@@ -256,8 +256,13 @@ export async function hasClosed(
   return (found?.open ?? 0) < of.trackings.length;
 }
 
-function isMassDelete(dataset: Dataset, count: number): boolean {
-  return count > dataset.massDeleteNumber && count > dataset.massDeleteShare * dataset.records;
+/** What a run has added is not part of the records that it may delete a share of. */
+function isMassDelete(
+  dataset: Dataset,
+  { count, reads }: { count: number; reads: RunReads | undefined },
+): boolean {
+  const records = Math.min(dataset.records, reads?.records ?? dataset.records);
+  return count > dataset.massDeleteNumber && count > dataset.massDeleteShare * records;
 }
 
 /** Positions of live records, in order; 8 bytes each and a bit for each position that was seen are in memory. */

@@ -115,6 +115,14 @@ test('a source that has its rows again loses none, allowed or not', async () => 
   assert.partialDeepStrictEqual(await sync.run(), held);
 });
 
+test('records that a run adds do not hide how many of those before it deletes', async () => {
+  const sync = await open(300);
+  await sync.run();
+  sync.given.rows = sync.given.rows.map((id) => `new-${id}`);
+  assert.partialDeepStrictEqual(await sync.run(), held);
+  assert.equal(await sync.live(), 600);
+});
+
 test('a checkpoint and a tracking of an earlier version: nothing is deleted, and the next run reads everything', async () => {
   const sync = await open(300);
   await sync.run();
