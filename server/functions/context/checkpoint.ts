@@ -59,10 +59,10 @@ type Written = { run: string; trackings: string[]; succeeded?: number };
 /**
  * Determines where a run of the function begins, for delete tracking. Call it before the run reads or writes the checkpoint.
  *
- * A checkpoint that a successful run of the same version left behind, written while no tracking was open, is a start:
- * `{page: 1}`, or the time of the last full read. A stale checkpoint was written by an unfinished run in a tracking that was
- * ended or held since: the run died between the end and `clearCheckpoint`, and the list after the checkpoint is not the
- * whole one. It is removed if `stale` says so.
+ * A checkpoint that a successful run of the same version left behind, written while no tracking held what it had read, is a
+ * start: `{page: 1}`, or the time of the last full read. A page in the middle of an untracked list looks the same. A stale
+ * checkpoint was written by an unfinished run in a tracking that was ended or held since: the run died between the end and
+ * `clearCheckpoint`, and the list after the checkpoint is not the whole one. It is removed if `stale` says so.
  */
 export async function resolveBeginning(
   db: Pick<Db, 'transaction'>,
