@@ -26,7 +26,7 @@ import { createFiles, type SpreadsheetFiles } from './files.ts';
 import { listPage } from './list.ts';
 import { describeFile, describeUser, type Metadata, readMetadata } from './metadata.ts';
 import { findOperation, type Operation } from './operations.ts';
-import { createFileStore, type DriveFile, type Room } from './store.ts';
+import { createFileStore, type DriveFile, type StorageQuota } from './store.ts';
 import { readMultipart, type Upload, Uploads } from './uploads.ts';
 
 type Granted = Access & { ok: true };
@@ -39,7 +39,7 @@ interface DriveOptions {
   now: () => number;
   spreadsheets: SpreadsheetFiles;
   /** Default: 10,000 files and 1 GiB. */
-  room?: Room;
+  room?: StorageQuota;
 }
 
 /** A file is no larger than a request may be, so that no answer holds more than that. */
@@ -51,7 +51,13 @@ interface DriveApi extends Api {
 }
 
 /** A Drive API over the files in `dataDir`. */
-export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }: DriveOptions): DriveApi {
+export function createDriveApi({
+  dataDir,
+  url,
+  now,
+  spreadsheets,
+  room = STORAGE_QUOTA,
+}: DriveOptions): DriveApi {
   const channels = new Channels({ url, now });
   const store = createFileStore(dataDir, room);
   const uploads = new Uploads(store, FILE_LIMIT_BYTES);
@@ -230,7 +236,7 @@ export function createDriveApi({ dataDir, url, now, spreadsheets, room = ROOM }:
   };
 }
 
-const ROOM: Room = { files: 10_000, bytes: 1024 ** 3 };
+const STORAGE_QUOTA: StorageQuota = { files: 10_000, bytes: 1024 ** 3 };
 
 type Call = ApiRequest & { query: URLSearchParams; fileId: string | undefined };
 

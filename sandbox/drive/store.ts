@@ -32,7 +32,7 @@ export interface DriveFile {
 }
 
 /** How much a sandbox keeps. */
-export interface Room {
+export interface StorageQuota {
   readonly files: number;
   readonly bytes: number;
 }
@@ -52,7 +52,7 @@ export interface FileStore {
 }
 
 /** A store over `dataDir`, which is made when first written to. */
-export function createFileStore(dataDir: string, room: Room): FileStore {
+export function createFileStore(dataDir: string, room: StorageQuota): FileStore {
   let loading: Promise<Map<string, DriveFile>> | undefined;
   const files = () => {
     loading ??= load(dataDir);

@@ -8,12 +8,12 @@ import { describeHere } from '../functions/deploys/examine.ts';
 import { createShipped } from '../functions/deploys/shipped.ts';
 import { sdkParts } from '../functions/isolation/harness-text.ts';
 import { createRuntime } from '../functions/isolation/runtime.ts';
-import { createCandidates } from '../functions/runs/candidates.ts';
 import { describeElsewhere, judgeElsewhere, runElsewhere } from '../functions/runs/elsewhere.ts';
 import { errandKinds } from '../functions/runs/errand-kinds.ts';
 import { createOnEvents, judgeHere } from '../functions/runs/on-event.ts';
 import { resumeSyncsOf } from '../functions/runs/resume-syncs.ts';
 import { startNewSyncs, startSyncsOf } from '../functions/runs/schedule.ts';
+import { createUnsavedConnections } from '../functions/runs/unsaved-connections.ts';
 import { createRunner } from '../functions/runs/worker.ts';
 import { createFunctionsFolder } from '../functions-folder.ts';
 import type { App } from '../http/server.ts';
@@ -40,7 +40,7 @@ export function createFunctions(app: App, parts: Parts) {
   const { config, log, db, vault, catalog, outbound, brand, baseUrl } = parts;
   const { now, nowMs, reader, credentials, activity, proxying } = parts;
   const runtime = createRuntime(sdkParts, { maxProcesses: maxQueued + maxWaitedFor });
-  const candidates = createCandidates(reader, { vault, now });
+  const candidates = createUnsavedConnections(reader, { vault, now });
   const executing = {
     ...{ db, vault, brand, baseUrl, reader, credentials, outbound, runtime },
     proxy: createInnerProxy({

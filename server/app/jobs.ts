@@ -14,11 +14,11 @@ import { runSweepJob } from '../functions/runs/run-sweep.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { sweepErrands } from '../nodes/errand-desk.ts';
 import { hasNodesBefore } from '../nodes/nodes.ts';
-import { quotaSweepJob } from '../proxy/quota/ledger.ts';
+import { quotaSweepJob } from '../proxy/quota/window-store.ts';
 import { recordJobs } from '../records/jobs.ts';
 import { signInSweepJob } from '../users/sweep.ts';
+import { replaySweepJob } from '../webhooks/replay-guard.ts';
 import { retryJob } from '../webhooks/retries.ts';
-import { seenSweepJob } from '../webhooks/seen.ts';
 import { watchJob } from '../webhooks/watches.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
@@ -41,7 +41,7 @@ export function listJobs(parts: Parts, { watching }: Functions): MinuteJob[] {
     tokenSlotsJob({ db, log }),
     signInSweepJob({ db, now }),
     retryJob({ db, reader, credentials, log, now }),
-    seenSweepJob({ db, now }),
+    replaySweepJob({ db, now }),
     ...(config.functions.isOn ? [watchJob(watching)] : []),
     bundleSweepJob({ db, now }),
     quotaSweepJob(db),

@@ -11,7 +11,7 @@ import type { Config } from '../config/config.ts';
 import { createCredentialSource } from '../connections/credentials.ts';
 import { createObserver } from '../connections/observe.ts';
 import { createConnectionReader } from '../connections/reader.ts';
-import { createStates } from '../connections/states.ts';
+import { createStatusTransitions } from '../connections/status-transitions.ts';
 import type { Db } from '../db/pool.ts';
 import { createDeliverer } from '../deliveries/worker.ts';
 import type { App } from '../http/server.ts';
@@ -51,11 +51,20 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
     aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
   const reader = createConnectionReader({ db, reading, clock: steadyMs });
   const fetchFor = (integration: Integration): Fetch => outbound.fetchFor({ isTest: integration.isTest });
-  const states = createStates({ db, log, reader, now });
+  const transitions = createStatusTransitions({ db, log, reader, now });
   const activity = config.activity.isOn
     ? createActivity({ db, log, settings: config.activity, nowMs })
     : noActivity;
-  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, activity, now });
+  const credentials = createCredentialSource({
+    db,
+    reader,
+    fetchFor,
+    transitions,
+    vault,
+    log,
+    activity,
+    now,
+  });
   const observer = createObserver({ db, log, reader, now });
   const quota = createQuota({ db });
   const proxying = {
@@ -69,7 +78,7 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
   });
   return {
     ...{ config, log, db, vault, catalog, outbound, testClient, brand, baseUrl },
-    ...{ now, nowMs, steadyMs, reading, isRootAlias, reader, fetchFor, states, activity, credentials },
+    ...{ now, nowMs, steadyMs, reading, isRootAlias, reader, fetchFor, transitions, activity, credentials },
     ...{ observer, quota, proxying, deliverer },
     isSandboxOn: testClient !== undefined,
   };

@@ -32,9 +32,9 @@ import { functionRoutes } from '../functions/routes.ts';
 import { runRoutes } from '../functions/runs/run-routes.ts';
 import { syncRoutes } from '../functions/syncs/sync-routes.ts';
 import { proxyCallerOf } from '../http/authorize.ts';
+import { createCookieAuthenticator } from '../http/cookie-authenticator.ts';
 import { createLoopbackGuard } from '../http/loopback-only.ts';
 import { Overload } from '../http/overload.ts';
-import { createPersonDoor } from '../http/person-door.ts';
 import { createRateLimits } from '../http/rate-limit.ts';
 import { type App, createHttp } from '../http/server.ts';
 import { staticRoutes, type Web } from '../http/static.ts';
@@ -85,14 +85,14 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
   });
   const personOf = config.signIn.isOff ? everybodyIsOwner(db) : people.personOf;
   const rights = config.signIn.isOff ? everybodysRights : storedRights;
-  const door = createPersonDoor({ brand, baseUrl, personOf });
+  const cookies = createCookieAuthenticator({ brand, baseUrl, personOf });
   const { perKey, perPerson, perAddress } = config.limits;
   const keyRates = createKeyRates({ db, otherwise: perKey, nowMs: steadyMs });
   const { trustedProxies } = config;
   return {
-    ...{ keys, keyRates, mailer, passwords, signIn, people, rights, door },
+    ...{ keys, keyRates, mailer, passwords, signIn, people, rights, cookies },
     rates: createRateLimits({ ofKey: keyRates.take, perPerson, perAddress, trustedProxies, nowMs: steadyMs }),
-    authenticate: { ...keys, session: createSessionReader({ db, brand, now }), door },
+    authenticate: { ...keys, session: createSessionReader({ db, brand, now }), cookies },
     guard: config.signIn.isOff ? createLoopbackGuard(baseUrl) : undefined,
   };
 }
@@ -101,7 +101,7 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
 export async function createServer(parts: Parts, callers: Callers): Promise<App> {
   const { config, log, db, baseUrl, isRootAlias, proxying } = parts;
   const { authenticate, guard, rates, keyRates } = callers;
-  const front = createProxy({
+  const interceptor = createProxy({
     ...{ ...proxying, authenticate, rates },
     ownOnly: Object.entries(strictTransport(baseUrl)).flat(),
   });
@@ -111,7 +111,7 @@ export async function createServer(parts: Parts, callers: Callers): Promise<App>
       ? undefined
       : new Overload({ maxDelayMs: overloadDelayMs, maxWaiting: maxWaitingForDatabase });
   const limits = { rates, overload, maxConnections, bodyBytes };
-  const app = await createHttp({ config, log, authenticate, isRootAlias, front, guard, limits });
+  const app = await createHttp({ config, log, authenticate, isRootAlias, interceptor, guard, limits });
   app.addHook('onListen', async () => overload?.watch(() => db.load().waiting));
   app.addHook('preClose', async () => overload?.stop());
   app.addHook('onClose', () => keyRates.stop());
@@ -141,7 +141,7 @@ export async function addRoutes(
 ): Promise<void> {
   const { config, log, db, vault, catalog, outbound, brand, baseUrl, now, reading, reader } = parts;
   const { fetchFor, activity, credentials, deliverer } = parts;
-  const { keys, mailer, passwords, signIn, people, rights, door, guard, rates } = callers;
+  const { keys, mailer, passwords, signIn, people, rights, cookies, guard, rates } = callers;
   const { runner, hooks, actions, deploys, shipped, open } = functions;
 
   guardOverrides(app, { outbound });
@@ -196,7 +196,7 @@ export async function addRoutes(
     ...{ db, now },
     authorizeAgain: async (request) =>
       proxyCallerOf(request, {
-        authenticate: { key: keys.reread, ticket: keys.ticket, door },
+        authenticate: { key: keys.reread, ticket: keys.ticket, cookies },
         scope: 'activity:read',
       }),
   });

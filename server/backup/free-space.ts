@@ -7,7 +7,7 @@ const forWalBytes = 128 * 1024 ** 2;
  * Throws, with how much is missing, where the disk of `dir` has no room for a cluster of about `bytes`. `what` takes it
  * (`the backup`). A quota of the user is not seen: the disk is asked.
  */
-export async function proveRoom(
+export async function requireFreeSpace(
   dir: string,
   { bytes, what }: { bytes: number; what: string },
 ): Promise<void> {

@@ -27,15 +27,15 @@ import { migrate } from '../db/migrate.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { openVault } from '../vault.ts';
+import { keepNewest, withBackupDirectory } from './backup-directory.ts';
 import { makeBackup } from './make.ts';
 import { clusterOf, type FileEntry, manifestPath, readManifest, writeManifest } from './manifest.ts';
 import { restoreBackup, type Wanted } from './restore.ts';
-import { keepNewest, withShelf } from './shelf.ts';
 
 const masterKey = randomBytes(32);
 const vault = openVault([{ id: 'k1', key: createSecretKey(masterKey) }]);
 let dir: string;
-let shelf: string;
+let backupDir: string;
 let dataDir: string;
 let server: EmbeddedPostgres;
 let db: Db;
@@ -44,7 +44,7 @@ let backup: string;
 let wrapped: Buffer[];
 before(async () => {
   dir = await realpath(await mkdtemp(join(tmpdir(), 'trellis-backup-')));
-  shelf = join(dir, 'shelf');
+  backupDir = join(dir, 'shelf');
   dataDir = join(dir, 'data');
   server = await startEmbedded({ dataDir });
   db = openDb(server.connection, { maxConnections: 4 });
@@ -64,7 +64,7 @@ before(async () => {
   await leaveOrphans();
   await withSession(server.connection, async (session) => {
     await session.query('create temporary table passing as select 1');
-    backup = (await withShelf(shelf, make)).path;
+    backup = (await withBackupDirectory(backupDir, make)).path;
   });
 });
 const told = {
@@ -72,7 +72,7 @@ const told = {
   /** A test that goes wrong fills no disk. */
   onProgress: ({ bytes }: { bytes: number }) => assert.ok(bytes < 1024 ** 3),
 };
-const make = (at: string) => makeBackup({ dataDir, server: server.connection, shelf: at, ...told });
+const make = (at: string) => makeBackup({ dataDir, server: server.connection, backupDir: at, ...told });
 after(async () => {
   await db.end();
   await server.stop();
@@ -170,13 +170,13 @@ test('a disk without the room for a backup is told before anything is written, a
   await writeFile(hole, '');
   // As long as 8 TB, and takes no room.
   await truncate(hole, 8 * 1024 ** 4);
-  const before = await readdir(shelf);
+  const before = await readdir(backupDir);
   await assert.rejects(
-    withShelf(shelf, make),
+    withBackupDirectory(backupDir, make),
     /the backup takes about 83\d{5} MB, and .*shelf has \d+ MB free: \d+ MB are missing/,
   );
   await rm(hole);
-  assert.deepEqual(await readdir(shelf), before);
+  assert.deepEqual(await readdir(backupDir), before);
 });
 
 test('a trial leaves nothing, not even a directory', async () => {
@@ -252,21 +252,24 @@ test('a backup of another version or machine, or larger than the disk, is refuse
 test('the newest backups are kept, leftovers go, and two are not made into one directory at once', async () => {
   const older = ['2026-01-01T00-00-00-000Z', '2026-01-02T00-00-00-000Z'];
   for (const name of older) {
-    await mkdir(join(shelf, name));
-    await writeManifest(join(shelf, name), await readManifest(backup));
+    await mkdir(join(backupDir, name));
+    await writeManifest(join(backupDir, name), await readManifest(backup));
   }
-  await mkdir(join(shelf, 'draft-left'));
-  await mkdir(join(shelf, '2026-01-03T00-00-00-000Z'));
-  await writeFile(join(shelf, 'notes.txt'), 'mine');
-  await withShelf(shelf, async (at) => {
+  await mkdir(join(backupDir, 'draft-left'));
+  await mkdir(join(backupDir, '2026-01-03T00-00-00-000Z'));
+  await writeFile(join(backupDir, 'notes.txt'), 'mine');
+  await withBackupDirectory(backupDir, async (at) => {
     await assert.rejects(
-      withShelf(shelf, async () => {}),
+      withBackupDirectory(backupDir, async () => {}),
       /another backup \(pid \d+\) is being made into/,
     );
     assert.deepEqual(await keepNewest(at, { count: 2, made: basename(backup) }), older.slice(0, 1));
   });
   const others = ['2026-01-03T00-00-00-000Z', 'backup.lock', 'notes.txt'];
-  assert.deepEqual((await readdir(shelf)).sort(), [...older.slice(1), basename(backup), ...others].sort());
+  assert.deepEqual(
+    (await readdir(backupDir)).sort(),
+    [...older.slice(1), basename(backup), ...others].sort(),
+  );
 });
 
 test('the backup just made is kept, also where a clock that was ahead has named others later', async () => {

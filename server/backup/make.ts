@@ -5,17 +5,17 @@ import { type Account, findAccount, openWayTo } from '../db/embedded-account.ts'
 import { prepareBinaries } from '../db/embedded-binaries.ts';
 import { syncCluster, syncDir, versionOf } from '../db/embedded-cluster.ts';
 import { withSession } from '../db/embedded-session.ts';
+import { nameOf } from './backup-directory.ts';
 import { copyRunning, sizeOfCluster } from './base-backup.ts';
 import { readTree, sizeOf, sumTree } from './copy-tree.ts';
-import { proveRoom } from './free-space.ts';
+import { requireFreeSpace } from './free-space.ts';
 import { clusterOf, writeManifest } from './manifest.ts';
-import { nameOf } from './shelf.ts';
 import { takeKeysOut } from './without-keys.ts';
 
 /**
  * A backup of the embedded database, made while the service goes on.
  *
- * Owns: what a backup is (`manifest.ts`), where backups lie (`shelf.ts`, `free-space.ts`), how one is made
+ * Owns: what a backup is (`manifest.ts`), where backups lie (`backup-directory.ts`, `free-space.ts`), how one is made
  * (`base-backup.ts`, `without-keys.ts`, `orphans.ts`), how it is brought back (`restore.ts`), what follows from having gone back in time
  * (`positions.ts`), and the way from one major version of PostgreSQL to another (`upgrade.ts`). Does not own: data keys,
  * which go to a file of their own (`cli/keys-export.ts`, `cli/keys-restore.ts`).
@@ -24,7 +24,7 @@ type Made = { path: string; bytes: number };
 export type Step = { doing: 'copied' | 'summed'; bytes: number; total: number };
 
 /**
- * Makes a backup in `shelf`: all that was committed before the call, and some of what was committed meanwhile. It is
+ * Makes a backup in `backupDir`: all that was committed before the call, and some of what was committed meanwhile. It is
  * there, on the disk and whole, when this resolves, and not at all where it rejects, as it does before it writes anything
  * where the disk has no room for it. It was recovered once and can be
  * started as it is; the data keys are not in it, not as rows and not as bytes.
@@ -33,15 +33,15 @@ export async function makeBackup(given: {
   dataDir: string;
   /** The server of that data directory, at which the service may be at work. */
   server: EmbeddedConnection;
-  shelf: string;
+  backupDir: string;
   log: (message: string) => void;
   onProgress: (step: Step) => void;
 }): Promise<Made> {
-  const { server, shelf, log, onProgress } = given;
+  const { server, backupDir, log, onProgress } = given;
   const source = await realpath(join(given.dataDir, 'postgres', 'data'));
   const account = findAccount(source);
-  await proveRoom(shelf, { bytes: await sizeOfCluster(source), what: 'the backup' });
-  const draft = await makeDraft(shelf, account);
+  await requireFreeSpace(backupDir, { bytes: await sizeOfCluster(source), what: 'the backup' });
+  const draft = await makeDraft(backupDir, account);
   try {
     openWayTo(draft, { account, log });
     const libraryDir = join(draft, 'libraries');
@@ -70,9 +70,9 @@ export async function makeBackup(given: {
     await writeManifest(draft, { madeAt, postgres: versionOf(cluster), platform, dirs: tree.dirs, files });
     await chmod(draft, 0o700);
     syncDir(draft);
-    const path = join(shelf, nameOf(madeAt));
+    const path = join(backupDir, nameOf(madeAt));
     await rename(draft, path);
-    syncDir(shelf);
+    syncDir(backupDir);
     return { path, bytes };
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
@@ -81,8 +81,8 @@ export async function makeBackup(given: {
 }
 
 /** The server's account may pass through the draft, and owns what is to be its cluster. */
-async function makeDraft(shelf: string, account: Account): Promise<string> {
-  const draft = await mkdtemp(join(shelf, 'draft-'));
+async function makeDraft(backupDir: string, account: Account): Promise<string> {
+  const draft = await mkdtemp(join(backupDir, 'draft-'));
   await mkdir(clusterOf(draft), { mode: 0o700 });
   if (account.identity.uid === undefined) return draft;
   await chmod(draft, 0o711);

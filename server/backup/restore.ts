@@ -10,7 +10,7 @@ import { migrate } from '../db/migrate.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import type { Vault } from '../vault.ts';
 import { copyTree } from './copy-tree.ts';
-import { proveRoom } from './free-space.ts';
+import { requireFreeSpace } from './free-space.ts';
 import { clusterOf, type FileEntry, type Manifest, readManifest } from './manifest.ts';
 import { type Raised, raisePositions } from './positions.ts';
 
@@ -79,7 +79,7 @@ async function inDraft<T>(
   try {
     proveFits(manifest, { backup, place });
     const total = manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
-    await proveRoom(place.dir, { bytes: total, what: 'the restore' });
+    await requireFreeSpace(place.dir, { bytes: total, what: 'the restore' });
     const draft = makeDraftDir(place.dir, place.account);
     try {
       await copyVerified(wanted, { draft, place, manifest, total });

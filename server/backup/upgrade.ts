@@ -13,7 +13,7 @@ import { migrate } from '../db/migrate.ts';
 import { migrationsDirectory } from '../db/migration-files.ts';
 import { openDb } from '../db/pool.ts';
 import { sizeOfCluster } from './base-backup.ts';
-import { proveRoom } from './free-space.ts';
+import { requireFreeSpace } from './free-space.ts';
 import { copyCounters, listForeignSchemas, listTables, makePartitions, sumOf, type Table } from './tables.ts';
 
 /**
@@ -57,7 +57,7 @@ export async function upgradeDatabase(wanted: {
       throw new Error(
         `${wanted.oldBinaries} holds PostgreSQL ${old.major}, and the database was made by ${from}: its programs are needed`,
       );
-    await proveRoom(dir, { bytes: await sizeOfCluster(clusterDir), what: 'the upgrade' });
+    await requireFreeSpace(dir, { bytes: await sizeOfCluster(clusterDir), what: 'the upgrade' });
     const draft = await makeDraft(dir, place);
     drafts.push(draft);
     // Commands find a server on the cluster itself. What they wrote behind the copy would be lost with it.

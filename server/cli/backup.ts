@@ -1,8 +1,8 @@
 import { basename, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { writeAudit } from '../activity/audit.ts';
+import { keepNewest, keyFileOf, withBackupDirectory } from '../backup/backup-directory.ts';
 import { makeBackup, type Step } from '../backup/make.ts';
-import { keepNewest, keyFileOf, withShelf } from '../backup/shelf.ts';
 import { loadConfigWithoutKeys } from '../config/config.ts';
 import type { EmbeddedConnection } from '../db/embedded.ts';
 import { openDb } from '../db/pool.ts';
@@ -24,17 +24,17 @@ export async function backupCommand(args: string[]): Promise<number> {
   if (config.databaseUrl !== undefined) throw new Error(adviceForExternal);
   const log = (message: string) => console.error(message);
   return withEmbeddedServer(config, (server) =>
-    withShelf(resolve(values.to!), async (shelf) => {
+    withBackupDirectory(resolve(values.to!), async (backupDir) => {
       const progress = createProgress(process.stderr);
-      const given = { dataDir: config.dataDir, server, shelf, log };
+      const given = { dataDir: config.dataDir, server, backupDir, log };
       const made = await makeBackup({
         ...given,
         onProgress: (step) => progress.show(tellStep(step)),
       }).finally(() => progress.end());
       console.log(`${made.path}: ${megabytes(made.bytes)}, recovered once, without data keys`);
-      await noteAndExport(server, { made: made.path, keyFile: values.keys ?? keyFileOf(shelf) });
+      await noteAndExport(server, { made: made.path, keyFile: values.keys ?? keyFileOf(backupDir) });
       if (keep === undefined) return 0;
-      for (const name of await keepNewest(shelf, { count: keep, made: basename(made.path) }))
+      for (const name of await keepNewest(backupDir, { count: keep, made: basename(made.path) }))
         console.log(`removed ${name}`);
       return 0;
     }),

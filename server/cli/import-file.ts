@@ -1,9 +1,9 @@
 import { open } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { loadConfigWithoutKeys } from '../config/config.ts';
-import { alone } from '../moving/alone.ts';
 import { proveFile, runFile } from '../moving/file/run.ts';
 import { tryFile } from '../moving/file/try.ts';
+import { withImportLock } from '../moving/import-lock.ts';
 import { proveWritable } from '../whole-file.ts';
 import { readPassphrase } from './export.ts';
 import { tell, withStore } from './import.ts';
@@ -43,7 +43,7 @@ export async function importFileCommand(args: string[], usage: string): Promise<
       const run = { db, reading, environmentName, overwrites, now: () => new Date() };
       const reported = values['dry-run']
         ? await tryFile(run, proven)
-        : await alone(db, (held) =>
+        : await withImportLock(db, (held) =>
             runFile({ ...run, ...held, brand: config.brand, baseUrl: config.baseUrl, onProgress }, proven),
           );
       progress.end();

@@ -7,7 +7,7 @@ import type { Db } from '../db/pool.ts';
 import { getEnvironment, proveEnvironmentKeys } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import type { IntegrationReading } from '../integrations/store.ts';
-import { alone } from '../moving/alone.ts';
+import { withImportLock } from '../moving/import-lock.ts';
 import { openPeer } from '../moving/peer/client.ts';
 import { readPositions } from '../moving/peer/positions.ts';
 import { type PeerRun, runPeer, tryPeerRun } from '../moving/peer/run.ts';
@@ -89,7 +89,7 @@ async function importPeerCommand(args: string[]): Promise<number> {
       };
       const done = values['dry-run']
         ? tryPeerRun(run)
-        : alone(db, async (held) => {
+        : withImportLock(db, async (held) => {
             await held.take(environment.id);
             return runPeer({ ...run, db: held.db });
           });

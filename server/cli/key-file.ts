@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { WrappedKey } from '../data-keys/store.ts';
-import { type FiledKey, filedKey } from '../environments/filed-keys.ts';
+import { type BackedUpKey, backedUpKey } from '../environments/key-backup.ts';
 
 /**
  * The file of keys that goes with backups of the data: its format.
@@ -18,7 +18,7 @@ type DataKeyEntry = Pick<WrappedKey, 'id' | 'wrapped'>;
  * `madeAt`: by the clock of the database it was made from. `unread`: how many API keys of a whole file could not be read;
  * data keys are worth more than to be lost for one of those.
  */
-export type KeyFile = { madeAt: Date; dataKeys: DataKeyEntry[]; apiKeys: FiledKey[]; unread: number };
+export type KeyFile = { madeAt: Date; dataKeys: DataKeyEntry[]; apiKeys: BackedUpKey[]; unread: number };
 
 /** Writes a file line by line; it is whole once `end` has resolved. */
 export async function beginKeyFile(
@@ -26,7 +26,7 @@ export async function beginKeyFile(
   madeAt: Date,
 ): Promise<{
   addDataKeys(keys: readonly DataKeyEntry[]): Promise<void>;
-  addApiKeys(keys: readonly FiledKey[]): Promise<void>;
+  addApiKeys(keys: readonly BackedUpKey[]): Promise<void>;
   end(): Promise<void>;
 }> {
   const hash = createHash('sha256');
@@ -44,7 +44,7 @@ export async function beginKeyFile(
 }
 
 /** JSON in which no reader of lines finds an end: it lets some stand that a name may hold. */
-function lineOf(key: FiledKey): string {
+function lineOf(key: BackedUpKey): string {
   const escaped = (sign: string) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return JSON.stringify(key).replace(/[\u0085\u2028\u2029]/g, escaped);
 }
@@ -66,7 +66,7 @@ export async function findMadeAt(path: string): Promise<Date | undefined> {
 /** Throws where it is no such file, or not whole. */
 export async function readKeyFile(path: string): Promise<KeyFile> {
   const dataKeys: DataKeyEntry[] = [];
-  const apiKeys: FiledKey[] = [];
+  const apiKeys: BackedUpKey[] = [];
   let unread = 0;
   const madeAt = await scan(path, {
     onDataKey: (key) => dataKeys.push(key),
@@ -99,7 +99,7 @@ async function scan(
   {
     onDataKey,
     onApiKey,
-  }: { onDataKey: (key: DataKeyEntry) => void; onApiKey: (key: FiledKey | undefined) => void },
+  }: { onDataKey: (key: DataKeyEntry) => void; onApiKey: (key: BackedUpKey | undefined) => void },
 ): Promise<Date> {
   const hash = createHash('sha256');
   let madeAt: Date | undefined;
@@ -134,9 +134,9 @@ function readDataKey(line: string): DataKeyEntry | undefined {
     : { id, wrapped: Buffer.from(base64, 'base64') };
 }
 
-function readApiKey(line: string): FiledKey | undefined {
+function readApiKey(line: string): BackedUpKey | undefined {
   try {
-    return filedKey.parse(JSON.parse(line.slice('api '.length)));
+    return backedUpKey.parse(JSON.parse(line.slice('api '.length)));
   } catch {
     return undefined;
   }

@@ -3,7 +3,7 @@ import { writeAudit } from '../activity/audit.ts';
 import { isNewerThanData, noteKeyFile } from '../data-keys/key-file-notes.ts';
 import { pagesOfDataKeys } from '../data-keys/store.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
-import { listFiledKeys } from '../environments/filed-keys.ts';
+import { listBackedUpKeys } from '../environments/key-backup.ts';
 import { proveEnvironmentKeys } from '../environments/store.ts';
 import { writeWhole } from '../whole-file.ts';
 import { beginKeyFile, findMadeAt, proveKeyFile } from './key-file.ts';
@@ -53,7 +53,7 @@ async function writeKeys(tx: Queryable, file: FileHandle): Promise<Exported> {
     await draft.addDataKeys(keys);
   }
   if (count === 0) throw new Error('The database holds no data keys: there is nothing to write.');
-  await draft.addApiKeys(await listFiledKeys(tx));
+  await draft.addApiKeys(await listBackedUpKeys(tx));
   await draft.end();
   return { madeAt, count, masterKeys: [...masterKeys].sort() };
 }

@@ -188,8 +188,8 @@ test('all keys that data keep are wrapped by the first master key, which needs t
   const promoted = await bench.wholeBackup();
   const { k1, k2 } = bench;
   const keyFile = await readKeyFile(file);
-  const alone = restoreKeys(promoted, { ...(await given()), keyFile, vault: openVault([k2]) });
-  await assert.rejects(alone, /"k1" is missing/);
+  const withImportLock = restoreKeys(promoted, { ...(await given()), keyFile, vault: openVault([k2]) });
+  await assert.rejects(withImportLock, /"k1" is missing/);
   await restoreKeys(promoted, { ...(await given()), keyFile, vault: openVault([k2, k1]) });
   const wrapping = await promoted.query(
     'select master_key as id, count(*) from data_key group by master_key',

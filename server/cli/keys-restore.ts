@@ -4,7 +4,7 @@ import { goesOnFrom, noteKeyFile } from '../data-keys/key-file-notes.ts';
 import { listMasterKeys, proveForRotation, retireMasterKey } from '../data-keys/master-keys.ts';
 import { addDataKeys, registerMasterKey, replaceDataKeys } from '../data-keys/store.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
-import { type FiledKey, type KeyOf, restoreFiledKeys } from '../environments/filed-keys.ts';
+import { type BackedUpKey, type KeyOf, restoreBackedUpKeys } from '../environments/key-backup.ts';
 import { noteKey } from '../environments/keys.ts';
 import { listKeyless } from '../environments/store.ts';
 import { endSignIns } from '../users/users.ts';
@@ -31,7 +31,7 @@ export type Restored = {
   givenUp: string[];
   revoked: KeyOf[];
   changed: KeyOf[];
-  lost: FiledKey[];
+  lost: BackedUpKey[];
   unread: number;
 };
 
@@ -110,7 +110,7 @@ async function putDataKeys(
 }
 
 async function restoreApiKeys(tx: Tx, { keyFile, at }: Pick<Given, 'keyFile' | 'at'>) {
-  const keys = await restoreFiledKeys(tx, { filed: keyFile.apiKeys, madeAt: keyFile.madeAt, at });
+  const keys = await restoreBackedUpKeys(tx, { filed: keyFile.apiKeys, madeAt: keyFile.madeAt, at });
   for (const { key, environmentId } of keys.revoked)
     await noteKey(tx, { action: 'key.revoked', actor, environmentId, key });
   for (const { key, environmentId } of keys.changed)

@@ -1,7 +1,7 @@
 import { dirname, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { keyFileOf } from '../backup/backup-directory.ts';
 import { restoreBackup, tryBackup } from '../backup/restore.ts';
-import { keyFileOf } from '../backup/shelf.ts';
 import { loadConfigWithoutKeys } from '../config/config.ts';
 import { tellStep } from './backup.ts';
 import { readKeyFile } from './key-file.ts';

@@ -59,11 +59,11 @@ export async function begin(
   deps: ConnectDeps,
   request: Request & { secrets: readonly string[] },
 ): Promise<{ location: string; browser: string }> {
-  const trip = await prepare(deps, request);
-  const { browserHash } = trip.target.session;
+  const flow = await prepare(deps, request);
+  const { browserHash } = flow.target.session;
   // Where the session has one that is not shown, the new one is refused when it is bound.
   const browser = (browserHash && findSecret(request.secrets, browserHash)) ?? newBrowserSecret();
-  return { location: await startTrip(deps, { ...trip, browser, isRepeated: false }), browser };
+  return { location: await startTrip(deps, { ...flow, browser, isRepeated: false }), browser };
 }
 
 async function prepare(
@@ -91,13 +91,13 @@ async function prepare(
  */
 export async function beginAgain(
   deps: ConnectDeps,
-  trip: Omit<Start, 'extraParams' | 'isRepeated'>,
+  flow: Omit<Start, 'extraParams' | 'isRepeated'>,
   account: { id: string; email?: string | undefined } | undefined,
 ): Promise<string> {
-  const { integration, session } = trip.target;
+  const { integration, session } = flow.target;
   const chosen = account?.email ?? account?.id;
   return startTrip(deps, {
-    ...trip,
+    ...flow,
     extraParams: {
       ...session.settings.integrations_config_defaults?.[integration.key]?.authorization_params,
       ...(chosen !== undefined && { login_hint: chosen }),
@@ -118,9 +118,9 @@ type Start = {
   isRepeated: boolean;
 };
 
-async function startTrip(deps: ConnectDeps, trip: Start): Promise<string> {
+async function startTrip(deps: ConnectDeps, flow: Start): Promise<string> {
   const { db, reading, now } = deps;
-  const { target, plan, connectionConfig, extraParams, ownClient, browser, waiter, isRepeated } = trip;
+  const { target, plan, connectionConfig, extraParams, ownClient, browser, waiter, isRepeated } = flow;
   const { session, integration } = target;
   try {
     const { url, state, codeVerifier } = await authorizationRequest({

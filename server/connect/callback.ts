@@ -6,7 +6,7 @@ import type { OAuthContext } from '../auth-modes/oauth2-request.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { noteClientVerdict } from '../connections/client-verdict.ts';
 import { noteIssuedToken } from '../connections/grants.ts';
-import { whileExchanging } from '../connections/revocation-unit.ts';
+import { whileExchanging } from '../connections/revocation-lock.ts';
 import { templateValues } from '../connections/values.ts';
 import { testFailed, verify } from '../connections/verify.ts';
 import { environmentKey } from '../environments/store.ts';
@@ -23,18 +23,18 @@ import {
   unexpected,
   unknownState,
 } from './fault.ts';
-import { errorMessage, successMessage, tellWaiter } from './notices.ts';
-import { checkAccount, type Gain, isSameAccount, type Saved, saveConnection } from './save.ts';
+import { flowEnded, flowFailed } from './flow-log.ts';
+import { errorMessage, notifyClient, successMessage } from './notices.ts';
+import { type AuthorizationResult, checkAccount, isSameAccount, type Saved, saveConnection } from './save.ts';
 import { getSession, noteFailure, type SessionSettings } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, type Target } from './target.ts';
-import { tripEnded, tripFailed } from './trip-log.ts';
 
 /** A trip that made or renewed a connection, or one that has to be gone once more. */
 export type Finished =
   | (Saved & { kind: 'saved'; integration: Integration })
   | { kind: 'again'; location: string };
 
-type Trip = { attempt: Attempt; target: Target; params: URLSearchParams; state: string };
+type AuthorizationFlow = { attempt: Attempt; target: Target; params: URLSearchParams; state: string };
 
 /**
  * Ends a trip to the provider: takes the pending attempt, exchanges the code, saves the connection. Where no refresh
@@ -60,23 +60,23 @@ export async function finish(
     const { attempt, browser } = taken;
     const finished = await complete(deps, { attempt, params, state, browser });
     await forget(deps, state);
-    const ended = tripEnded(finished, { attempt, at: now() });
+    const ended = flowEnded(finished, { attempt, at: now() });
     if (ended !== undefined) deps.activity.log(ended);
     if (finished.kind === 'saved') {
-      await tellWaiter(deps, { waiter: attempt.waiter, message: successMessage(finished.connection) });
+      await notifyClient(deps, { waiter: attempt.waiter, message: successMessage(finished.connection) });
     }
     return finished;
   } catch (error) {
     await tellFailure(deps, { state, error });
     const { waiter, integrationKey } = taken.kind === 'taken' ? taken.attempt : taken;
-    await tellWaiter(deps, { waiter, message: errorMessage(error, integrationKey) });
+    await notifyClient(deps, { waiter, message: errorMessage(error, integrationKey) });
     throw asAppError(error);
   }
 }
 
 async function complete(
   deps: ConnectDeps,
-  { attempt, params, state, browser }: Omit<Trip, 'target'> & { browser: string },
+  { attempt, params, state, browser }: Omit<AuthorizationFlow, 'target'> & { browser: string },
 ): Promise<Finished> {
   const { db, reading } = deps;
   const session = await getSession(db, {
@@ -100,25 +100,25 @@ async function complete(
   );
 }
 
-async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Promise<Finished> {
-  const { attempt, target } = trip;
+async function settle(deps: ConnectDeps, flow: AuthorizationFlow & { browser: string }): Promise<Finished> {
+  const { attempt, target } = flow;
   const { integration, session } = target;
-  const gain = await exchange(deps, trip);
+  const authorization = await exchange(deps, flow);
   try {
-    checkAccount(target, gain);
-    if (lacksRefreshToken(gain, trip)) {
+    checkAccount(target, authorization);
+    if (lacksRefreshToken(authorization, flow)) {
       const { connectionConfig, ownClient, waiter, scopes: asked, scopesRequested: requested } = attempt;
-      const { browser } = trip;
+      const { browser } = flow;
       const next = {
         ...{ target, plan: { asked, requested }, connectionConfig, ownClient, browser, waiter },
       };
-      return { kind: 'again', location: await beginAgain(deps, next, gain.grant.account) };
+      return { kind: 'again', location: await beginAgain(deps, next, authorization.grant.account) };
     }
-    await refuseRejected(deps, { attempt, integration, gain });
-    const saved = await saveConnection(deps, { session, tried: integration, gain });
+    await refuseRejected(deps, { attempt, integration, authorization });
+    const saved = await saveConnection(deps, { session, tried: integration, authorization });
     return { ...saved, kind: 'saved', integration };
   } catch (error) {
-    if (gain.isRefreshable) await noteUnkept(deps, { target, gain });
+    if (authorization.isRefreshable) await noteUnkept(deps, { target, authorization });
     throw error;
   }
 }
@@ -127,10 +127,13 @@ async function settle(deps: ConnectDeps, trip: Trip & { browser: string }): Prom
  * The stored refresh token serves where none came, if it is of the same account, and not known to be dead or of no use
  * to the client.
  */
-function lacksRefreshToken(gain: Gain, { attempt, target: { integration, current } }: Trip): boolean {
-  if (gain.isRefreshable || attempt.isRepeated) return false;
+function lacksRefreshToken(
+  authorization: AuthorizationResult,
+  { attempt, target: { integration, current } }: AuthorizationFlow,
+): boolean {
+  if (authorization.isRefreshable || attempt.isRepeated) return false;
   if (integration.provider.authorization?.refresh_token_params === undefined) return false;
-  const isSame = isSameAccount(current?.account, gain.grant.account);
+  const isSame = isSameAccount(current?.account, authorization.grant.account);
   const isGood = current?.status === 'active' && current.withheld === undefined;
   const kept = isSame && isGood ? ofClient(current.credentials, attempt) : undefined;
   return kept?.refresh_token === undefined;
@@ -154,9 +157,13 @@ const rejectionMs = 4_000;
  */
 async function refuseRejected(
   { fetchFor, log }: ConnectDeps,
-  { attempt, integration, gain }: { attempt: Attempt; integration: Integration; gain: Gain },
+  {
+    attempt,
+    integration,
+    authorization,
+  }: { attempt: Attempt; integration: Integration; authorization: AuthorizationResult },
 ): Promise<void> {
-  const credentials = gain.credentials(undefined);
+  const credentials = authorization.credentials(undefined);
   const { connectionConfig } = attempt;
   const fetch = fetchFor(integration);
   const verdict = await verify(
@@ -175,10 +182,10 @@ async function refuseRejected(
 /** A token that nobody keeps is alive at the provider all the same. Never throws. */
 async function noteUnkept(
   { db, log, now }: ConnectDeps,
-  { target: { integration }, gain }: { target: Target; gain: Gain },
+  { target: { integration }, authorization }: { target: Target; authorization: AuthorizationResult },
 ): Promise<void> {
-  const { account } = gain.grant;
-  const client = ownClientOf(gain.credentials(undefined)) ?? integration.client;
+  const { account } = authorization.grant;
+  const client = ownClientOf(authorization.credentials(undefined)) ?? integration.client;
   const of = { integration: { ...integration, client }, account, connection: undefined };
   const token = { ...of, wasDead: false, at: now() };
   await db
@@ -212,7 +219,7 @@ async function tellFailure(
       failure: { cause, type, evidence, at: now().toISOString() },
     });
     await queueFailure(tx, 'connection.connect_failed', facts);
-    return tripFailed(facts, now());
+    return flowFailed(facts, now());
   });
   await tell
     .then((failed) => failed && activity.log(failed))
@@ -221,8 +228,8 @@ async function tellFailure(
 
 async function exchange(
   deps: ConnectDeps,
-  { attempt, target: { integration, current }, params, state }: Trip,
-): Promise<Gain> {
+  { attempt, target: { integration, current }, params, state }: AuthorizationFlow,
+): Promise<AuthorizationResult> {
   const { ownClient } = attempt;
   const isAddition = attempt.scopes.length < attempt.scopesRequested.length;
   const context: OAuthContext = {

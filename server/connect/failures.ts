@@ -84,7 +84,7 @@ export function failureOf(error: unknown): ConnectFailure {
 }
 
 /** Whom a trip was for. */
-export type TripFacts = {
+export type FlowFacts = {
   environmentId: number;
   settings: SessionSettings;
   integration: { key: string; providerName: string; isTest: boolean };
@@ -102,7 +102,7 @@ export async function queueFailure(
     begunAt,
     cause,
     evidence,
-  }: TripFacts & { cause: ConnectCause; evidence: Evidence },
+  }: FlowFacts & { cause: ConnectCause; evidence: Evidence },
 ): Promise<void> {
   await queueEvent(tx, {
     environmentId,

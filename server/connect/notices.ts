@@ -39,7 +39,7 @@ export function errorMessage(error: unknown, integrationKey: string): Notice {
 }
 
 /** Never throws: what it is told of has happened. The first word to a waiter counts; without one nothing is told. */
-export async function tellWaiter(
+export async function notifyClient(
   { db, log, now }: Pick<ConnectDeps, 'db' | 'log' | 'now'>,
   { waiter, message }: { waiter: string | undefined; message: Notice },
 ): Promise<void> {

@@ -9,7 +9,7 @@ import { announce, begin } from './begin.ts';
 import { createBrowserCookies } from './browser-cookies.ts';
 import { finish } from './callback.ts';
 import { ConnectFault, explainError, unexpected } from './fault.ts';
-import { errorMessage, tellWaiter } from './notices.ts';
+import { errorMessage, notifyClient } from './notices.ts';
 import { askPage, donePage, faultPage, type MissingScopes } from './pages.ts';
 import { queryOf } from './query.ts';
 import type { ConnectDeps } from './target.ts';
@@ -39,7 +39,7 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
   const tellAndShow = async (error: Error, request: FastifyRequest, reply: FastifyReply) => {
     const waiter = queryOf(request.originalUrl).get('ws_client_id') ?? undefined;
     const { key = '' } = request.params as { key?: string };
-    await tellWaiter(deps, { waiter, message: errorMessage(error, key) });
+    await notifyClient(deps, { waiter, message: errorMessage(error, key) });
     return errorHandler(error, request, reply);
   };
 
@@ -68,9 +68,9 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
     async (request, reply) => {
       if (request.caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
       const { key } = request.params;
-      const trip = { session: request.caller, key, url: request.originalUrl, secrets: cookies.read(request) };
-      if (asksFirst && isLedHere(request)) return sendPage(reply, askPage(await announce(deps, trip), deps));
-      const { location, browser } = await begin(deps, trip);
+      const flow = { session: request.caller, key, url: request.originalUrl, secrets: cookies.read(request) };
+      if (asksFirst && isLedHere(request)) return sendPage(reply, askPage(await announce(deps, flow), deps));
+      const { location, browser } = await begin(deps, flow);
       cookies.set(reply, browser);
       return reply.headers(privateHeaders).redirect(location, 302);
     },
@@ -95,8 +95,8 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       },
     },
     async (request, reply) => {
-      const trip = { params: queryOf(request.originalUrl), secrets: cookies.read(request) };
-      const finished = await finish(deps, trip).catch((error) => {
+      const flow = { params: queryOf(request.originalUrl), secrets: cookies.read(request) };
+      const finished = await finish(deps, flow).catch((error) => {
         throw asCallbackError(error);
       });
       if (finished.kind === 'again') return reply.headers(privateHeaders).redirect(finished.location, 302);

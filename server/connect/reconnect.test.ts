@@ -76,7 +76,7 @@ describe('asking for what is missing', () => {
     await bench.db.query("update connection set scopes_granted = '{openid}'");
     assert.equal(await asked({ scopes: 'missing' }), `email ${sheetsScope}`);
     assert.equal(await asked({ scopes: 'missing', require_same_account: false }), all);
-    await withhold();
+    await suspend();
     assert.equal(await asked({ scopes: 'missing' }), all);
     await bench.db.query(
       "update connection set withheld = null, withheld_until = null, status = 'needs_reauth'",
@@ -265,7 +265,7 @@ describe('tags of the end user', () => {
   });
 });
 
-const withhold = () =>
+const suspend = () =>
   bench.db.query("update connection set withheld = '{}', withheld_until = now() + interval '1 hour'");
 const isSomebodyWaiting = async () =>
   (
@@ -301,7 +301,7 @@ describe('no refresh token', () => {
 
   const uses = {
     dead: () => bench.db.query("update connection set status = 'needs_reauth'"),
-    'one that the client may not use': () => withhold(),
+    'one that the client may not use': () => suspend(),
   };
   for (const [what, make] of Object.entries(uses)) {
     test(`also where the stored one is known to be ${what}`, async () => {

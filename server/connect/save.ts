@@ -1,11 +1,11 @@
 import { writeAudit } from '../activity/audit.ts';
 import { type Credentials, ownClientOf } from '../auth-modes/mode.ts';
-import { requireAsTried } from '../connections/as-tried.ts';
 import { connectionEvent } from '../connections/event.ts';
 import { warnOfExpiry } from '../connections/expiry.ts';
 import { noteIssuedToken } from '../connections/grants.ts';
 import { missingScopesOf } from '../connections/health.ts';
 import { noHooks } from '../connections/hooks.ts';
+import { assertIntegrationUnchanged } from '../connections/integration-unchanged.ts';
 import { placeOf } from '../connections/reader.ts';
 import { type GrantFacts, insertConnection, replaceCredentials } from '../connections/save.ts';
 import type { Connection } from '../connections/store.ts';
@@ -20,7 +20,7 @@ import { noteOutcome, type Session, useSession } from './sessions.ts';
 import { type ConnectDeps, getAllowed, lockRenewed, type Target } from './target.ts';
 
 /** What any mode brings home. */
-export type Gain = {
+export type AuthorizationResult = {
   /** Given the credentials that are replaced, if of the same account: a refresh token that did not come again stays. */
   credentials: (previous: Credentials | undefined) => Credentials;
   grant: GrantFacts;
@@ -50,7 +50,11 @@ export type Saved = {
  */
 export async function saveConnection(
   deps: ConnectDeps,
-  { session, tried, gain }: { session: Session; tried: Integration; gain: Gain },
+  {
+    session,
+    tried,
+    authorization,
+  }: { session: Session; tried: Integration; authorization: AuthorizationResult },
 ): Promise<Saved> {
   const { db, reading, reader, hooks = noHooks, now } = deps;
   const { vault } = reading;
@@ -59,33 +63,33 @@ export async function saveConnection(
   await hooks.validate({
     integration: tried,
     connectionId,
-    credentials: gain.credentials(undefined),
-    connectionConfig: gain.connectionConfig,
-    ...{ account: asAccount(gain.grant.account), scopesGranted: gain.grant.scopesGranted },
-    ...{ accessExpiresAt: gain.grant.accessExpiresAt, metadata: {} },
+    credentials: authorization.credentials(undefined),
+    connectionConfig: authorization.connectionConfig,
+    ...{ account: asAccount(authorization.grant.account), scopesGranted: authorization.grant.scopesGranted },
+    ...{ accessExpiresAt: authorization.grant.accessExpiresAt, metadata: {} },
     ...{ tags: settings.tags ?? {}, endUser: settings.end_user },
   });
   const at = now();
   const saved = await db.transaction(async (tx) => {
     const integration = await getAllowed(tx, { reading, session, key: tried.key });
     const missing = missingScopes(integration.provider, {
-      wanted: gain.grant.scopesRequested ?? [],
-      granted: gain.grant.scopesGranted ?? [],
+      wanted: authorization.grant.scopesRequested ?? [],
+      granted: authorization.grant.scopesGranted ?? [],
     });
     // Of two that end at once the second waits here, finds the session used, and leaves nothing behind.
     await useSession(tx, { id: session.id, at });
     // Read under its lock: a refresh may have stored the successor of the token that is kept.
     const current = await lockRenewed(tx, { session, reading });
-    checkAccount({ session, integration, current }, gain);
+    checkAccount({ session, integration, current }, authorization);
     const given = {
       vault,
       // A token of one account must not come to stand for another, nor for one that may be another.
-      credentials: gain.credentials(
-        isSameAccount(current?.account, gain.grant.account) ? current?.credentials : undefined,
+      credentials: authorization.credentials(
+        isSameAccount(current?.account, authorization.grant.account) ? current?.credentials : undefined,
       ),
-      grant: gain.grant,
+      grant: authorization.grant,
       at,
-      connectionConfig: { ...current?.connectionConfig, ...gain.connectionConfig },
+      connectionConfig: { ...current?.connectionConfig, ...authorization.connectionConfig },
       ...(settings.tags && {
         tags: { ...(current && tagsKept(current, settings.end_user)), ...settings.tags },
       }),
@@ -103,18 +107,18 @@ export async function saveConnection(
       grant: { row: connection.id, given_at: connection.grantedAt.toISOString() },
     };
     await noteOutcome(tx, { id: session.id, outcome });
-    await requireAsTried(tx, { tried, reading });
+    await assertIntegrationUnchanged(tx, { tried, reading });
     const before = current ? missingScopesOf(current, integration.provider) : [];
     const lost = missing.filter((scope) => !before.includes(scope));
     await note(tx, { connection, session, isReconnect: current !== undefined, missing, lost });
     await warnOfExpiry(tx, { connection, provider: integration.provider, at });
-    if (gain.isRefreshable) {
+    if (authorization.isRefreshable) {
       const wasDead = current?.status === 'needs_reauth';
       const client = ownClientOf(connection.credentials) ?? integration.client;
       const of = { integration: { ...integration, client }, account: connection.account, connection };
       await noteIssuedToken(tx, { ...of, wasDead, at });
     }
-    const isOtherAccount = differs(current?.account, gain.grant.account);
+    const isOtherAccount = differs(current?.account, authorization.grant.account);
     return { connection, missingScopes: missing, isOtherAccount };
   });
   reader.forget(placeOf(saved.connection));
@@ -171,7 +175,7 @@ async function note(
  * `connection_validation_failed`. Expected is the one that was connected before, unless the session says
  * `require_same_account: false`, and the end user's where it says `true`.
  */
-export function checkAccount(target: Target, { grant, isEmailUnproven }: Gain): void {
+export function checkAccount(target: Target, { grant, isEmailUnproven }: AuthorizationResult): void {
   const { session, integration, current } = target;
   const { settings } = session;
   const { display_name: provider } = integration.provider;

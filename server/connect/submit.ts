@@ -7,7 +7,7 @@ import type { Integration } from '../integrations/store.ts';
 import { readFields } from '../providers/fields.ts';
 import { findSecret } from './browser-cookies.ts';
 import { readWishes, sentenceOf } from './query.ts';
-import { type Gain, type Saved, saveConnection } from './save.ts';
+import { type AuthorizationResult, type Saved, saveConnection } from './save.ts';
 import { getSession } from './sessions.ts';
 import { asAppError, type ConnectDeps, getTarget, readConfig } from './target.ts';
 
@@ -48,10 +48,16 @@ export async function submit(
     throw fieldError('invalid_query_params', ['credentials'], 'belong in the body of a form');
   const connectionConfig = readConfig(target, wishes.config);
   const credentials = readForm(integration, request);
-  const gained = await gainFrom(deps, { integration, credentials, connectionConfig }).catch((error) => {
-    throw asAppError(error);
+  const gained = await authorizationFrom(deps, { integration, credentials, connectionConfig }).catch(
+    (error) => {
+      throw asAppError(error);
+    },
+  );
+  return saveConnection(deps, {
+    session,
+    tried: integration,
+    authorization: { ...gained, connectionConfig },
   });
-  return saveConnection(deps, { session, tried: integration, gain: { ...gained, connectionConfig } });
 }
 
 function readForm(
@@ -79,7 +85,10 @@ function readForm(
  * What the provider gives for them, once it has accepted them; whoever typed them in is there to try again, so that
  * what proves nothing is not taken either.
  */
-async function gainFrom(deps: ConnectDeps, tried: Tried): Promise<Pick<Gain, 'credentials' | 'grant'>> {
+async function authorizationFrom(
+  deps: ConnectDeps,
+  tried: Tried,
+): Promise<Pick<AuthorizationResult, 'credentials' | 'grant'>> {
   const { integration } = tried;
   const fetch = deps.fetchFor(integration);
   const first = await firstToken(tried, {

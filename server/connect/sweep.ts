@@ -6,9 +6,9 @@ import { eachInTurn } from '../jobs/each.ts';
 import type { Job } from '../jobs/jobs.ts';
 import type { Logger } from '../log.ts';
 import type { Vault } from '../vault.ts';
-import { type ConnectFailure, queueFailure, type TripFacts } from './failures.ts';
+import { type ConnectFailure, type FlowFacts, queueFailure } from './failures.ts';
+import { flowFailed } from './flow-log.ts';
 import { type SessionSettings, sessionLifeMs } from './sessions.ts';
-import { tripFailed } from './trip-log.ts';
 
 /**
  * What is left of connect sessions that are over.
@@ -114,7 +114,7 @@ async function tellAbandoned(
     log.warn({ err: error, session: session.id }, 'a connect session cannot be opened');
     return undefined;
   }
-  const facts: TripFacts & ConnectFailure = {
+  const facts: FlowFacts & ConnectFailure = {
     environmentId: session.environmentId,
     settings,
     integration: latest,
@@ -123,5 +123,5 @@ async function tellAbandoned(
     evidence: {},
   };
   await queueFailure(tx, 'connection.connect_abandoned', facts);
-  return tripFailed(facts, at);
+  return flowFailed(facts, at);
 }

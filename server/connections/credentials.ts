@@ -1,7 +1,7 @@
 import { type Credentials, isRenewable, renewalOf } from '../auth-modes/mode.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import { isRefusal, isWithheld, refusalOf } from './health.ts';
+import { isRefusal, isSuspended, refusalOf } from './health.ts';
 import { createLastUse } from './last-use.ts';
 import { noteRenewed } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
@@ -122,7 +122,7 @@ export function createCredentialSource({
       return credentials;
     } catch (error) {
       // A token that is dead, or that our client may not renew, is told as such; else the 401 is the answer.
-      if (error instanceof AppError && !isRefusal(error) && !isWithheld(error)) return undefined;
+      if (error instanceof AppError && !isRefusal(error) && !isSuspended(error)) return undefined;
       throw error;
     }
   }

@@ -21,7 +21,7 @@ import { disconnect, type RevokeChoice } from './disconnect.ts';
 import { createConnectionReader } from './reader.ts';
 import { revocationJob } from './revocations.ts';
 import { insertConnection } from './save.ts';
-import { createStates } from './states.ts';
+import { createStatusTransitions } from './status-transitions.ts';
 import { type Connection, findConnection } from './store.ts';
 
 export const clientSecret = 'GOCSPX-of-the-client';
@@ -132,7 +132,7 @@ export async function openDisconnectBench() {
       };
       const credentials = createCredentialSource({
         ...{ db, reader, vault, log, now: deps.now },
-        states: createStates({ db, reader, log, now: deps.now }),
+        transitions: createStatusTransitions({ db, reader, log, now: deps.now }),
         fetchFor: watch.watched(() => answer as unknown as Fetch),
       });
       reader.forget(connection);

@@ -9,13 +9,13 @@ import { connectionEvent } from './event.ts';
 import { type ConnectionHooks, noHooks } from './hooks.ts';
 import { isLeasedAfterEnd } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
-import { queueRevocation } from './revocation-notes.ts';
-import { countSharers, hasSharers } from './revocation-sharers.ts';
+import { lockUnit, unitOf } from './revocation-lock.ts';
+import type { RevocationOutcome } from './revocation-queue.ts';
+import { queueRevocation } from './revocation-store.ts';
 import { isRevocable, listGrantTokens } from './revocation-tokens.ts';
-import type { RevocationOutcome } from './revocation-turns.ts';
-import { lockUnit, unitOf } from './revocation-unit.ts';
 import { type RevocationDeps, sendRevocation } from './revocations.ts';
-import { endConnection } from './states.ts';
+import { countSharedGrants, isGrantShared } from './shared-grants.ts';
+import { endConnection } from './status-transitions.ts';
 import {
   type Connection,
   type ConnectionHead,
@@ -127,9 +127,9 @@ async function destroy(
   const isForced = revoke === 'always';
   const asked = unit !== undefined && { unit, accountId: seen.account?.id, exceptId: seen.id, reading };
   const others =
-    asked && isWanted && isForced ? await countSharers(tx, asked) : { count: 0, certain: [] as Others };
+    asked && isWanted && isForced ? await countSharedGrants(tx, asked) : { count: 0, certain: [] as Others };
   if (isForced && others.count !== confirmedOthers) throw endsOthers(others.count);
-  const isShared = asked && isWanted && !isForced && (await hasSharers(tx, asked));
+  const isShared = asked && isWanted && !isForced && (await isGrantShared(tx, asked));
 
   // In the order of their IDs, as everyone does who locks several.
   const locked = [seen, ...others.certain];

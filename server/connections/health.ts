@@ -12,7 +12,7 @@ import { slotsNextStep } from './token-slots.ts';
  *
  * Owns: causes, what each does to the status, the sentence that says what to do, the wire form. Does not own: how a
  * token answer is judged (`auth-modes/token-fault.ts`), faults of an integration (`integrations/fault.ts`, and
- * `withheld.ts` where only some connections show it), when a change is written (`states.ts`).
+ * `suspension.ts` where only some connections show it), when a change is written (`status-transitions.ts`).
  */
 export type Cause =
   | 'grant_dead'
@@ -279,7 +279,7 @@ export function isRefusal(error: unknown): error is AppError {
 }
 
 /** Whether an error says that the client may not use this connection's token. */
-export function isWithheld(error: AppError): boolean {
+export function isSuspended(error: AppError): boolean {
   const cause = (error.payload as Partial<HealthWire> | undefined)?.cause;
   return error.code === 'integration_misconfigured' && cause === 'client_not_allowed';
 }

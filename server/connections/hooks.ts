@@ -8,7 +8,7 @@ import type { Connection } from './store.ts';
  */
 export type ConnectionHooks = {
   /** Before it is stored: throws `connection_validation_failed` where the code refuses it. */
-  validate(candidate: Candidate): Promise<void>;
+  validate(candidate: UnsavedConnection): Promise<void>;
   /** In the transaction that makes it. */
   afterCreate(tx: Tx, made: { connection: Connection; at: Date }): Promise<void>;
   /** In the transaction that gives it new credentials. */
@@ -20,7 +20,7 @@ export type ConnectionHooks = {
 };
 
 /** A connection that is not stored yet, as code that judges it sees it. */
-export type Candidate = Pick<
+export type UnsavedConnection = Pick<
   LiveConnection,
   'integration' | 'connectionId' | 'credentials' | 'connectionConfig' | 'account' | 'scopesGranted'
 > & {

@@ -5,12 +5,12 @@ import { queueEvent } from '../events/outbox.ts';
 import type { Caller } from '../http/caller.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
-import { requireAsTried } from './as-tried.ts';
 import { auditConnection } from './audit.ts';
-import { isKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
 import { firstToken, isJudged, missingClient, noFirstToken, type Trial } from './first-token.ts';
 import { type ConnectionHooks, noHooks } from './hooks.ts';
+import { assertIntegrationUnchanged } from './integration-unchanged.ts';
+import { isKept } from './previous-refresh-tokens.ts';
 import { isExpired } from './refresh-due.ts';
 import { type GrantFacts, insertConnection, type NewConnection, replaceCredentials } from './save.ts';
 import { type Connection, findConnectionForUpdate } from './store.ts';
@@ -67,7 +67,7 @@ export async function importConnection(
     ? await replaceCredentials(tx, { vault, current, ...content })
     : await insertConnection(tx, { vault, integration, connectionId: id, ...content });
   await (current ? hooks.afterReconnect : hooks.afterCreate)(tx, { connection, at: given.at });
-  await requireAsTried(tx, { tried: integration, reading });
+  await assertIntegrationUnchanged(tx, { tried: integration, reading });
   await queueEvent(tx, {
     environmentId: caller.environmentId,
     type: current ? 'connection.reconnected' : 'connection.created',

@@ -10,7 +10,7 @@ import { createLog } from '../log.ts';
 import { keepaliveJob } from './keepalive.ts';
 import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
 import { insertConnection, replaceCredentials } from './save.ts';
-import { endConnection } from './states.ts';
+import { endConnection } from './status-transitions.ts';
 
 const t = refreshTests();
 

@@ -27,7 +27,7 @@ type Due = { id: number; provider: string } & Parameters<ConnectionReader['get']
  *
  * Each provider has a turn of its own beside the others', so that one that is slow or silent keeps only its own
  * connections waiting.
- * What a refresh comes to is written where every refresh is judged (`states.ts`). Where the provider refuses an
+ * What a refresh comes to is written where every refresh is judged (`status-transitions.ts`). Where the provider refuses an
  * integration's client, those connections that have none of their own wait for its probe (`probe.ts`).
  */
 export function keepaliveJob({

@@ -20,7 +20,7 @@ export type Lease = {
   /** Which request is noted, by its time: that of the holder before until `claimLease`. Null once its answer has come. */
   readonly sentAt: string | null;
   /** Whether the answer to an earlier refresh was lost, so that the provider may have taken the token for good. */
-  readonly isReplyOwed: boolean;
+  readonly isResponsePending: boolean;
   readonly failures: number;
   readonly keptTokens: Buffer | undefined;
   /** Which grant the tokens belong to; another one when the connection is connected anew. */
@@ -30,7 +30,7 @@ export type Lease = {
 type Row = {
   isTakenOver: boolean;
   sentAt: string | null;
-  isReplyOwed: boolean;
+  isResponsePending: boolean;
   failures: number;
   keptTokens: Buffer | null;
   grant: string;
@@ -76,7 +76,7 @@ export async function takeLease(
        where connection.id = free.id
        returning
          free.refresh_owner is not null and free.refresh_sent_at is not null as "isTakenOver",
-         free.refresh_sent_at is not null as "isReplyOwed",
+         free.refresh_sent_at is not null as "isResponsePending",
          ${sentOf} as "sentAt",
          refresh_failures as failures,
          kept_tokens as "keptTokens",
@@ -179,13 +179,13 @@ export async function endLease(
   {
     connection,
     lease,
-    isReplyOwed,
+    isResponsePending,
     failures,
     notBefore,
   }: {
     connection: Connection;
     lease: Lease;
-    isReplyOwed: boolean;
+    isResponsePending: boolean;
     failures: number;
     notBefore: Date | undefined;
   },
@@ -200,7 +200,14 @@ export async function endLease(
      where id = $1 and environment_id = $2 and refresh_owner = $3
      returning credentials_version = $7 as "isCurrent"`,
     [
-      ...[connection.id, connection.environmentId, lease.owner, isReplyOwed, failures, notBefore ?? null],
+      ...[
+        connection.id,
+        connection.environmentId,
+        lease.owner,
+        isResponsePending,
+        failures,
+        notBefore ?? null,
+      ],
       connection.credentialsVersion,
     ],
   );

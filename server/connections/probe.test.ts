@@ -12,7 +12,7 @@ import { createCredentialSource } from './credentials.ts';
 import { probeJob } from './probe.ts';
 import { createConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { insertConnection } from './save.ts';
-import { createStates } from './states.ts';
+import { createStatusTransitions } from './status-transitions.ts';
 import { destroyConnection } from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
@@ -40,7 +40,7 @@ before(async () => {
   reader = createConnectionReader({ db, reading });
   const now = () => time;
   const log = createLog({ level: 'silent', format: 'json' });
-  const states = createStates({ db, reader, now, log });
+  const transitions = createStatusTransitions({ db, reader, now, log });
   const fetchFor = () => async (_url: string, init: { body?: unknown }) => {
     asked += 1;
     const token = new URLSearchParams(String(init.body)).get('refresh_token') ?? '';
@@ -48,11 +48,11 @@ before(async () => {
     const headers = { 'content-type': 'application/json' };
     return new Response(JSON.stringify(body), { status, headers });
   };
-  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, now });
+  const credentials = createCredentialSource({ db, reader, fetchFor, transitions, vault, log, now });
   const job = probeJob({ db, reader, credentials, isSandboxOn: false, log, now });
   run = () => job.run({}, new AbortController().signal);
   refuse = (connection, error) =>
-    states.refused(connection, { kind: 'client_misconfigured', error, httpStatus: 401 });
+    transitions.refused(connection, { kind: 'client_misconfigured', error, httpStatus: 401 });
 });
 after(() => database.drop());
 beforeEach(async () => {

@@ -5,7 +5,7 @@ import type { Job } from '../jobs/jobs.ts';
 import type { Logger } from '../log.ts';
 import type { CredentialSource } from './credentials.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
-import { listLeft, release } from './withheld.ts';
+import { listLeft, resume } from './suspension.ts';
 
 /** Integrations that one run looks at. */
 const maxAtOnce = 20;
@@ -15,7 +15,7 @@ const maxCandidates = 5;
 /**
  * Finds out whether a provider accepts an integration's client again, also while nobody calls: one refresh of one of
  * its connections, at intervals that grow from a minute to an hour. What the refresh shows is written where every
- * refresh is judged (`states.ts`). Also ends partial faults that nobody shows any more (`withheld.ts`), where those who
+ * refresh is judged (`status-transitions.ts`). Also ends partial faults that nobody shows any more (`suspension.ts`), where those who
  * released the last connections stood in each other's way.
  */
 export function probeJob({
@@ -69,7 +69,7 @@ export function probeJob({
       const left = await listLeft(db, maxAtOnce);
       await eachInTurn(left, {
         ...each,
-        work: (of) => db.transaction((tx) => release(tx, { ...of, at: now() })),
+        work: (of) => db.transaction((tx) => resume(tx, { ...of, at: now() })),
       });
     },
   };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
 import type { AppError } from '../errors.ts';
 import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
-import { endConnection } from './states.ts';
+import { endConnection } from './status-transitions.ts';
 
 const t = refreshTests();
 

@@ -5,14 +5,14 @@ import { type Db, mayPass, type Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { missingScopes } from '../providers/scopes.ts';
 import type { Vault } from '../vault.ts';
-import { keepCandidate, keptAfter, lockGrant, putSuccessor, sealKept } from './candidates.ts';
 import { connectionEvent } from './event.ts';
 import { endLease, type Lease, noteAnswered, settleLease, stretchLease } from './lease.ts';
+import { keepRefreshToken, keptAfter, lockGrant, putSuccessor, sealKept } from './previous-refresh-tokens.ts';
 import type { LiveConnection } from './reader.ts';
 import { leaseMsOf, type Renewable } from './refresh-request.ts';
-import { revokeLate } from './revocation-notes.ts';
+import { revokeLate } from './revocation-store.ts';
 import { swapCredentials } from './save.ts';
-import type { States } from './states.ts';
+import type { StatusTransitions } from './status-transitions.ts';
 
 /** The provider's answer to a refresh, and the refresh token that was used for it. */
 export type Given = { lease: Lease; tokens: Tokens; used: string };
@@ -45,13 +45,13 @@ const unstorableMs = 60_000;
  */
 export function createRefreshStore({
   db,
-  states,
+  transitions,
   vault,
   now,
   storeMs,
 }: {
   db: Db;
-  states: Pick<States, 'recovered'>;
+  transitions: Pick<StatusTransitions, 'recovered'>;
   vault: Vault;
   now: () => Date;
   storeMs: number;
@@ -124,7 +124,7 @@ export function createRefreshStore({
     });
     const left = keptAfter(connection, { lease, now: current.kept, used, given: tokens.refreshToken });
     await settleLease(tx, { connection, lease, keptTokens: sealKept(connection, left), at: now() });
-    await states.recovered(tx, connection);
+    await transitions.recovered(tx, connection);
     if (granted) await tellLostScopes(tx, connection, granted);
   }
 
@@ -138,13 +138,13 @@ export function createRefreshStore({
     const failures = lease.failures + 1;
     const notBefore = new Date(now().getTime() + unstorableMs);
     await noteAnswered(tx, { connection, lease });
-    await endLease(tx, { connection, lease, isReplyOwed: false, failures, notBefore });
+    await endLease(tx, { connection, lease, isResponsePending: false, failures, notBefore });
     if (current === undefined) return revokeLate(tx, { connection, token, vault, at: now() });
     if (token === undefined || token === current.refreshToken) return;
     // A reconnect that brought no token of its own kept the one that is used up now: to send it again may end the
     // grant.
     if (current.refreshToken === used) await putSuccessor(tx, { connection, token, locked: current });
-    else await keepCandidate(tx, { connection, token, kept: current.kept });
+    else await keepRefreshToken(tx, { connection, token, kept: current.kept });
   }
 }
 

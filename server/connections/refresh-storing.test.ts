@@ -6,7 +6,7 @@ import { metrics } from '../metrics/metrics.ts';
 import { takeLease } from './lease.ts';
 import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
 import { replaceCredentials } from './save.ts';
-import { endConnection } from './states.ts';
+import { endConnection } from './status-transitions.ts';
 import { destroyConnection, holdConnection } from './store.ts';
 
 const t = refreshTests();

@@ -10,9 +10,9 @@ import { serviceStops } from '../http/drain.ts';
 import type { Integration } from '../integrations/store.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import type { Vault } from '../vault.ts';
-import { openKept } from './candidates.ts';
 import { refusalOf } from './health.ts';
 import { endLease, extendLease, type Lease, takeLease } from './lease.ts';
+import { openKept } from './previous-refresh-tokens.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
 import { isExpired, pausedUntil } from './refresh-due.ts';
 import {
@@ -25,7 +25,7 @@ import {
 import { createRefreshStore, type Given } from './refresh-store.ts';
 import { createRefreshWait, failed } from './refresh-wait.ts';
 import { loggedRenewal, type TellFault } from './renewal-log.ts';
-import type { States } from './states.ts';
+import type { StatusTransitions } from './status-transitions.ts';
 
 /**
  * One refresh of a connection, whichever node runs it.
@@ -33,7 +33,7 @@ import type { States } from './states.ts';
  * Owns: which tokens are tried under a lease and how often, that an answer is stored before it is used, when the next
  * attempt may be. Does not own: the lease (`lease.ts`), how another node's is waited for (`refresh-wait.ts`), one request
  * (`refresh-request.ts`), how its answer is stored (`refresh-store.ts`), when a refresh is due and who waits for it
- * (`credentials.ts`), the verdict on a refusal (`states.ts`).
+ * (`credentials.ts`), the verdict on a refusal (`status-transitions.ts`).
  */
 type Refresher = {
   /**
@@ -55,7 +55,7 @@ export type RefreshDeps = {
   reader: Pick<ConnectionReader, 'forget' | 'reread'>;
   /** The guarded way to the network; test integrations alone may reach the sandbox. */
   fetchFor: (integration: Integration) => Fetch;
-  states: States;
+  transitions: StatusTransitions;
   vault: Vault;
   activity?: Activity;
   now?: () => Date;
@@ -90,7 +90,7 @@ export function createRefresh({
   db,
   reader,
   fetchFor,
-  states,
+  transitions,
   vault,
   activity = noActivity,
   now = () => new Date(),
@@ -98,7 +98,7 @@ export function createRefresh({
   onUnstored = () => {},
 }: RefreshDeps): Refresher {
   const send = createSendRefresh({ db, fetchFor, storeMs, now });
-  const store = createRefreshStore({ db, states, vault, now, storeMs });
+  const store = createRefreshStore({ db, transitions, vault, now, storeMs });
   const storing = new Map<number, Promise<void>>();
   const stopping = new AbortController();
   const { afterHolder, untilFree } = createRefreshWait({ db, storeMs, stopping: stopping.signal });
@@ -127,11 +127,11 @@ export function createRefresh({
       const secret = renewalOf(credentials).secretOf(credentials);
       if (secret === undefined) {
         if (!isExpired(credentials, now())) throw notRenewable();
-        const ended = await states.lacksRefreshToken(connection);
+        const ended = await transitions.lacksRefreshToken(connection);
         if (ended !== undefined) throw ended;
         continue;
       }
-      const held = await states.heldBack(connection);
+      const held = await transitions.heldBack(connection);
       if (held !== undefined) throw held;
       if (stopping.signal.aborted) throw serviceStops();
       const taken = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
@@ -183,11 +183,11 @@ export function createRefresh({
     let lease = first;
     let token = secret;
     let verdict: TokenFault | undefined;
-    let isOwed = first.isReplyOwed;
+    let isOwed = first.isResponsePending;
     for (let lost = 0; ; ) {
       const outcome = await request(connection, { token, lease, giveUpAt });
       if (outcome === undefined) {
-        await endLease(db, { ...lease, connection, lease, isReplyOwed: isOwed, notBefore: undefined });
+        await endLease(db, { ...lease, connection, lease, isResponsePending: isOwed, notBefore: undefined });
         return undefined;
       }
       if (outcome.ok) return stored(connection, { lease, tokens: outcome.tokens, used: token, giveUpAt });
@@ -197,7 +197,7 @@ export function createRefresh({
       // Without the lease there is no verdict: another node has taken over, or other credentials came in between.
       const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
       if (extended === undefined) {
-        await endLease(db, { ...lease, connection, lease, isReplyOwed: isOwed, notBefore: undefined });
+        await endLease(db, { ...lease, connection, lease, isResponsePending: isOwed, notBefore: undefined });
         return undefined;
       }
       lease = extended;
@@ -248,7 +248,7 @@ export function createRefresh({
     { lease, fault, isOwed }: { lease: Lease; fault: TokenFault; isOwed: boolean },
   ): Promise<undefined> {
     const isTokenLost = isOwed && replacesTokens(connection, lease);
-    const judge = fault.kind === 'dead_grant' && isTokenLost ? states.replyLost : states.refused;
+    const judge = fault.kind === 'dead_grant' && isTokenLost ? transitions.replyLost : transitions.refused;
     const error = await judge(connection, fault);
     const failures = lease.failures + 1;
     const waitMs = error && pauseAfter(error, { failures, fault });
@@ -256,7 +256,7 @@ export function createRefresh({
       connection,
       lease,
       failures: error ? failures : lease.failures,
-      isReplyOwed: isOwed && error?.code !== 'connection_needs_reauth',
+      isResponsePending: isOwed && error?.code !== 'connection_needs_reauth',
       notBefore: waitMs === undefined ? undefined : new Date(now().getTime() + waitMs),
     });
     reader.forget(placeOf(connection));
@@ -294,7 +294,7 @@ function pauseAfter(
   { failures, fault }: { failures: number; fault: TokenFault },
 ): number | undefined {
   // The one waits for its user; the other for a probe, which is one for all connections of the integration, or for the
-  // end of its own time (`withheld.ts`). An outage has its pauses, whatever ailed the client before.
+  // end of its own time (`suspension.ts`). An outage has its pauses, whatever ailed the client before.
   if (code === 'connection_needs_reauth') return undefined;
   if (code === 'integration_misconfigured' && fault.kind === 'client_misconfigured') return undefined;
   if (code !== 'connection_blocked') return backoffMs(failures, fault);

@@ -3,7 +3,7 @@ import type { Tx } from '../db/pool.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { Vault } from '../vault.ts';
-import { openKept } from './candidates.ts';
+import { openKept } from './previous-refresh-tokens.ts';
 import { fromRow, selectConnections } from './rows.ts';
 
 /** Which tokens a revocation names: those of the grants that are to end. */

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Integration } from '../integrations/store.ts';
-import { sealKept } from './candidates.ts';
 import { clientSecret, type DisconnectBench, openDisconnectBench, tokenOf } from './disconnect.fixture.ts';
-import { whileExchanging } from './revocation-unit.ts';
+import { sealKept } from './previous-refresh-tokens.ts';
+import { whileExchanging } from './revocation-lock.ts';
 import { sendRevocation } from './revocations.ts';
 import { type Connection, findConnection } from './store.ts';
 
@@ -39,9 +39,9 @@ describe('a forced revocation of a token that is dead at the provider', () => {
     bench.provider.knowsAsDead([tokenOf(one)]);
     assert.deepEqual(await bench.disconnect(one, 'always', 3), { revocation: 'done' });
     assert.deepEqual(bench.provider.revoked, [tokenOf(one), tokenOf(two)]);
-    const states = await Promise.all([two, last, stranger].map((other) => bench.now(other)));
+    const transitions = await Promise.all([two, last, stranger].map((other) => bench.now(other)));
     assert.deepEqual(
-      states.map((state) => state?.status),
+      transitions.map((state) => state?.status),
       ['needs_reauth', 'needs_reauth', 'active'],
     );
   });

@@ -10,7 +10,7 @@ import type { Logger } from '../log.ts';
 import { withSandbox } from '../providers/sandbox.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
 import { forgetTokens } from './grants.ts';
-import { UnreadableNote } from './revocation-notes.ts';
+import { sendingMs, sweepExchanges } from './revocation-lock.ts';
 import {
   forgetRevocation,
   isTooOld,
@@ -21,15 +21,15 @@ import {
   type Revocation,
   type RevocationOutcome,
   takeRevocation,
-} from './revocation-turns.ts';
-import { sendingMs, sweepExchanges } from './revocation-unit.ts';
+} from './revocation-queue.ts';
+import { UnreadableNote } from './revocation-store.ts';
 
 /**
  * Grants of deleted connections, ended at their provider.
  *
  * Owns: that each is sent until the provider has answered or three days have passed. Does not own: whether a deletion
- * wants one (`disconnect.ts`), whether it may still be sent (`revocation-turns.ts`), the protocol
- * (`auth-modes/revocation.ts`), what ends together (`revocation-unit.ts`).
+ * wants one (`disconnect.ts`), whether it may still be sent (`revocation-queue.ts`), the protocol
+ * (`auth-modes/revocation.ts`), what ends together (`revocation-lock.ts`).
  */
 export type RevocationDeps = {
   db: Db;

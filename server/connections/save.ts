@@ -7,8 +7,8 @@ import type { Integration } from '../integrations/store.ts';
 import { requireNodesSince } from '../nodes/nodes.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import { type Connection, type EndUser, getById } from './store.ts';
+import { resume } from './suspension.ts';
 import { digestColumns } from './token-digests.ts';
-import { release } from './withheld.ts';
 
 /** How credentials get into a connection, or out of favour: each in the transaction of its event. */
 
@@ -131,7 +131,7 @@ export async function replaceCredentials(
       .where('id', '=', current.id)
       .where('deleted_at', 'is', null),
   );
-  if (current.withheld && !isSame) await release(tx, { ...current, at });
+  if (current.withheld && !isSame) await resume(tx, { ...current, at });
   return getById(tx, { id: current.id, vault });
 }
 
@@ -158,7 +158,7 @@ export async function replaceSettings(
 
 /**
  * Stores refreshed tokens if the credentials are still those that were refreshed; false where another writer was
- * first. What that means for the status is written by `recovered` of `states.ts`, in the same transaction.
+ * first. What that means for the status is written by `recovered` of `status-transitions.ts`, in the same transaction.
  */
 export async function swapCredentials(
   tx: Queryable,

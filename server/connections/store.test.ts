@@ -8,11 +8,11 @@ import { ensureEnvironment } from '../environments/store.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
-import { sealKept } from './candidates.ts';
 import { importConnection } from './import.ts';
 import { listConnections } from './list.ts';
+import { sealKept } from './previous-refresh-tokens.ts';
 import { insertConnection, replaceCredentials, swapCredentials } from './save.ts';
-import { endConnection } from './states.ts';
+import { endConnection } from './status-transitions.ts';
 import { changeMetadata, destroyConnection, findConnection, getConnection, holdConnection } from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);

@@ -5,7 +5,7 @@ import type { IntegrationFault } from '../integrations/fault.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { Fault, Outage } from './health.ts';
 import { fromRow, headFrom, openRecord, selectConnections, selectHeads } from './rows.ts';
-import { release } from './withheld.ts';
+import { resume } from './suspension.ts';
 
 /**
  * Connections: one authorized account each.
@@ -199,8 +199,8 @@ export async function changeMetadata(
  */
 export async function destroyConnection(tx: Queryable, { id, at }: { id: number; at: Date }): Promise<void> {
   // Waits for the writers that hold the row, which an update that touches no key would not.
-  const [before] = await tx.query<{ integrationId: number; environmentId: number; isWithheld: boolean }>(
-    `select integration_id as "integrationId", environment_id as "environmentId", withheld is not null as "isWithheld"
+  const [before] = await tx.query<{ integrationId: number; environmentId: number; isSuspended: boolean }>(
+    `select integration_id as "integrationId", environment_id as "environmentId", withheld is not null as "isSuspended"
      from connection
      where id = $1
      for update`,
@@ -235,7 +235,7 @@ export async function destroyConnection(tx: Queryable, { id, at }: { id: number;
       .returning('id'),
   );
   if (destroyed.length === 0) throw new AppError('unknown_connection', 'The connection was deleted already.');
-  if (before?.isWithheld) await release(tx, { ...before, at });
+  if (before?.isSuspended) await resume(tx, { ...before, at });
 }
 
 /**

@@ -55,7 +55,7 @@ export async function listenBeside(
 
 /** Where a server listens that nobody looks for. `room` is a directory of ours, for the files of that server. */
 export function listenInTmp(clusterDir: string, account: Account): Listening & { room: string } {
-  const room = makeRoom(clusterDir, account);
+  const room = makePrivateDir(clusterDir, account);
   const socketDir = path.join(room, 'socket');
   makeSocketDir(socketDir, account);
   return { room, socketDir, remove: () => rmSync(room, { recursive: true, force: true }) };
@@ -65,7 +65,7 @@ export function listenInTmp(clusterDir: string, account: Account): Listening & {
  * A directory of this process's user in /tmp, which the server's may pass: where that is another one, it must not be able
  * to put a link in the place of what we write. The name is known before, so whoever else made it is refused.
  */
-function makeRoom(clusterDir: string, account: Account): string {
+function makePrivateDir(clusterDir: string, account: Account): string {
   const name = createHash('sha256').update(`room ${account.uid} ${clusterDir}`).digest('hex').slice(0, 16);
   const room = `/tmp/trellis-${name}`;
   try {

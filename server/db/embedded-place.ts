@@ -35,7 +35,7 @@ export interface Place {
  * and where this machine cannot run a server; each message says what to do.
  */
 export async function takePlace({ dataDir, log }: { dataDir: string; log: Log }): Promise<Place> {
-  const { dir, made } = makeRoom(dataDir);
+  const { dir, made } = makeDir(dataDir);
   const before = new Set(readdirSync(dir));
   const clusterDir = path.join(dir, 'data');
   const lock = await takeLock(dir, {
@@ -108,7 +108,7 @@ function nextOf(clusterDir: string): string {
 }
 
 /** `dir` is the real path, since the server names its directory by it; `made` are those that were missing, from there up. */
-function makeRoom(dataDir: string): { dir: string; made: string[] } {
+function makeDir(dataDir: string): { dir: string; made: string[] } {
   const dir = path.resolve(dataDir, 'postgres');
   // A server that runs as another user must pass through.
   const first = mkdirSync(dir, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 });

@@ -152,12 +152,12 @@ test('a connection on which the server says nothing any more is given up, whatev
     await db.end();
     await cable.close();
   });
-  const flight = { statements: ['select 1'], onRow() {}, onCopied() {} };
+  const pipeline = { statements: ['select 1'], onRow() {}, onCopied() {} };
   const works: (() => Promise<unknown>)[] = [
     () => db.query('select 1'),
     () => db.transaction((tx) => tx.query('select 1')),
     () => db.transaction((tx) => tx.copyRows('select 1', () => {})),
-    () => db.flight(flight),
+    () => db.pipeline(pipeline),
   ];
   for (const work of works) {
     await work();

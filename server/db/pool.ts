@@ -12,7 +12,7 @@ import { AppError } from '../errors.ts';
 import { metrics } from '../metrics/metrics.ts';
 import { outside } from '../tracing/cause.ts';
 import { type CopyRows, copyInto, copyRows } from './copy.ts';
-import { type Flight, fly } from './flight.ts';
+import { type Pipeline, runPipeline } from './pipeline.ts';
 import { endSilentOnes } from './silence.ts';
 import type { DB } from './tables.ts';
 
@@ -54,8 +54,8 @@ export interface Db extends Queryable {
    * which may all lead nowhere after a failover.
    */
   transactionWithin<T>(work: (tx: Tx) => Promise<T>, limit: Limit): Promise<T>;
-  /** Reads what one moment holds, in one exchange with the server: see `fly`. */
-  flight(flight: Flight): Promise<void>;
+  /** Reads what one moment holds, in one exchange with the server: see `runPipeline`. */
+  pipeline(pipeline: Pipeline): Promise<void>;
   /** Connections in use, idle and awaited. */
   load(): { total: number; idle: number; waiting: number };
   end(): Promise<void>;
@@ -189,7 +189,8 @@ export function openDb(
         return transact(client, { begin, work: begun });
       }).finally(() => clearTimeout(timer));
     },
-    flight: (flight) => withClient(lending, (client) => fly(client, flight).catch(throwReadable)),
+    pipeline: (pipeline) =>
+      withClient(lending, (client) => runPipeline(client, pipeline).catch(throwReadable)),
     load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     async end() {
       await Promise.all([pool.end(), fresh.end()]);

@@ -11,7 +11,7 @@ import { findConnection } from '../connections/store.ts';
 import { getEnvironment } from '../environments/store.ts';
 import { readFeed } from '../events/feed.ts';
 import { eventSequence } from '../events/sequence.ts';
-import { createRoom, listRecords } from '../records/list.ts';
+import { createScratchBuffer, listRecords } from '../records/list.ts';
 import { migrate } from './migrate.ts';
 import { listMigrations, migrationsDirectory, numberOf } from './migration-files.ts';
 import type { Db } from './pool.ts';
@@ -93,7 +93,14 @@ async function readAll(db: Db, { number, rows }: { number: number; rows: RowsByV
   assert.deepEqual(connection?.credentials, held.credentials);
   if (number < 6) return;
   const page = await listRecords(db, {
-    ...{ connection: connection!, model, variant: 'base', limit: 10, maxBytes: 10_000, room: createRoom() },
+    ...{
+      connection: connection!,
+      model,
+      variant: 'base',
+      limit: 10,
+      maxBytes: 10_000,
+      scratch: createScratchBuffer(),
+    },
   });
   assert.deepEqual(
     page.records.map(({ id, lastAction, fields }) => [id, lastAction, fields?.toString()]),

@@ -1,8 +1,8 @@
 import type { Activity } from '../activity/writer.ts';
 import { Beliefs } from '../beliefs.ts';
 import type { Brand } from '../brand.ts';
+import { inBatches, limitConcurrency } from '../concurrency.ts';
 import { type Db, mayPass } from '../db/pool.ts';
-import { inBatches, takingTurns } from '../db/turns.ts';
 import type { Logger } from '../log.ts';
 import { metrics } from '../metrics/metrics.ts';
 import { spanned } from '../tracing/tracing.ts';
@@ -104,7 +104,7 @@ export function createDeliverer({
   const { nowMs } = clock;
   const underWay = new Set<Promise<void>>();
   const slots = createSlots({ max, slowAfterMs, random, onFree: () => wake() });
-  const inTurn = takingTurns(maxSettling);
+  const inTurn = limitConcurrency(maxSettling);
   const settleArrived = inBatches((arrived: readonly Arrived[]) => settleDelivered(db, arrived), {
     max: maxInBatch,
   });

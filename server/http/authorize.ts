@@ -12,9 +12,9 @@ import {
   type Scope,
   type TicketCaller,
 } from './caller.ts';
+import type { Carried, CookieAuthenticator, Person } from './cookie-authenticator.ts';
 import { answerOwnOrigin } from './cors.ts';
 import { privateHeaders } from './page.ts';
-import type { Carried, Person, PersonDoor } from './person-door.ts';
 import type { RateFields, RateLimits } from './rate-limit.ts';
 
 declare module 'fastify' {
@@ -41,7 +41,7 @@ export type Authenticate = {
   key(secret: string, admit?: Admit): Caller | Promise<Caller>;
   session(token: string): Promise<Caller>;
   /** Absent: cookies count nowhere. */
-  door?: PersonDoor;
+  cookies?: CookieAuthenticator;
 };
 
 /** As `Authenticate`, for the proxy: a ticket whose key is known already takes no wait either. */
@@ -49,7 +49,7 @@ export type AuthenticateCall = {
   key(secret: string, admit?: Admit): KeyCaller | Promise<KeyCaller>;
   ticket(token: string, admit?: Admit): TicketCaller | Promise<TicketCaller>;
   /** Absent: cookies count nowhere. */
-  door?: PersonDoor;
+  cookies?: CookieAuthenticator;
 };
 
 /** Throws where no more may be looked up for the caller that cannot be told from a made-up one. */
@@ -93,7 +93,7 @@ function establishing(access: Access, by: By): onRequestHookHandler {
   return (request, reply, done) => {
     // The address itself holds a right: neither it nor the answer is anybody else's to keep, a refusal included.
     if (access.by === 'session in query') reply.headers(privateHeaders);
-    if (access.by !== 'anyone' && by.authenticate.door?.isFor(request.headers)) answerOwnOrigin(reply);
+    if (access.by !== 'anyone' && by.authenticate.cookies?.isFor(request.headers)) answerOwnOrigin(reply);
     establish(request, { ...by, access }).then((fields) => {
       if (fields !== undefined) reply.headers(fields);
       done();
@@ -135,23 +135,23 @@ async function personBy(
   request: FastifyRequest,
   { access, authenticate }: { access: Access & { by: 'person' }; authenticate: Authenticate },
 ): Promise<Person> {
-  const { door } = authenticate;
+  const { cookies } = authenticate;
   // A key belongs to one environment, and to no person.
-  if (door === undefined || request.headers.authorization !== undefined)
+  if (cookies === undefined || request.headers.authorization !== undefined)
     throw new AppError(
       'not_signed_in',
       'This is for people who are signed in: a key or a token does not count.',
     );
-  const person = await door.person(request);
+  const person = await cookies.person(request);
   if (access.only === 'owner' && !person.isOwner) throw new AppError('forbidden', 'This is for owners.');
   return person;
 }
 
 async function userBy(
   request: FastifyRequest,
-  { access, door }: { access: Access & { scope: unknown }; door: PersonDoor },
+  { access, cookies }: { access: Access & { scope: unknown }; cookies: CookieAuthenticator },
 ): Promise<Caller> {
-  const caller = await door.caller(request);
+  const caller = await cookies.caller(request);
   requireScope(caller, access.scope as Scope);
   const isRead = request.method === 'GET' || request.method === 'HEAD';
   const viewers = ('viewers' in access ? access.viewers : undefined) ?? (isRead ? 'served' : 'refused');
@@ -164,8 +164,8 @@ async function callerOf(
   request: FastifyRequest,
   { access, authenticate, brand, rates }: By & { access: Access },
 ): Promise<Caller> {
-  const { door } = authenticate;
-  if ('scope' in access && door?.isFor(request.headers)) return userBy(request, { access, door });
+  const { cookies } = authenticate;
+  if ('scope' in access && cookies?.isFor(request.headers)) return userBy(request, { access, cookies });
   if (access.by === 'session in query') {
     const token = (request.query as { connect_session_token?: unknown }).connect_session_token;
     if (typeof token !== 'string' || !token.startsWith(brand.sessionTokenPrefix)) {
@@ -191,11 +191,11 @@ export function proxyCallerOf(
   request: Carried,
   { authenticate, scope, admit }: { authenticate: AuthenticateCall; scope: Scope; admit?: Admit },
 ): ProxyCaller | Promise<ProxyCaller> {
-  const { door } = authenticate;
+  const { cookies } = authenticate;
   const { authorization } = request.headers;
   // A key is the rule, and costs no further look.
-  if (authorization === undefined && door?.isFor(request.headers))
-    return door.caller(request).then((caller) => scoped(caller, scope));
+  if (authorization === undefined && cookies?.isFor(request.headers))
+    return cookies.caller(request).then((caller) => scoped(caller, scope));
   const credential = bearerOf(authorization);
   const found = isTicket(credential)
     ? authenticate.ticket(credential, admit)

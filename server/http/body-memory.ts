@@ -34,7 +34,7 @@ const smallBytes = 64 * 1024;
 const strangersShare = 1 / 4;
 
 /** Bodies that are held together. */
-export class BodyRoom {
+export class BodyBudget {
   readonly #maxBytes: number;
   #bytes = 0;
 
@@ -54,15 +54,15 @@ export class BodyRoom {
 
 /** Bodies beyond `maxBytes` together, and those of strangers beyond their share of it, are told to come again. */
 export function limitBodyMemory(app: FastifyInstance, maxBytes: number): void {
-  const all = new BodyRoom(maxBytes);
-  const ofStrangers = new BodyRoom(maxBytes * strangersShare);
+  const all = new BodyBudget(maxBytes);
+  const ofStrangers = new BodyBudget(maxBytes * strangersShare);
   app.addHook('preParsing', (request, reply, payload, done) => {
-    const rooms = request.isKnown ? [all] : [all, ofStrangers];
+    const budgets = request.isKnown ? [all] : [all, ofStrangers];
     const refusal = () => {
       metrics.httpRefused.add(['overloaded']);
       return new AppError('overloaded', 'Too many large bodies come at once.', { retryAfterS: 1 });
     };
-    holdIn(rooms, { request, reply, payload, refusal }, done);
+    holdIn(budgets, { request, reply, payload, refusal }, done);
   });
 }
 
@@ -73,7 +73,7 @@ export function limitBodyMemory(app: FastifyInstance, maxBytes: number): void {
  * to their end.
  */
 export function holdIn(
-  rooms: readonly BodyRoom[],
+  budgets: readonly BodyBudget[],
   {
     request,
     reply,
@@ -93,25 +93,27 @@ export function holdIn(
     done();
     return;
   }
-  if (rooms.some((room) => room.isFullFor(request.headers['content-length'] === undefined ? 1 : said))) {
+  if (
+    budgets.some((budget) => budget.isFullFor(request.headers['content-length'] === undefined ? 1 : said))
+  ) {
     done(refusal());
     return;
   }
   const { raw } = reply;
   let held = 0;
   const letGo = () => {
-    for (const room of rooms) room.add(-held);
+    for (const budget of budgets) budget.add(-held);
     held = 0;
   };
   const admit = (bytes: number) => {
     // What comes behind an answer nobody keeps, and after the end nobody would give it back.
     if (raw.headersSent || raw.closed || raw.destroyed) return undefined;
-    if (rooms.some((room) => room.isFullFor(bytes, held))) {
+    if (budgets.some((budget) => budget.isFullFor(bytes, held))) {
       letGo();
       return refusal();
     }
     held += bytes;
-    for (const room of rooms) room.add(bytes);
+    for (const budget of budgets) budget.add(bytes);
     return undefined;
   };
   raw.once('close', letGo);

@@ -78,7 +78,7 @@ export class Buckets {
   take(name: string, nowMs: number): Allowance {
     let bucket = this.#byName.get(name);
     if (bucket === undefined) {
-      if (this.#byName.size >= this.#max) this.#makeRoom(nowMs);
+      if (this.#byName.size >= this.#max) this.#evict(nowMs);
       bucket = new Bucket(this.#limit);
       this.#byName.set(name, bucket);
     }
@@ -86,7 +86,7 @@ export class Buckets {
   }
 
   /** A few at a time, so that a flood of names costs each of them little. */
-  #makeRoom(nowMs: number): void {
+  #evict(nowMs: number): void {
     let looked = 0;
     for (const [name, bucket] of this.#byName) {
       if (bucket.isFull(nowMs)) this.#byName.delete(name);

@@ -79,7 +79,7 @@ export type TicketRights = {
 };
 
 /**
- * A person who is signed in, in one environment: what a page of the dashboard calls with (`person-door.ts`). Keys that
+ * A person who is signed in, in one environment: what a page of the dashboard calls with (`cookie-authenticator.ts`). Keys that
  * it makes are bound by its scopes, and outlive its session.
  */
 export type UserCaller = {

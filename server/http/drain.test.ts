@@ -29,7 +29,7 @@ async function serve(t: TestContext) {
     log: createLog({ level: 'silent', format: 'json' }),
     authenticate: { key: unknown, session: unknown },
     isRootAlias: () => false,
-    front: {
+    interceptor: {
       takes: ({ url }) => url?.startsWith('/proxy/') === true,
       handle: (_request, response) => response.end(words),
       stopping() {

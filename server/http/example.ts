@@ -1,9 +1,9 @@
 /**
  * Examples out of JSON Schemas, so that each route shows what it takes and answers without saying it twice.
  *
- * Owns how a value is found for a schema. Does not own the values: `example-words.ts`.
+ * Owns how a value is found for a schema. Does not own the values: `examples.ts`.
  */
-import { wordOf } from './example-words.ts';
+import { wordOf } from './openapi/examples.ts';
 
 export type JsonSchema = {
   type?: string | string[];
@@ -28,7 +28,7 @@ export type JsonSchema = {
 /** Every field of an answer is shown; of a request only those that it cannot do without. */
 type Fields = 'all' | 'required';
 
-/** Where a value is missing: the names on the way to it. `example-words.ts` may hold one for it. */
+/** Where a value is missing: the names on the way to it. `examples.ts` may hold one for it. */
 export class UnknownExample extends Error {
   readonly path: string;
   constructor(path: string[]) {

@@ -9,7 +9,7 @@ import type { Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 /** Looking through all of them makes room for several newcomers at once. */
-const roomFor = 0.02;
+const evictedShare = 0.02;
 
 /** Node's names for the answer that is under way on a socket, and for what reads requests from it. */
 type Connection = Socket & { _httpMessage?: ServerResponse | null; parser?: object | null };
@@ -18,7 +18,7 @@ export function limitConnections(server: Server, max: number): void {
   const open = new Set<Connection>();
   server.on('connection', (socket: Connection) => {
     // Before the others are told of it: a place that is not to be had costs nothing.
-    if (open.size >= max && !makeRoom(open, Math.ceil(max * roomFor))) {
+    if (open.size >= max && !evict(open, Math.ceil(max * evictedShare))) {
       socket.destroy();
       return;
     }
@@ -28,7 +28,7 @@ export function limitConnections(server: Server, max: number): void {
 }
 
 /** Ends up to `wanted` of them; whether any was. */
-function makeRoom(open: Set<Connection>, wanted: number): boolean {
+function evict(open: Set<Connection>, wanted: number): boolean {
   const unused = [...open].filter(isUnused);
   const silent = unused.filter(({ bytesWritten }) => bytesWritten === 0);
   const waiting = unused.filter(({ bytesWritten }) => bytesWritten > 0);

@@ -7,7 +7,7 @@ import type { ErrorCode } from '../errors.ts';
 import type { Access } from './caller.ts';
 import { type Answer, errorsOf } from './describe.ts';
 import { exampleOf, type JsonSchema, UnknownExample } from './example.ts';
-import { wordOf } from './example-words.ts';
+import { wordOf } from './openapi/examples.ts';
 
 export type RouteFacts = { url: string; method: string; access: Access; schema: FastifySchema };
 

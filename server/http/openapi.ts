@@ -4,8 +4,8 @@ import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import type { Brand } from '../brand.ts';
 import type { Config } from '../config/config.ts';
-import { areaOf, areas } from './areas.ts';
 import type { Access } from './caller.ts';
+import { areaOf, areas } from './openapi/tags.ts';
 import { components } from './openapi-components.ts';
 import { completed, type Document, type PathItem, type RouteFacts } from './openapi-operation.ts';
 

@@ -34,7 +34,7 @@ before(async () => {
       },
     },
     isRootAlias: (path) => path.startsWith('/v4/'),
-    front: {
+    interceptor: {
       takes: ({ url }) => url?.startsWith('/proxy/') === true,
       handle: async (request, response) => {
         const body = await text(request);

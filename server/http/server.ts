@@ -27,7 +27,6 @@ import { limitBodyMemory, refuseCoded } from './body-memory.ts';
 import { answerAnyOrigin } from './cors.ts';
 import { announceStop, isStopping } from './drain.ts';
 import { sendError, ValidationFault, writeErrors } from './error-writer.ts';
-import { type InTurn, inTurn } from './in-turn.ts';
 import { parseJsonOnly } from './json-body.ts';
 import { allowedMethods } from './methods.ts';
 import { limitConnections } from './open-connections.ts';
@@ -37,6 +36,7 @@ import type { RateLimits } from './rate-limit.ts';
 import { createRefusal, createTurnAway, type Refuse, refuseUnreadable } from './refuse.ts';
 import { causeRequests } from './request-cause.ts';
 import { requestIds } from './request-id.ts';
+import { createRequestQueue, type RequestQueue } from './request-queue.ts';
 import { strictTransport } from './strict-transport.ts';
 
 /**
@@ -54,7 +54,7 @@ export type App = FastifyInstance<
 >;
 
 /** Whatever answers some requests by itself: their paths may be no paths for the router, and their bodies no JSON. */
-export type Front = {
+export type RequestInterceptor = {
   /** Whether a request is for it and not for the routes. */
   takes(request: IncomingMessage): boolean;
   /** A body that is still coming when it has answered is read on for a while; little of it where it was paused. */
@@ -82,7 +82,7 @@ type HttpSettings = {
   /** Whether a path is one of a provider's own. */
   isRootAlias: (path: string) => boolean;
   /** Asked before the routes. */
-  front?: Front | undefined;
+  interceptor?: RequestInterceptor | undefined;
   /** Why a request is refused before anything else, its connection ending with it; undefined: it is not. */
   guard?: ((request: IncomingMessage) => AppError | undefined) | undefined;
   limits?: Limits;
@@ -112,14 +112,22 @@ export async function createBareHttp({
   });
 }
 
-function createOwn({ config, log, authenticate, isRootAlias, front, guard, limits = {} }: HttpSettings): App {
+function createOwn({
+  config,
+  log,
+  authenticate,
+  isRootAlias,
+  interceptor,
+  guard,
+  limits = {},
+}: HttpSettings): App {
   const transport = strictTransport(config.baseUrl);
   const refuse = createRefusal(config.brand, transport);
-  const turns = inTurn();
+  const turns = createRequestQueue();
   const app: FastifyInstance = fastify({
     serverFactory: (routes) =>
       serverOf(routes, {
-        ...{ refuse, turns, turnAway: createTurnAway(config.brand), front, guard, limits },
+        ...{ refuse, turns, turnAway: createTurnAway(config.brand), interceptor, guard, limits },
         ownHeaders: new Map(Object.entries(transport)),
       }),
     clientErrorHandler: (error, socket) => {
@@ -143,8 +151,8 @@ function createOwn({ config, log, authenticate, isRootAlias, front, guard, limit
     },
   });
 
-  announceStop(app, () => front?.stopping());
-  app.addHook('preClose', async () => front?.closing());
+  announceStop(app, () => interceptor?.stopping());
+  app.addHook('preClose', async () => interceptor?.closing());
   app.setValidatorCompiler<z.ZodType>(({ schema }) => (data) => {
     const result = schema.safeParse(data);
     return result.success ? { value: result.data } : { error: new ValidationFault(result.error.issues) };
@@ -177,13 +185,13 @@ function serverOf(
     refuse,
     turns,
     turnAway,
-    front,
+    interceptor,
     guard,
     ownHeaders,
     limits: { overload, maxConnections },
-  }: Pick<HttpSettings, 'front' | 'guard'> & {
+  }: Pick<HttpSettings, 'interceptor' | 'guard'> & {
     refuse: Refuse;
-    turns: InTurn;
+    turns: RequestQueue;
     turnAway: ReturnType<typeof createTurnAway>;
     /** Of every answer but those of the front. */
     ownHeaders: Map<string, string>;
@@ -212,8 +220,8 @@ function serverOf(
       turnAway(response, tooMuch);
       return;
     }
-    if (front?.takes(request) === true) {
-      front.handle(request, response);
+    if (interceptor?.takes(request) === true) {
+      interceptor.handle(request, response);
       return;
     }
     response.setHeaders(ownHeaders);

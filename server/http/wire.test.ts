@@ -12,7 +12,10 @@ import { RawClient } from './raw-client.fixture.ts';
 import { createHttp } from './server.ts';
 
 /** A server whose front is the test's, below `/proxy/`, and whose route `POST /echo` reads a body. */
-async function serve(t: TestContext, front: RequestListener = (_request, response) => response.end('ok')) {
+async function serve(
+  t: TestContext,
+  interceptor: RequestListener = (_request, response) => response.end('ok'),
+) {
   const unknown = async () => {
     throw new AppError('unknown_account');
   };
@@ -21,9 +24,9 @@ async function serve(t: TestContext, front: RequestListener = (_request, respons
     log: createLog({ level: 'silent', format: 'json' }),
     authenticate: { key: unknown, session: unknown },
     isRootAlias: () => false,
-    front: {
+    interceptor: {
       takes: ({ url }) => url?.startsWith('/proxy/') === true,
-      handle: front,
+      handle: interceptor,
       stopping() {},
       closing() {},
     },

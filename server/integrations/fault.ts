@@ -10,7 +10,7 @@ import type { Integration } from './store.ts';
  *
  * Owns: these causes, the column `fault` and its events. Does not own: when a refused client is tried again
  * (`probes.ts`), which connections are held back where the client may not use their tokens alone
- * (`connections/withheld.ts`), faults of a connection (`connections/health.ts`).
+ * (`connections/suspension.ts`), faults of a connection (`connections/health.ts`).
  */
 type IntegrationCause =
   | 'client_refused'

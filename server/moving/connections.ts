@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { writeAudit } from '../activity/audit.ts';
 import { type Credentials, isRenewable } from '../auth-modes/mode.ts';
-import { requireAsTried } from '../connections/as-tried.ts';
-import { isKept, sealKept } from '../connections/candidates.ts';
 import { faultFrom } from '../connections/health.ts';
+import { assertIntegrationUnchanged } from '../connections/integration-unchanged.ts';
+import { isKept, sealKept } from '../connections/previous-refresh-tokens.ts';
 import {
   type ConnectionSettings,
   type GrantFacts,
@@ -122,7 +122,7 @@ export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promis
   const settings = isLacking ? {} : settingsOf(moved);
   if (current !== undefined && !isLacking && (await isNewer(tx, { current, moved }))) {
     await replaceSettings(tx, { vault, current, at, ...settingsOf(moved) });
-    await requireAsTried(tx, { tried: integration, reading });
+    await assertIntegrationUnchanged(tx, { tried: integration, reading });
     await audit('connection.updated');
     return settle({ outcome: 'overwritten', reason: 'credentials_kept' });
   }
@@ -132,7 +132,7 @@ export async function storeMoved(tx: Tx, moved: Moved, storing: Storing): Promis
       ? await insertConnection(tx, { vault, integration, connectionId: id, ...content })
       : await replaceCredentials(tx, { vault, current, ...content });
   await putGrant(tx, { connection, moved, storing, current });
-  await requireAsTried(tx, { tried: integration, reading });
+  await assertIntegrationUnchanged(tx, { tried: integration, reading });
   await audit(current === undefined ? 'connection.imported' : 'connection.overridden');
   const isNew = current === undefined || isShell(current) || isLacking;
   const outcome = isNew ? 'made' : 'overwritten';

@@ -152,7 +152,7 @@ function within(tx: Tx): Db {
     run: (built) => tx.run(built),
     transaction: async (work, mode) => (mode === 'snapshot' ? refuse() : work(tx)),
     transactionWithin: async () => refuse(),
-    flight: async () => refuse(),
+    pipeline: async () => refuse(),
     load: refuse,
     end: async () => refuse(),
   };

@@ -5,8 +5,8 @@ import { AppError } from '../errors.ts';
  * What was moved in from elsewhere, and how far an import is.
  *
  * Owns: the tables `import` and `imported_connection`. Does not own: how far datasets are (`dataset-ledger.ts`), whose credentials
- * are here (`origin.ts`), what the source has no more (`gone.ts`), that one import at a time goes into an environment
- * (`alone.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`, `datasets.ts`).
+ * are here (`origin.ts`), what the source has no more (`missing-at-source.ts`), that one import at a time goes into an environment
+ * (`import-lock.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`, `datasets.ts`).
  *
  * Who has lost what kept others away finds that out late. So each run has a token, and what it stores is one transaction with
  * a note that fails once another run has begun in the environment: from then on it writes nothing.

@@ -5,7 +5,7 @@ import { openTestDatabase } from '../../test/support/database.ts';
 import { type PeerStandIn, startPeer } from '../../test/support/peer.ts';
 import type { PeerIntegration } from '../../test/support/peer-bodies.ts';
 import type { Credentials } from '../auth-modes/mode.ts';
-import { sealKept } from '../connections/candidates.ts';
+import { sealKept } from '../connections/previous-refresh-tokens.ts';
 import { type Connection, findConnection } from '../connections/store.ts';
 import { type Environment, ensureEnvironment } from '../environments/store.ts';
 import { createOutbound } from '../outbound.ts';

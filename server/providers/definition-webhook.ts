@@ -66,5 +66,5 @@ export const webhookSchema = z.strictObject({
 });
 
 export type WebhookRules = z.output<typeof webhookSchema>;
-export type WebhookProof = z.output<typeof proof>;
+export type WebhookSignature = z.output<typeof proof>;
 export type WebhookPlace = z.output<typeof place>;

@@ -2,10 +2,10 @@
 import type { Brand } from '../brand.ts';
 import { decodedPair, withoutPairs } from '../http/query.ts';
 import { isChunked } from '../http/raw-headers.ts';
-import { Fates, hopByHop, listedByConnection } from './header-names.ts';
+import { HeaderPolicy, hopByHop, listedByConnection } from './header-names.ts';
 
 /** What becomes of an answer's header: `links` hold addresses, `coding` says how the message is framed. */
-type Fate = 'kept' | 'dropped' | 'location' | 'links' | 'coding';
+type HeaderRule = 'kept' | 'dropped' | 'location' | 'links' | 'coding';
 
 /** Where an answer came from. */
 type AnswerSource = {
@@ -27,11 +27,11 @@ const neverTrailers = new Set([
 
 /** The provider's answer headers for the caller; ours (CORS) are added by whoever writes them. */
 export class AnswerRules {
-  readonly #fates: Fates<Fate>;
+  readonly #policy: HeaderPolicy<HeaderRule>;
 
   constructor(brand: Brand) {
     const marker = brand.header('Error').toLowerCase();
-    this.#fates = new Fates((name) => fateOf(name.toLowerCase(), marker));
+    this.#policy = new HeaderPolicy((name) => ruleOf(name.toLowerCase(), marker));
   }
 
   /**
@@ -44,11 +44,11 @@ export class AnswerRules {
     for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
       const name = rawHeaders[at] as string;
       const value = rawHeaders[at + 1] as string;
-      const fate = this.#fates.of(name);
-      if (fate === 'coding') requireChunked(value);
-      else if (fate === 'dropped' || listed?.has(name.toLowerCase())) continue;
-      else if (fate === 'kept') kept.push(name, value);
-      else kept.push(name, withoutPlaced(fate === 'location' ? absolute(value, from) : value, from));
+      const rule = this.#policy.of(name);
+      if (rule === 'coding') requireChunked(value);
+      else if (rule === 'dropped' || listed?.has(name.toLowerCase())) continue;
+      else if (rule === 'kept') kept.push(name, value);
+      else kept.push(name, withoutPlaced(rule === 'location' ? absolute(value, from) : value, from));
     }
     return kept;
   }
@@ -59,14 +59,14 @@ export class AnswerRules {
     for (let at = 0; at + 1 < rawTrailers.length; at += 2) {
       const name = rawTrailers[at] as string;
       const value = rawTrailers[at + 1] as string;
-      const isKept = this.#fates.of(name) === 'kept' && !neverTrailers.has(name.toLowerCase());
+      const isKept = this.#policy.of(name) === 'kept' && !neverTrailers.has(name.toLowerCase());
       if (isKept && isSendable(value)) kept.push([name, value]);
     }
     return kept;
   }
 }
 
-function fateOf(name: string, marker: string): Fate {
+function ruleOf(name: string, marker: string): HeaderRule {
   if (name === 'transfer-encoding') return 'coding';
   if (name === 'location') return 'location';
   if (name === 'link' || name === 'content-location' || name === 'refresh') return 'links';

@@ -15,7 +15,7 @@ import { isPermitted, type JudgedCall, type RuleList, requirePermission } from '
 import { type Base, baseOf, namesToCut, originsOf, overrideOf, safePath, targetAt } from './target.ts';
 
 /** What a caller of the proxy asked for. */
-export type Ask = {
+export type ProxyRequest = {
   readonly connection: LiveConnection;
   readonly brand: Brand;
   readonly method: string;
@@ -40,12 +40,12 @@ export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
  * `proxy_rule_denied` (403), and `integration_misconfigured` (424) where a setting that the provider's address needs is
  * missing.
  */
-export function attemptWith(credentials: Credentials, ask: Ask): Attempt {
-  const address = addressOf(ask, credentials);
-  const base = chosenBase(ask, address) ?? address.base();
-  const { origin, path } = targetAt(base, { rawUrl: ask.rawUrl, forbidQuery: address.forbidQuery });
-  const headers = requestHeaders(ask.rawHeaders, address.rules);
-  requirePermission(ask.rules, judgedCall(ask, address, { origin, path, headers }));
+export function attemptWith(credentials: Credentials, proxyRequest: ProxyRequest): Attempt {
+  const address = addressOf(proxyRequest, credentials);
+  const base = chosenBase(proxyRequest, address) ?? address.base();
+  const { origin, path } = targetAt(base, { rawUrl: proxyRequest.rawUrl, forbidQuery: address.forbidQuery });
+  const headers = requestHeaders(proxyRequest.rawHeaders, address.rules);
+  requirePermission(proxyRequest.rules, judgedCall(proxyRequest, address, { origin, path, headers }));
   const { placed } = address;
   return { origin, path: withQuery(path, placed.query), headers, placed };
 }
@@ -56,37 +56,42 @@ export function attemptWith(credentials: Credentials, ask: Ask): Attempt {
  */
 export function attemptAfterRedirect(
   location: string,
-  { before, credentials, ask }: { before: Attempt; credentials: Credentials; ask: Ask },
+  {
+    before,
+    credentials,
+    proxyRequest,
+  }: { before: Attempt; credentials: Credentials; proxyRequest: ProxyRequest },
 ): Attempt | undefined {
   const url = URL.parse(location, before.origin + before.path);
   if (url === null || url.origin !== before.origin || url.username !== '' || url.password !== '') {
     return undefined;
   }
-  const address = addressOf(ask, credentials);
+  const address = addressOf(proxyRequest, credentials);
   const path = safePath(url.pathname + url.search, address.forbidQuery);
   if (path === undefined) return undefined;
-  if (!isPermitted(ask.rules, judgedCall(ask, address, { ...before, path }))) return undefined;
+  if (!isPermitted(proxyRequest.rules, judgedCall(proxyRequest, address, { ...before, path })))
+    return undefined;
   return { ...before, path: withQuery(path, address.placed.query) };
 }
 
 /** What its rules see of a request. */
 function judgedCall(
-  ask: Ask,
+  proxyRequest: ProxyRequest,
   address: Address,
   { origin, path, headers }: Pick<Attempt, 'origin' | 'path' | 'headers'>,
 ): JudgedCall {
-  const { connection, method, rules } = ask;
+  const { connection, method, rules } = proxyRequest;
   const { overrides } = connection.integration.provider.api;
   const call = { method, target: path, headers, overrides };
   if (rules.length === 0) return call;
   // Rules are meant behind the API's own address, so it must be known, an override or not.
   const base = address.base();
-  const overridePath = chosenBase(ask, address)?.prefix;
+  const overridePath = chosenBase(proxyRequest, address)?.prefix;
   return { ...call, basePath: base.prefix, isElsewhere: origin !== base.origin, overridePath };
 }
 
 /** The address that the caller chose in place of the API's; undefined: none. */
-function chosenBase({ override, connection }: Ask, { allowedOrigins }: Address): Base | undefined {
+function chosenBase({ override, connection }: ProxyRequest, { allowedOrigins }: Address): Base | undefined {
   if (!override) return undefined;
   const { other_base_urls: others } = connection.integration.provider.api;
   const known = Object.hasOwn(others, override) ? others[override] : undefined;
@@ -106,7 +111,7 @@ type Address = {
 
 const addresses = new WeakMap<LiveConnection, Address>();
 
-function addressOf({ connection, brand }: Ask, credentials: Credentials): Address {
+function addressOf({ connection, brand }: ProxyRequest, credentials: Credentials): Address {
   const known = addresses.get(connection);
   if (known?.credentials === credentials) return known;
   const { provider: definition, integrationConfig } = connection.integration;

@@ -2,7 +2,7 @@
  * Carries one call to the provider and its answer back.
  *
  * Owns: the order of things, which answer is the caller's, what happens when one side breaks off. Does not own: which
- * attempt follows another (`next-attempt.ts`), time limits (`clocks.ts`), where a request goes and what goes along
+ * attempt follows another (`next-attempt.ts`), time limits (`timeouts.ts`), where a request goes and what goes along
  * (`attempt.ts`), how an answer's bytes are written (`relay.ts`, `outflow.ts`), how an error is told
  * (`error-dialect.ts`). Nothing is buffered but a small body's copy for another attempt (`outgoing-body.ts`).
  */
@@ -15,29 +15,29 @@ import { within } from '../tracing/cause.ts';
 import { errorCodeOf } from '../tracing/tracing.ts';
 import { announcedBytes, headersOf, lengthAlone, reasonOf } from './answer-head.ts';
 import type { Attempt } from './attempt.ts';
-import { Clocks } from './clocks.ts';
 import { decoderOf } from './decompress.ts';
-import type { Admission, Exchange, Outcome } from './exchange.ts';
+import type { Admission, Outcome, ProxyExchange } from './exchange.ts';
 import { failureOf, PhaseTimeout, unreadable } from './failure.ts';
 import { type Judged, NextAttempt } from './next-attempt.ts';
 import { messageWith, OutgoingBody } from './outgoing-body.ts';
 import { type Head, Relay, type RelayEnds } from './relay.ts';
 import { isIdempotent } from './retry.ts';
 import { answerBeyond } from './ticket-limits.ts';
+import { CallTimeouts } from './timeouts.ts';
 import { faultOfBody, isBrokenOff, isShort } from './upload.ts';
 
 /**
  * Carries it, and tells once how it went: `ended` or `failed`. A caller who hangs up ends the call to the provider; a
  * provider that breaks off breaks the answer off.
  */
-export function forward(exchange: Exchange): void {
+export function forward(exchange: ProxyExchange): void {
   new Forwarding(exchange).start();
 }
 
 class Forwarding implements RelayEnds {
   readonly response: ServerResponse;
-  readonly #exchange: Exchange;
-  readonly #clocks = new Clocks();
+  readonly #exchange: ProxyExchange;
+  readonly #callTimeouts = new CallTimeouts();
   #madeNext: NextAttempt | undefined;
   #attempt: Attempt;
   /** As the caller sends it. */
@@ -53,7 +53,7 @@ class Forwarding implements RelayEnds {
   #brokenOff: Outcome | undefined;
   #isOver = false;
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: ProxyExchange) {
     this.response = exchange.response;
     this.#exchange = exchange;
     this.#attempt = exchange.first;
@@ -89,7 +89,7 @@ class Forwarding implements RelayEnds {
   /** What is left of the time for the whole call, which began when it arrived. */
   #limitCall(totalMs: number): boolean {
     const leftMs = totalMs - this.#exchange.trace.ageMs;
-    if (leftMs > 0) this.#clocks.limitCall(leftMs, () => this.#expire());
+    if (leftMs > 0) this.#callTimeouts.limitCall(leftMs, () => this.#expire());
     else this.#expire();
     return leftMs > 0;
   }
@@ -160,7 +160,7 @@ class Forwarding implements RelayEnds {
     spans?.begin(this.#attempt);
     const relay = new Relay(this);
     this.#relay = relay;
-    this.#clocks.limitConnect(this, timeouts.connectMs);
+    this.#callTimeouts.limitConnect(this, timeouts.connectMs);
     const call: OutboundCall = {
       origin: this.#attempt.origin,
       path: this.#attempt.path,
@@ -175,26 +175,26 @@ class Forwarding implements RelayEnds {
   }
 
   onStart(): void {
-    this.#clocks.connected();
+    this.#callTimeouts.connected();
     this.#exchange.trace.connected();
   }
 
   onInformation(relay: Relay, { status, rawHeaders }: { status: number; rawHeaders: string[] }): void {
     const { request, response, timeouts, trace } = this.#exchange;
-    this.#clocks.limitHints(timeouts.headersMs - trace.phaseMs, {
+    this.#callTimeouts.limitHints(timeouts.headersMs - trace.phaseMs, {
       isAwaited: () => this.#body?.isWhole !== false,
       expire: () => this.#expireRelay(relay, 'no answer in time'),
     });
     // A caller of HTTP/1.0 knows no interim answers (RFC 9110 §15.2); 100 and 102 are between us and the provider.
     if (status !== 103 || response.headersSent || request.httpVersion === '1.0') return;
-    this.#clocks.hint(response, () =>
+    this.#callTimeouts.hint(response, () =>
       this.#exchange.answerHeaders(without(rawHeaders, lengthAlone), this.#attempt),
     );
   }
 
   onHead(relay: Relay, head: Head): void {
     this.#admission?.end();
-    this.#clocks.endAttempt();
+    this.#callTimeouts.endAttempt();
     this.#exchange.spans?.answered(head.status);
     if (head.status < 300) this.#begin(relay, head);
     else
@@ -232,7 +232,7 @@ class Forwarding implements RelayEnds {
   #failAttempt(relay: Relay, error: Error): void {
     this.#exchange.spans?.end(errorCodeOf(error));
     this.#admission?.end();
-    this.#clocks.endAttempt();
+    this.#callTimeouts.endAttempt();
     const { response, request } = this.#exchange;
     if (response.headersSent) this.#breakOff();
     else if (response.destroyed || isBrokenOff(request)) this.#onClose();
@@ -297,7 +297,7 @@ class Forwarding implements RelayEnds {
     this.#exchange.trace.retried();
     this.#discard(relay);
     const { waits } = this.#exchange;
-    this.#clocks.wait(waitMs, { waits, go: () => this.#sendAnew(), refuse: this.#fail });
+    this.#callTimeouts.wait(waitMs, { waits, go: () => this.#sendAnew(), refuse: this.#fail });
     return true;
   }
 
@@ -390,7 +390,7 @@ class Forwarding implements RelayEnds {
     this.#admission?.end();
     this.#exchange.spans?.end(this.#brokenOff);
     this.#exchange.trace.ended(this.#body?.sizeBytes ?? 0, this.#relay?.bodyBytes ?? 0);
-    this.#clocks.end();
+    this.#callTimeouts.end();
     this.#discarded?.abandon();
   }
 }

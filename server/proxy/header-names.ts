@@ -32,7 +32,7 @@ export function listedByConnection(rawHeaders: readonly string[]): Set<string> |
 const maxNames = 500;
 
 /** What becomes of a header by its name, worked out once for each. */
-export class Fates<F extends NonNullable<unknown>> {
+export class HeaderPolicy<F extends NonNullable<unknown>> {
   readonly #judge: (name: string) => F;
   readonly #known = new Map<string, F>();
 
@@ -43,9 +43,9 @@ export class Fates<F extends NonNullable<unknown>> {
   of(name: string): F {
     const known = this.#known.get(name);
     if (known !== undefined) return known;
-    const fate = this.#judge(name);
+    const rule = this.#judge(name);
     if (this.#known.size >= maxNames) this.#known.clear();
-    this.#known.set(name, fate);
-    return fate;
+    this.#known.set(name, rule);
+    return rule;
   }
 }

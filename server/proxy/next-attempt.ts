@@ -1,12 +1,11 @@
 import type { IncomingMessage } from 'node:http';
 import { firstValue } from '../http/raw-headers.ts';
 import type { Attempt } from './attempt.ts';
-import type { Attempts, Terms } from './exchange.ts';
+import type { ProxyExchange } from './exchange.ts';
 import { isUnreadable } from './failure.ts';
 import type { OutgoingBody } from './outgoing-body.ts';
 import type { Head } from './relay.ts';
 import { isRetried, retryWaitMs } from './retry.ts';
-import type { Waits } from './waits.ts';
 
 const redirects = new Set([301, 302, 303, 307, 308]);
 const maxRedirects = 5;
@@ -16,19 +15,20 @@ const bodyGapMs = 1_000;
 /** A head, and what its body makes of its status where that was looked at. */
 export type Judged = Head & { readonly amountsTo?: number };
 
+type Exchange = Pick<
+  ProxyExchange,
+  'method' | 'isRepeatable' | 'retry' | 'canRenew' | 'anew' | 'renew' | 'follow' | 'waits'
+>;
+
 /** Which attempt follows another, and how many have: one for other credentials, five redirects, and the retries. */
 export class NextAttempt {
-  readonly #terms: Terms;
-  readonly #attempts: Attempts;
-  readonly #waits: Waits;
+  readonly #exchange: Exchange;
   #retried = 0;
   #redirected = 0;
   #isRenewed = false;
 
-  constructor(exchange: Terms & Attempts & { readonly waits: Waits }) {
-    this.#terms = exchange;
-    this.#attempts = exchange;
-    this.#waits = exchange.waits;
+  constructor(exchange: Exchange) {
+    this.#exchange = exchange;
   }
 
   /**
@@ -40,9 +40,9 @@ export class NextAttempt {
     body: OutgoingBody | undefined,
     request: IncomingMessage,
   ): Promise<Attempt | undefined> | undefined {
-    if (!this.#attempts.canRenew || this.#isRenewed) return undefined;
+    if (!this.#exchange.canRenew || this.#isRenewed) return undefined;
     this.#isRenewed = true;
-    const renewed = this.#attempts.renew();
+    const renewed = this.#exchange.renew();
     if (body?.mayComplete(request) !== false) return withBody(renewed, body?.complete(bodyGapMs));
     renewed.catch(() => {});
     return undefined;
@@ -50,24 +50,24 @@ export class NextAttempt {
 
   /** Where a redirect leads that is to be followed; undefined: it is the caller's. */
   redirected({ status, rawHeaders }: Head, from: Attempt): Attempt | undefined {
-    const { method } = this.#terms;
+    const { method } = this.#exchange;
     if (!redirects.has(status) || (method !== 'GET' && method !== 'HEAD')) return undefined;
     const location = firstValue(rawHeaders, 'location');
     if (location === undefined || this.#redirected >= maxRedirects) return undefined;
-    const next = this.#attempts.follow(location, from);
+    const next = this.#exchange.follow(location, from);
     if (next !== undefined) this.#redirected += 1;
     return next;
   }
 
   /** Whether the call may be tried again, if its body can be sent once more. */
   get mayRetry(): boolean {
-    const { retry, isRepeatable } = this.#terms;
-    return this.#retried < retry.times && isRepeatable && !this.#waits.isStopping;
+    const { retry, isRepeatable } = this.#exchange;
+    return this.#retried < retry.times && isRepeatable && !this.#exchange.waits.isStopping;
   }
 
   /** How long to wait before the call is tried again (ms), and counts that; undefined: what came is the caller's. */
   retryAfter(came: Judged | Error): number | undefined {
-    const { retry } = this.#terms;
+    const { retry } = this.#exchange;
     const isAnswer = !(came instanceof Error);
     const status = isAnswer ? (came.amountsTo ?? came.status) : undefined;
     if (isAnswer ? !isRetried(status as number, retry) : isUnreadable(came)) return undefined;
@@ -88,9 +88,9 @@ export class NextAttempt {
    * that a redirect led to is judged again, and where it is no longer allowed the call begins where it began.
    */
   async asOfNow(attempt: Attempt): Promise<Attempt> {
-    const first = await this.#attempts.anew();
+    const first = await this.#exchange.anew();
     if (this.#redirected === 0) return first;
-    return this.#attempts.follow(attempt.path, attempt) ?? first;
+    return this.#exchange.follow(attempt.path, attempt) ?? first;
   }
 }
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Attempt } from './attempt.ts';
-import { tooLongForField, withField } from './placed-body.ts';
+import { tooLongForField, withField } from './credential-body.ts';
 import { isShort, readWhole, Upload } from './upload.ts';
 
 /** A body on its way to the provider: it streams by, or is held whole where it may have to be sent again. */

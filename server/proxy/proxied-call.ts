@@ -8,23 +8,22 @@ import { firstValue } from '../http/raw-headers.ts';
 import type { Outbound } from '../outbound.ts';
 import type { Cause } from '../tracing/cause.ts';
 import type { AnswerRules } from './answer-headers.ts';
-import { askNow, credentialsOf, type Knowing } from './asked.ts';
-import { type Ask, type Attempt, attemptAfterRedirect, attemptWith } from './attempt.ts';
+import { type Attempt, attemptAfterRedirect, attemptWith, type ProxyRequest } from './attempt.ts';
 import { AttemptSpans } from './attempt-spans.ts';
 import type { Call, Timeouts } from './call.ts';
 import type { CallTrace } from './call-log.ts';
-import type { Admission, Exchange, Outcome } from './exchange.ts';
-import type { Pass } from './quota/pass.ts';
+import type { Admission, Outcome, ProxyExchange } from './exchange.ts';
+import type { Permit } from './quota/permit.ts';
 import { type Quota, usualWaitMs } from './quota/quota.ts';
 import type { Head } from './relay.ts';
+import { type CallDeps, credentialsOf, reauthorize } from './resolve-call.ts';
+import { ResponseSample, ResponseWatch } from './response-sample.ts';
 import { isIdempotent, type RetryRules } from './retry.ts';
-import { Sample } from './sample.ts';
 import { headersForPage, shieldedHeaders } from './ticket-limits.ts';
 import type { Waits } from './waits.ts';
-import { Watch } from './watch.ts';
 
 type Given = {
-  readonly room: Knowing & {
+  readonly state: CallDeps & {
     readonly outbound: Outbound;
     readonly credentials: Pick<CredentialSource, 'renewed'>;
     readonly observer?: Pick<Observer, 'wants' | 'observe'>;
@@ -34,14 +33,14 @@ type Given = {
     readonly pageHeaders: readonly string[];
   };
   readonly call: Call;
-  readonly ask: Ask;
+  readonly proxyRequest: ProxyRequest;
   readonly credentials: Credentials;
   readonly first: Attempt;
   /** What the caller called with, where it was no key. */
   readonly ticket: TicketRights | undefined;
   /** Whether a page of ours calls, with a cookie. */
   readonly isOfPage: boolean;
-  readonly arrival: {
+  readonly inFlight: {
     readonly request: IncomingMessage;
     readonly response: ServerResponse;
     readonly trace: CallTrace;
@@ -53,7 +52,7 @@ type Given = {
 };
 
 /** A call of the proxy as `forward` wants it: a connection, its credentials, and what the caller asked for. */
-export class ProxiedCall implements Exchange {
+export class ProxiedCall implements ProxyExchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly outbound: Outbound;
@@ -69,23 +68,23 @@ export class ProxiedCall implements Exchange {
   readonly cause: Cause;
   readonly spans: AttemptSpans | undefined;
   readonly #given: Given;
-  #ask: Ask;
+  #request: ProxyRequest;
   #credentials: Credentials;
-  #pass: Pass | undefined;
+  #pass: Permit | undefined;
   #quotaWaitMs: number;
 
   constructor(given: Given) {
-    const { room, call, ask, arrival } = given;
-    const { integration } = ask.connection;
+    const { state, call, proxyRequest, inFlight } = given;
+    const { integration } = proxyRequest.connection;
     const { timeouts, retry_wait_ms } = integration.provider.api;
     this.#given = given;
-    this.#ask = ask;
+    this.#request = proxyRequest;
     this.#credentials = given.credentials;
     this.#quotaWaitMs = call.quotaWaitMs ?? usualWaitMs;
-    this.request = arrival.request;
-    this.response = arrival.response;
-    this.outbound = room.outbound;
-    this.method = ask.method;
+    this.request = inFlight.request;
+    this.response = inFlight.response;
+    this.outbound = state.outbound;
+    this.method = proxyRequest.method;
     this.isTest = integration.isTest;
     this.isRepeatable = isIdempotent(this.method) || hasIdempotencyKey(given.first);
     this.first = given.first;
@@ -98,31 +97,31 @@ export class ProxiedCall implements Exchange {
     this.retry = { times: call.retries, statuses: call.retryOn, shortestMs: retry_wait_ms };
     this.isDecoded = call.isDecoded;
     this.maxBytes = given.ticket?.maxBytes ?? Number.POSITIVE_INFINITY;
-    this.trace = arrival.trace;
-    this.cause = arrival.cause;
-    const { span } = arrival.cause;
+    this.trace = inFlight.trace;
+    this.cause = inFlight.cause;
+    const { span } = inFlight.cause;
     const provider = integration.provider.name;
     this.spans = span && new AttemptSpans({ method: this.method, provider, parent: span });
   }
 
   answerHeaders(rawHeaders: readonly string[], from: Attempt): string[] {
-    const { room, ticket, isOfPage } = this.#given;
-    const headers = room.answers.headers(rawHeaders, from);
-    if (isOfPage) return headersForPage(headers, this.#ask.brand);
+    const { state, ticket, isOfPage } = this.#given;
+    const headers = state.answers.headers(rawHeaders, from);
+    if (isOfPage) return headersForPage(headers, this.#request.brand);
     return ticket === undefined ? headers : shieldedHeaders(headers);
   }
 
   answerTrailers(rawTrailers: readonly string[]): [string, string][] {
-    return this.#given.room.answers.trailers(rawTrailers);
+    return this.#given.state.answers.trailers(rawTrailers);
   }
 
   get ownHeaders(): readonly string[] {
-    const { room, isOfPage } = this.#given;
-    return isOfPage ? room.pageHeaders : room.ownHeaders;
+    const { state, isOfPage } = this.#given;
+    return isOfPage ? state.pageHeaders : state.ownHeaders;
   }
 
   get waits(): Waits {
-    return this.#given.room.waits;
+    return this.#given.state.waits;
   }
 
   get canRenew(): boolean {
@@ -130,47 +129,47 @@ export class ProxiedCall implements Exchange {
   }
 
   async anew(): Promise<Attempt> {
-    const { room } = this.#given;
-    const ask = await this.#askNow();
-    const credentials = await credentialsOf(room, ask.connection);
-    return this.#attemptAt(ask, credentials);
+    const { state } = this.#given;
+    const proxyRequest = await this.#reauthorize();
+    const credentials = await credentialsOf(state, proxyRequest.connection);
+    return this.#attemptAt(proxyRequest, credentials);
   }
 
   async renew(): Promise<Attempt | undefined> {
-    const { room } = this.#given;
-    const wanted = room.credentials.renewed(this.#ask.connection, this.#credentials);
-    const renewed = await room.waits.orStop(wanted);
-    return renewed && this.#attemptAt(await this.#askNow(), renewed);
+    const { state } = this.#given;
+    const wanted = state.credentials.renewed(this.#request.connection, this.#credentials);
+    const renewed = await state.waits.orStop(wanted);
+    return renewed && this.#attemptAt(await this.#reauthorize(), renewed);
   }
 
-  #askNow(): Promise<Ask> {
-    const { room, call, arrival } = this.#given;
-    return askNow(room, { call, request: arrival.request });
+  #reauthorize(): Promise<ProxyRequest> {
+    const { state, call, inFlight } = this.#given;
+    return reauthorize(state, { call, request: inFlight.request });
   }
 
-  #attemptAt(ask: Ask, credentials: Credentials): Attempt {
-    this.#ask = ask;
+  #attemptAt(proxyRequest: ProxyRequest, credentials: Credentials): Attempt {
+    this.#request = proxyRequest;
     this.#credentials = credentials;
-    return attemptWith(credentials, ask);
+    return attemptWith(credentials, proxyRequest);
   }
 
   follow(location: string, before: Attempt): Attempt | undefined {
-    const ask = this.#ask;
-    if (ask.connection.integration.provider.api.redirects !== 'same_origin') return undefined;
-    return attemptAfterRedirect(location, { before, credentials: this.#credentials, ask });
+    const proxyRequest = this.#request;
+    if (proxyRequest.connection.integration.provider.api.redirects !== 'same_origin') return undefined;
+    return attemptAfterRedirect(location, { before, credentials: this.#credentials, proxyRequest });
   }
 
   admit({ origin, path }: Attempt): Admission | undefined {
-    const { room } = this.#given;
-    const { connection, override, brand } = this.#ask;
+    const { state } = this.#given;
+    const { connection, override, brand } = this.#request;
     const { quota } = connection.integration.provider.api;
-    if (quota === undefined || room.quota === undefined) return undefined;
+    if (quota === undefined || state.quota === undefined) return undefined;
     // At another address the calls are not counted as this API's.
     if (override && URL.parse(origin)?.host !== quota.service) return undefined;
     // What one attempt has waited is not there for the next.
     this.#quotaWaitMs = Math.max(0, this.#quotaWaitMs - (this.#pass?.waitedMs ?? 0));
     const isSync = this.request.headers[`${brand.word}-is-sync`] === 'true';
-    const pass = room.quota.admit({
+    const pass = state.quota.admit({
       connection,
       method: this.method,
       path,
@@ -183,12 +182,12 @@ export class ProxiedCall implements Exchange {
 
   judge(head: Head): ((parts: readonly Buffer[]) => number) | undefined {
     const { status } = head;
-    const { provider } = this.#ask.connection.integration;
+    const { provider } = this.#request.connection.integration;
     const pass = this.#pass;
     if (status !== 403 && status !== 429) return undefined;
     if (pass === undefined && provider.api.error_format === undefined) return undefined;
     return (parts) => {
-      const sample = new Sample(head);
+      const sample = new ResponseSample(head);
       for (const part of parts) sample.add(part);
       const answer = sample.answer();
       pass?.refused(answer);
@@ -197,13 +196,13 @@ export class ProxiedCall implements Exchange {
     };
   }
 
-  watch(head: Head): Watch | undefined {
-    const { observer } = this.#given.room;
-    const { connection } = this.#ask;
+  watch(head: Head): ResponseWatch | undefined {
+    const { observer } = this.#given.state;
+    const { connection } = this.#request;
     const isObserved = observer?.wants(connection, head.status) === true;
     const pass = head.status === 429 || head.status === 403 ? this.#pass : undefined;
     if (!isObserved && pass === undefined) return undefined;
-    const watch = new Watch(head, (answer) => {
+    const watch = new ResponseWatch(head, (answer) => {
       if (isObserved) observer?.observe(connection, { ...answer, url: this.first.origin + this.first.path });
       pass?.refused(answer);
     });

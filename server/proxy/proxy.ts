@@ -22,7 +22,7 @@ import { errorBody } from '../http/error-writer.ts';
 import { allowedMethods } from '../http/methods.ts';
 import type { RateLimits } from '../http/rate-limit.ts';
 import { requestIds } from '../http/request-id.ts';
-import type { Front } from '../http/server.ts';
+import type { RequestInterceptor } from '../http/server.ts';
 import type { Logger } from '../log.ts';
 import { callsInFlight } from '../metrics/metrics.ts';
 import type { Outbound } from '../outbound.ts';
@@ -31,7 +31,6 @@ import { type Cause, within } from '../tracing/cause.ts';
 import { remoteSpanOf } from '../tracing/span.ts';
 import { errorCodeOf, isTracing, startSpan } from '../tracing/tracing.ts';
 import { AnswerRules } from './answer-headers.ts';
-import { askOf, callerOf, credentialsOf, type Place, placeOf } from './asked.ts';
 import { attemptWith } from './attempt.ts';
 import { type Call, readCall } from './call.ts';
 import { CallTrace, type Ended } from './call-log.ts';
@@ -42,6 +41,7 @@ import { FailureLog } from './failure-log.ts';
 import { forward } from './forward.ts';
 import { ProxiedCall } from './proxied-call.ts';
 import type { Quota } from './quota/quota.ts';
+import { callerOf, credentialsOf, type Place, placeOf, proxyRequestOf } from './resolve-call.ts';
 import { Waits } from './waits.ts';
 
 export type ProxyDeps = {
@@ -67,11 +67,11 @@ export type ProxyDeps = {
   ownOnly?: readonly string[];
 };
 
-export function createProxy(deps: ProxyDeps): Front {
+export function createProxy(deps: ProxyDeps): RequestInterceptor {
   const { brand, isRootAlias } = deps;
   const ownHeaders = Object.freeze(Object.entries(anyOriginHeaders(brand)).flat());
   const ownLastHeaders = Object.freeze([...ownHeaders, 'connection', 'close']);
-  const room: Room = {
+  const state: ProxyState = {
     ...deps,
     answers: new AnswerRules(brand),
     ownHeaders,
@@ -86,16 +86,16 @@ export function createProxy(deps: ProxyDeps): Front {
       const isForConnection = 'connection-id' in headers && 'provider-config-key' in headers;
       return isForConnection && isRootAlias(url.split('?', 1)[0] ?? '');
     },
-    handle: (request, response) => take(room, { request, response }),
+    handle: (request, response) => take(state, { request, response }),
     stopping() {
-      room.ownHeaders = ownLastHeaders;
-      room.pageHeaders = ['connection', 'close'];
+      state.ownHeaders = ownLastHeaders;
+      state.pageHeaders = ['connection', 'close'];
     },
-    closing: () => room.waits.stop(),
+    closing: () => state.waits.stop(),
   };
 }
 
-type Room = ProxyDeps & {
+type ProxyState = ProxyDeps & {
   readonly answers: AnswerRules;
   /** Ours for every answer from now on, names and values in turn. */
   ownHeaders: readonly string[];
@@ -107,7 +107,7 @@ type Room = ProxyDeps & {
 };
 
 /** A request, and what has become known of it. */
-type Arrival = {
+type InFlightCall = {
   readonly id: string;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -120,10 +120,10 @@ type Arrival = {
   origin: string | undefined;
 };
 
-function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'response'>): void {
-  const id = room.nextId();
-  const arrival: Arrival = {
-    ...{ id, request, response, trace: new CallTrace(), cause: causeOf(room, { id, request }) },
+function take(state: ProxyState, { request, response }: Pick<InFlightCall, 'request' | 'response'>): void {
+  const id = state.nextId();
+  const inFlight: InFlightCall = {
+    ...{ id, request, response, trace: new CallTrace(), cause: causeOf(state, { id, request }) },
     caller: undefined,
     provider: undefined,
     origin: undefined,
@@ -131,36 +131,38 @@ function take(room: Room, { request, response }: Pick<Arrival, 'request' | 'resp
   // What cannot be written any more is told by `close`.
   response.on('error', ignore);
   if (isPreflight(request)) {
-    const { ownHeaders, ownOnly = [] } = room;
+    const { ownHeaders, ownOnly = [] } = state;
     response
       .writeHead(204, [...ownHeaders, ...ownOnly, ...Object.entries(preflightHeaders(request)).flat()])
       .end();
-    arrival.cause.span?.end();
+    inFlight.cause.span?.end();
     return;
   }
   callsInFlight.add();
   // What comes over streams in memory has the cause of whoever opened them.
-  if (room.causeOf === undefined) begin(room, arrival);
-  else within(arrival.cause, () => begin(room, arrival));
+  if (state.causeOf === undefined) begin(state, inFlight);
+  else within(inFlight.cause, () => begin(state, inFlight));
 }
 
-function begin(room: Room, arrival: Arrival): void {
-  const { request } = arrival;
+function begin(state: ProxyState, inFlight: InFlightCall): void {
+  const { request } = inFlight;
   try {
     if (request.method === 'TRACE') throw new AppError('method_not_allowed');
-    const caller = callerOf(room, request);
-    if (caller instanceof Promise || !carryAtOnce(room, arrival, caller)) {
+    const caller = callerOf(state, request);
+    if (caller instanceof Promise || !carryAtOnce(state, inFlight, caller)) {
       // Where nothing is waited for nothing is set off either, and to be a cause costs as much as all figures together.
-      within(arrival.cause, () => carry(room, arrival, caller)).catch((error) => fail(room, arrival, error));
+      within(inFlight.cause, () => carry(state, inFlight, caller)).catch((error) =>
+        fail(state, inFlight, error),
+      );
     }
   } catch (error) {
-    fail(room, arrival, error);
+    fail(state, inFlight, error);
   }
 }
 
 /** The call as a cause of what it sets off: part of a run, or of what its caller does. */
-function causeOf(room: Room, { id, request }: Pick<Arrival, 'id' | 'request'>): Cause {
-  const outer = room.causeOf?.(request);
+function causeOf(state: ProxyState, { id, request }: Pick<InFlightCall, 'id' | 'request'>): Cause {
+  const outer = state.causeOf?.(request);
   if (!isTracing()) return outer?.runId === undefined ? { reqId: id } : { reqId: id, runId: outer.runId };
   const { method = '', headers } = request;
   const span = startSpan(`${method} /proxy/*`, {
@@ -172,37 +174,45 @@ function causeOf(room: Room, { id, request }: Pick<Arrival, 'id' | 'request'>): 
 }
 
 /** Sends the call off where all that it needs is at hand; else false, and nothing has happened. */
-function carryAtOnce(room: Room, arrival: Arrival, caller: ProxyCaller): boolean {
-  arrival.caller = caller;
-  const call = readCall(arrival.request.headers);
-  const connection = room.connections.known(placeOf(caller, call));
+function carryAtOnce(state: ProxyState, inFlight: InFlightCall, caller: ProxyCaller): boolean {
+  inFlight.caller = caller;
+  const call = readCall(inFlight.request.headers);
+  const connection = state.connections.known(placeOf(caller, call));
   if (connection === undefined) return false;
-  const credentials = room.credentials.current(connection);
+  const credentials = state.credentials.current(connection);
   if (credentials === undefined) return false;
-  arrival.provider = connection.integration.provider;
-  room.rates?.takeOf(caller);
-  send(room, arrival, { call, caller, connection, credentials });
+  inFlight.provider = connection.integration.provider;
+  state.rates?.takeOf(caller);
+  send(state, inFlight, { call, caller, connection, credentials });
   return true;
 }
 
-async function carry(room: Room, arrival: Arrival, found: ProxyCaller | Promise<ProxyCaller>): Promise<void> {
+async function carry(
+  state: ProxyState,
+  inFlight: InFlightCall,
+  found: ProxyCaller | Promise<ProxyCaller>,
+): Promise<void> {
   const caller = await found;
-  arrival.caller = caller;
-  const call = readCall(arrival.request.headers);
+  inFlight.caller = caller;
+  const call = readCall(inFlight.request.headers);
   const at = placeOf(caller, call);
-  arrival.provider = room.connections.known(at)?.integration.provider;
-  room.rates?.takeOf(caller);
+  inFlight.provider = state.connections.known(at)?.integration.provider;
+  state.rates?.takeOf(caller);
   const { totalMs } = call.timeouts;
-  const connection = await inTime(arrival, totalMs, connectionOf(room, arrival, at));
+  const connection = await inTime(inFlight, totalMs, connectionOf(state, inFlight, at));
   const { provider } = connection.integration;
-  arrival.provider = provider;
+  inFlight.provider = provider;
   const leftMs = totalMs ?? provider.api.timeouts.total_ms;
-  const credentials = await inTime(arrival, leftMs, credentialsOf(room, connection));
-  send(room, arrival, { call, caller, connection, credentials });
+  const credentials = await inTime(inFlight, leftMs, credentialsOf(state, connection));
+  send(state, inFlight, { call, caller, connection, credentials });
 }
 
 /** What is waited for; throws `upstream_timeout` once the call is older than `totalMs`. */
-async function inTime<T>({ trace }: Arrival, totalMs: number | undefined, wanted: Promise<T>): Promise<T> {
+async function inTime<T>(
+  { trace }: InFlightCall,
+  totalMs: number | undefined,
+  wanted: Promise<T>,
+): Promise<T> {
   if (totalMs === undefined) return wanted;
   const over = Promise.withResolvers<never>();
   const expire = () => {
@@ -215,67 +225,75 @@ async function inTime<T>({ trace }: Arrival, totalMs: number | undefined, wanted
 
 type Known = { call: Call; caller: ProxyCaller; connection: LiveConnection; credentials: Credentials };
 
-function send(room: Room, arrival: Arrival, { call, caller, connection, credentials }: Known): void {
-  arrival.provider = connection.integration.provider;
-  arrival.trace.credentialed();
+function send(
+  state: ProxyState,
+  inFlight: InFlightCall,
+  { call, caller, connection, credentials }: Known,
+): void {
+  inFlight.provider = connection.integration.provider;
+  inFlight.trace.credentialed();
   const ticket = caller.kind === 'ticket' ? caller.ticket : undefined;
-  const ask = askOf(room, { request: arrival.request, call, caller, connection });
-  const first = attemptWith(credentials, ask);
-  arrival.origin = first.origin;
+  const proxyRequest = proxyRequestOf(state, { request: inFlight.request, call, caller, connection });
+  const first = attemptWith(credentials, proxyRequest);
+  inFlight.origin = first.origin;
   forward(
     new ProxiedCall({
-      room,
+      state,
       call,
-      ask,
+      proxyRequest,
       credentials,
       first,
-      arrival,
+      inFlight,
       ticket,
       isOfPage: caller.kind === 'user',
-      ended: (outcome) => end(room, arrival, outcome),
-      failed: (error) => fail(room, arrival, error),
+      ended: (outcome) => end(state, inFlight, outcome),
+      failed: (error) => fail(state, inFlight, error),
     }),
   );
 }
 
 /** Throws `unknown_provider_config` (404) or `unknown_connection` (400). */
-async function connectionOf({ connections }: Room, arrival: Arrival, at: Place): Promise<LiveConnection> {
+async function connectionOf(
+  { connections }: ProxyState,
+  inFlight: InFlightCall,
+  at: Place,
+): Promise<LiveConnection> {
   try {
     return await connections.get(at);
   } catch (error) {
-    if (error instanceof AppError) arrival.provider = (await connections.getIntegration(at)).provider;
+    if (error instanceof AppError) inFlight.provider = (await connections.getIntegration(at)).provider;
     throw error;
   }
 }
 
 /** The answer has left, whole or not. */
-function end(room: Room, arrival: Arrival, outcome: Outcome): void {
-  const { id: reqId, response } = arrival;
-  settle(room, arrival, { outcome });
-  if (!room.log.isLevelEnabled('debug')) return;
+function end(state: ProxyState, inFlight: InFlightCall, outcome: Outcome): void {
+  const { id: reqId, response } = inFlight;
+  settle(state, inFlight, { outcome });
+  if (!state.log.isLevelEnabled('debug')) return;
   const line = { reqId, status: response.statusCode, outcome };
-  within(arrival.cause, () => room.log.debug(line, 'proxied request'));
+  within(inFlight.cause, () => state.log.debug(line, 'proxied request'));
 }
 
 /** Answers with an error of ours, or breaks off where that cannot be: nobody is left to wait. */
-function fail(room: Room, arrival: Arrival, thrown: unknown): void {
+function fail(state: ProxyState, inFlight: InFlightCall, thrown: unknown): void {
   // What is left of its body nobody wants any more.
-  arrival.request.pause();
+  inFlight.request.pause();
   try {
-    within(arrival.cause, () => tell(room, arrival, thrown));
+    within(inFlight.cause, () => tell(state, inFlight, thrown));
   } catch (err) {
-    room.log.error({ reqId: arrival.id, err }, 'an error could not be told');
-    arrival.response.destroy();
+    state.log.error({ reqId: inFlight.id, err }, 'an error could not be told');
+    inFlight.response.destroy();
   }
-  settle(room, arrival, { error: thrown });
+  settle(state, inFlight, { error: thrown });
 }
 
 /** Marked, and in the provider's words once the provider is known. */
-function tell(room: Room, arrival: Arrival, thrown: unknown): void {
-  const { brand, log, failures, ownOnly = [] } = room;
-  const { id: reqId, origin, provider, request, response } = arrival;
-  const isOfPage = room.authenticate.door?.isFor(request.headers) === true;
-  const ownHeaders = isOfPage ? room.pageHeaders : room.ownHeaders;
+function tell(state: ProxyState, inFlight: InFlightCall, thrown: unknown): void {
+  const { brand, log, failures, ownOnly = [] } = state;
+  const { id: reqId, origin, provider, request, response } = inFlight;
+  const isOfPage = state.authenticate.cookies?.isFor(request.headers) === true;
+  const ownHeaders = isOfPage ? state.pageHeaders : state.ownHeaders;
   const error = thrown instanceof AppError ? thrown : new AppError('internal', undefined, { cause: thrown });
   if (error.code === 'internal') log.error({ reqId, err: thrown }, 'unexpected error');
   else if (error.status >= 500) failures.note({ reqId, origin, error });
@@ -298,8 +316,8 @@ function tell(room: Room, arrival: Arrival, thrown: unknown): void {
 }
 
 /** It is over: counted, told to traces, and logged where somebody has come with it. */
-function settle({ activity }: Room, arrival: Arrival, how: Ended): void {
-  const { id, caller, request, response, trace, provider, cause } = arrival;
+function settle({ activity }: ProxyState, inFlight: InFlightCall, how: Ended): void {
+  const { id, caller, request, response, trace, provider, cause } = inFlight;
   callsInFlight.add(-1);
   trace.count(provider?.name, how);
   if (caller !== undefined && !isTooOften(how.error))

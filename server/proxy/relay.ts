@@ -6,9 +6,9 @@ import type { ServerResponse } from 'node:http';
 import type { Transform } from 'node:stream';
 import type { AnswerController, AnswerHandler, Connecting } from '../outbound.ts';
 import { Outflow, type OutflowEnds, watchReading } from './outflow.ts';
+import type { ResponseWatch } from './response-sample.ts';
 import { noteSpent } from './spent-buffers.ts';
 import { answerBeyond } from './ticket-limits.ts';
-import type { Watch } from './watch.ts';
 
 /** The head of an answer. */
 export type Head = { readonly status: number; readonly statusText: string; readonly rawHeaders: string[] };
@@ -40,7 +40,7 @@ type Writing = {
   /** Makes what decodes the body on its way; undefined: it goes as it is. */
   readonly makeDecoder: (() => Transform) | undefined;
   /** Is shown the body's parts as the provider sent them. */
-  readonly watch: Watch | undefined;
+  readonly watch: ResponseWatch | undefined;
 };
 
 /** More of a refused answer is not read, and for no longer (ms), just to keep its connection. */

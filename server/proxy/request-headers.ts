@@ -3,7 +3,7 @@ import type { Brand } from '../brand.ts';
 import { without } from '../http/raw-headers.ts';
 import { normalizedHeaderName } from '../providers/credential-header.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { Fates, hopByHop, listedByConnection } from './header-names.ts';
+import { HeaderPolicy, hopByHop, listedByConnection } from './header-names.ts';
 
 /** Go on as the caller sent them. An entry with a `*` stands for every name that begins so. */
 const passed = [
@@ -28,7 +28,7 @@ const neverSent = new Set([
 const framing = new Set(['content-length', 'te', 'trailer']);
 
 /** What becomes of a header: it goes on, it does not, it goes on under another name, or its value decides. */
-type Fate = 'passes' | 'drops' | 'te' | { readonly as: string };
+type HeaderRule = 'passes' | 'drops' | 'te' | { readonly as: string };
 
 /**
  * What happens to the caller's headers on the way to one connection's provider: the same for all of its calls, so it is
@@ -36,7 +36,7 @@ type Fate = 'passes' | 'drops' | 'te' | { readonly as: string };
  */
 export class RequestRules {
   readonly placed: readonly string[];
-  readonly fates: Fates<Fate>;
+  readonly policy: HeaderPolicy<HeaderRule>;
 
   /** `placed` is what the connection's credentials put there; the caller's headers of these names are dropped. */
   constructor(rules: {
@@ -57,7 +57,7 @@ export class RequestRules {
       dropped.has(name) ||
       own.some((start) => name.startsWith(start));
     this.placed = Object.entries(placed).flat();
-    this.fates = new Fates((name) => {
+    this.policy = new HeaderPolicy((name) => {
       const lower = name.toLowerCase();
       if (lower.startsWith(prefix)) {
         const wanted = lower.slice(prefix.length);
@@ -72,19 +72,19 @@ export class RequestRules {
 }
 
 /** The headers for the provider out of those that came in. */
-export function requestHeaders(rawHeaders: readonly string[], { placed, fates }: RequestRules): string[] {
+export function requestHeaders(rawHeaders: readonly string[], { placed, policy }: RequestRules): string[] {
   const sent: string[] = [];
   const renamed: string[] = [];
   const listed = listedByConnection(rawHeaders);
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] as string;
     const value = rawHeaders[at + 1] as string;
-    const fate = fates.of(name);
-    if (fate === 'drops') continue;
-    if (typeof fate === 'object') {
-      if (!listed?.has(fate.as.toLowerCase())) renamed.push(fate.as, value);
+    const rule = policy.of(name);
+    if (rule === 'drops') continue;
+    if (typeof rule === 'object') {
+      if (!listed?.has(rule.as.toLowerCase())) renamed.push(rule.as, value);
       // Transfer codings other than chunked would reach the caller undecoded and unannounced.
-    } else if (fate === 'passes' || value.trim().toLowerCase() === 'trailers') {
+    } else if (rule === 'passes' || value.trim().toLowerCase() === 'trailers') {
       if (!listed?.has(name.toLowerCase())) sent.push(name, value);
     }
   }

@@ -108,10 +108,10 @@ test('what is wrong with the request is told as an error, not as a broken export
 test('a slow reader keeps the service from reading ahead: what is read and not yet taken stays bounded', async () => {
   await save('Large', 50_000, 'x'.repeat(900));
   let portions = 0;
-  const { flight } = trellis.db;
-  trellis.db.flight = (statements) => {
+  const { pipeline } = trellis.db;
+  trellis.db.pipeline = (statements) => {
     portions += 1;
-    return flight(statements);
+    return pipeline(statements);
   };
   try {
     const answer = await open('model=Large');
@@ -130,7 +130,7 @@ test('a slow reader keeps the service from reading ahead: what is read and not y
     // In records: two portions, and what the kernel holds for a loopback socket, at most some 10 MB.
     assert.ok(maxAhead < 15_000, `read ${maxAhead} records ahead`);
   } finally {
-    trellis.db.flight = flight;
+    trellis.db.pipeline = pipeline;
   }
 });
 

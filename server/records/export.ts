@@ -1,7 +1,7 @@
 import type { Brand } from '../brand.ts';
 import type { Db } from '../db/pool.ts';
 import { readAhead } from './ahead.ts';
-import { createRoom, listRecords, type Portion } from './list.ts';
+import { createScratchBuffer, listRecords, type Portion } from './list.ts';
 import { cursorAfter, portionBytes, portionRecords } from './page.ts';
 import type { RecordOwner } from './save.ts';
 import { linesToWire } from './wire.ts';
@@ -46,13 +46,13 @@ export async function* exportRecords(
 async function* readAll(db: Db, request: ExportRequest): AsyncGenerator<Portion, void, undefined> {
   const { model, variant, unlessEmptied } = request;
   // One is being written to the reader while the other is filled.
-  const rooms = [createRoom(), createRoom()] as const;
+  const scratch = [createScratchBuffer(), createScratchBuffer()] as const;
   let cursor = request.cursor;
   let hasMore = true;
   for (let turn: 0 | 1 = 0; hasMore; turn = turn === 0 ? 1 : 0) {
     const portion = await listRecords(db, {
       ...{ connection: await request.connection(), model, variant, cursor, unlessEmptied },
-      ...{ limit: portionRecords, maxBytes: portionBytes, room: rooms[turn] },
+      ...{ limit: portionRecords, maxBytes: portionBytes, scratch: scratch[turn] },
     });
     cursor = cursorAfter(portion) ?? cursor;
     hasMore = portion.hasMore;

@@ -52,13 +52,13 @@ export type ListRequest = {
   /** Whether to tell what the last change changed; what is kept of former payloads weighs as payloads do then. */
   withChanges?: boolean | undefined;
   /** Where the payloads are laid, in place of those of the portion before: what was read there before is no more. */
-  room: Room;
+  scratch: ScratchBuffer;
 };
 
 /** Memory that many portions use one after another: else each leaves as much to be collected. */
-type Room = { bytes: Buffer };
+type ScratchBuffer = { bytes: Buffer };
 
-export function createRoom(): Room {
+export function createScratchBuffer(): ScratchBuffer {
   return { bytes: Buffer.alloc(0) };
 }
 
@@ -100,8 +100,8 @@ async function readByStep(db: Db, request: ListRequest): Promise<Portion> {
     const pruned = await findPrunedRows(tx, dataset, rows);
     const { records, bytes } = cut(rows, { ...request, pruned });
     await datePruned(tx, dataset, { records, pruned });
-    const room = roomFor(bytes, request.room);
-    await openBodies(tx, { dataset, records, room, request });
+    const scratch = growScratch(bytes, request.scratch);
+    await openBodies(tx, { dataset, records, scratch, request });
     const { id: datasetId, lastSeq } = dataset;
     return { datasetId, lastSeq, since: from.since, records, bytes, hasMore: records.length < rows.length };
   }, 'snapshot');
@@ -267,9 +267,9 @@ export function cut(
 }
 
 /** Room for payloads of so many sealed bytes, which are fewer when they are opened. */
-export function roomFor(bytes: number, room: Room): Buffer {
-  if (room.bytes.length < bytes) room.bytes = Buffer.allocUnsafeSlow(bytes);
-  return room.bytes;
+export function growScratch(bytes: number, scratch: ScratchBuffer): Buffer {
+  if (scratch.bytes.length < bytes) scratch.bytes = Buffer.allocUnsafeSlow(bytes);
+  return scratch.bytes;
 }
 
 /**
@@ -284,11 +284,11 @@ async function openBodies(
   by: {
     dataset: Dataset;
     records: readonly StoredRecord[];
-    room: Buffer;
+    scratch: Buffer;
     request: ListRequest;
   },
 ): Promise<void> {
-  const { dataset, records, room, request } = by;
+  const { dataset, records, scratch, request } = by;
   if (request.withChanges) for (const record of records) record.changes = 'null';
   const [firstRow, lastRow] = [records[0], records.at(-1)];
   if (firstRow === undefined || lastRow === undefined || lastRow.seq <= dataset.pruneFloor) return;
@@ -298,7 +298,7 @@ async function openBodies(
     isWhole(request)
       ? `select ${columns} from payload where ${range} order by seq`
       : selectPayloads({ datasetId: dataset.id, seqs: records.map(({ seq }) => seq), columns }),
-    bodyOpener({ datasetId: dataset.id, records, room, dataKey: request.connection.dataKey }),
+    bodyOpener({ datasetId: dataset.id, records, scratch, dataKey: request.connection.dataKey }),
   );
 }
 
@@ -309,10 +309,10 @@ async function openBodies(
 export function bodyOpener(by: {
   datasetId: number;
   records: readonly StoredRecord[];
-  room: Buffer;
+  scratch: Buffer;
   dataKey: DataKey;
 }): (fields: (Buffer | undefined)[]) => void {
-  const { datasetId, records, room, dataKey } = by;
+  const { datasetId, records, scratch, dataKey } = by;
   let next = 0;
   let end = 0;
   return ([seqBytes, body, previous]) => {
@@ -322,8 +322,8 @@ export function bodyOpener(by: {
     if (record?.seq !== seq || body === undefined) return;
     const start = end;
     const sealedFor = { dataKey, datasetId, recordId: record.id };
-    end += openPayload(body, sealedFor).copy(room, start);
-    record.fields = room.subarray(start, end);
+    end += openPayload(body, sealedFor).copy(scratch, start);
+    record.fields = scratch.subarray(start, end);
     if (previous !== undefined) record.changes = changesText(openPayload(previous, sealedFor), record.fields);
   };
 }

@@ -45,16 +45,16 @@ async function isWhole(answer: IncomingMessage): Promise<boolean> {
 
 /** Calls `work` and counts the portions that are read meanwhile. */
 async function countPortions(work: (portions: () => number) => Promise<void>): Promise<void> {
-  const { flight } = trellis.db;
+  const { pipeline } = trellis.db;
   let portions = 0;
-  trellis.db.flight = (statements) => {
+  trellis.db.pipeline = (statements) => {
     portions += 1;
-    return flight(statements);
+    return pipeline(statements);
   };
   try {
     await work(() => portions);
   } finally {
-    trellis.db.flight = flight;
+    trellis.db.pipeline = pipeline;
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Db } from '../db/pool.ts';
 import { readAhead } from './ahead.ts';
 import { cursorWriter } from './cursor.ts';
-import { createRoom, type ListRequest, listRecords, type Portion } from './list.ts';
+import { createScratchBuffer, type ListRequest, listRecords, type Portion } from './list.ts';
 import type { RecordOwner } from './save.ts';
 
 /** What a list or an export reads at a time: all that it holds in memory, beyond one record that is larger. */
@@ -14,7 +14,7 @@ const smallPage = 1000;
 /** A page ends with the record that brings its sealed payloads to this size. */
 export const pageBytes = 16 * 1024 * 1024;
 
-export type PageRequest = Omit<ListRequest, 'connection' | 'maxBytes' | 'until' | 'room'> & {
+export type PageRequest = Omit<ListRequest, 'connection' | 'maxBytes' | 'until' | 'scratch'> & {
   /** Asked before each portion, so that a page which a slow reader takes ends with its connection. */
   connection: () => Promise<RecordOwner>;
   /** In place of `pageBytes`. */
@@ -37,7 +37,7 @@ export function readPage(db: Db, request: PageRequest): AsyncGenerator<Portion, 
 async function* readInTurn(db: Db, request: PageRequest): AsyncGenerator<Portion, void, undefined> {
   let { cursor, limit: left } = request;
   // One is being written to the reader while the other is filled.
-  const rooms = [createRoom(), createRoom()] as const;
+  const scratch = [createScratchBuffer(), createScratchBuffer()] as const;
   const max = request.limit <= smallPage ? smallPage : portionRecords;
   let bytesLeft = request.maxPageBytes ?? pageBytes;
   let until: number | undefined;
@@ -50,7 +50,7 @@ async function* readInTurn(db: Db, request: PageRequest): AsyncGenerator<Portion
       limit: Math.min(left, max),
       maxBytes: Math.min(bytesLeft, portionBytes),
       until,
-      room: rooms[turn],
+      scratch: scratch[turn],
     });
     until ??= portion.lastSeq;
     left -= portion.records.length;

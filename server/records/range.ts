@@ -2,18 +2,18 @@
  * A portion that is every record of its range, read in one exchange with the database; `list.ts` reads all others step by
  * step. Of the time a portion takes so, most went into waiting for one answer after the other.
  */
-import { copied } from '../db/flight.ts';
+import { copied } from '../db/pipeline.ts';
 import type { Db } from '../db/pool.ts';
 import { namedBy } from './cursor.ts';
 import { findDataset, planningByIndexAlone } from './dataset.ts';
 import {
   bodyOpener,
   cut,
+  growScratch,
   isWhole,
   type ListRequest,
   type Portion,
   type Row,
-  roomFor,
   rowColumns,
   type Standing,
   type StoredRecord,
@@ -34,7 +34,7 @@ export async function readRange(db: Db, request: ListRequest): Promise<Portion |
   let taken: { records: StoredRecord[]; bytes: number } | undefined;
   const take = () => (taken ??= cut(rows, { ...request, pruned: none }));
   let open: ReturnType<typeof bodyOpener> | undefined;
-  await db.flight({
+  await db.pipeline({
     statements: [
       planningByIndexAlone,
       datasetRow(from, request),
@@ -50,7 +50,7 @@ export async function readRange(db: Db, request: ListRequest): Promise<Portion |
       // The records have come before the first of their payloads.
       open ??= bodyOpener({
         ...{ datasetId, dataKey: request.connection.dataKey, records: take().records },
-        room: roomFor(take().bytes, request.room),
+        scratch: growScratch(take().bytes, request.scratch),
       });
       open(fields);
     },

@@ -3,11 +3,11 @@ import { type Db, first, type Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 
 /** What retention has let go: `bytes` are sealed ones, of payloads and of what tombstones still held. */
-export type Retained = { payloads: number; bytes: number; tombstones: number };
+export type PurgeTotals = { payloads: number; bytes: number; tombstones: number };
 
-export const nothing: Retained = { payloads: 0, bytes: 0, tombstones: 0 };
+export const nothing: PurgeTotals = { payloads: 0, bytes: 0, tombstones: 0 };
 
-export function sum(a: Retained, b: Retained): Retained {
+export function sum(a: PurgeTotals, b: PurgeTotals): PurgeTotals {
   return {
     payloads: a.payloads + b.payloads,
     bytes: a.bytes + b.bytes,
@@ -19,7 +19,7 @@ export function sum(a: Retained, b: Retained): Retained {
 export async function noteRetained(
   tx: Tx,
   of: { environmentId: number; datasetId: number },
-  went: Retained,
+  went: PurgeTotals,
 ): Promise<void> {
   await tx.query(
     `insert into retained (environment_id, dataset_id, payloads, bytes, tombstones)
@@ -44,7 +44,7 @@ export async function tellRetained(db: Db, activity: Activity): Promise<void> {
   for (const { environmentId } of rows) {
     const told = await db.transaction(async (tx) => {
       const gone = first(
-        await tx.query<Retained & { datasets: number }>(
+        await tx.query<PurgeTotals & { datasets: number }>(
           `with told as (
              delete from retained
              where environment_id = $1

@@ -7,7 +7,7 @@ import { findLastBefore } from './list.ts';
 import { arrayText, deletePayloads, rowBytes } from './payloads.ts';
 import { removePayloads } from './prune.ts';
 import { type Receipt, writeReceipt } from './receipt.ts';
-import { noteRetained, nothing, type Retained, sum } from './retained.ts';
+import { noteRetained, nothing, type PurgeTotals, sum } from './retained.ts';
 
 /** The steps of retention: each one transaction that holds its dataset's lock for at most some 50 ms. */
 
@@ -78,7 +78,7 @@ type Step = (
 ) => Promise<Receipt | undefined>;
 
 /** Lets go what is due in a dataset, payloads before tombstones; what went. */
-export async function retainDataset(db: Db, work: Work): Promise<Retained> {
+export async function retainDataset(db: Db, work: Work): Promise<PurgeTotals> {
   const payloads = await takeSteps(db, {
     ...work,
     daysOf: (policy) => policy.pruneAfterDays,
@@ -103,9 +103,9 @@ async function takeSteps(
   by: Work & {
     daysOf: (policy: Policy) => number | null;
     step: Step;
-    countOf: (receipt: Receipt) => Retained;
+    countOf: (receipt: Receipt) => PurgeTotals;
   },
-): Promise<Retained> {
+): Promise<PurgeTotals> {
   const { due, now, signal, pace, clock } = by;
   let went = nothing;
   while (!signal?.aborted) {

@@ -1,7 +1,7 @@
 import { type Activity, noActivity } from '../activity/writer.ts';
 import type { Db } from '../db/pool.ts';
 import { planByIndexAlone } from './dataset.ts';
-import { nothing, type Retained, sum, tellRetained } from './retained.ts';
+import { nothing, type PurgeTotals, sum, tellRetained } from './retained.ts';
 import { createPace, type Due, policyOfConnection, retainDataset } from './retention-steps.ts';
 import { noteStaleConsumers } from './stale.ts';
 
@@ -22,7 +22,7 @@ import { noteStaleConsumers } from './stale.ts';
 export async function runRetention(
   db: Db,
   by: { now: Date; signal?: AbortSignal; clock?: () => number; activity?: Activity },
-): Promise<Retained> {
+): Promise<PurgeTotals> {
   const { now, signal, clock = () => performance.now(), activity = noActivity } = by;
   const failures: unknown[] = [];
   const attempt = async <T>(work: Promise<T>, instead: T): Promise<T> =>

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { hashPassword, verifyPassword } from 'better-auth/crypto';
-import { takingTurns } from '../db/turns.ts';
+import { limitConcurrency } from '../concurrency.ts';
 import { AppError } from '../errors.ts';
 
 /** Each takes one of the four threads that files and names wait for, too, and 32 MB (scrypt, N = 16384, r = 16). */
@@ -21,7 +21,7 @@ export type Passwords = {
 /** Hashes of passwords, a few at a time on a node, however many are tried. */
 export function createPasswords(): Passwords {
   const requests = new AsyncLocalStorage<{ verified?: string }>();
-  const inTurn = takingTurns(maxAtOnce);
+  const inTurn = limitConcurrency(maxAtOnce);
   let asked = 0;
 
   async function unlessMany<R>(work: () => Promise<R>): Promise<R> {

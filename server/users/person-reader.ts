@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { Beliefs } from '../beliefs.ts';
 import type { Queryable } from '../db/pool.ts';
-import type { Person, PersonOf } from '../http/person-door.ts';
+import type { Person, PersonOf } from '../http/cookie-authenticator.ts';
 import { listPlaces } from './members.ts';
 import type { SignIn } from './sign-in.ts';
 

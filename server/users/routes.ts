@@ -3,7 +3,7 @@ import { userActor, writeAudit } from '../activity/audit.ts';
 import type { Config } from '../config/config.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { Person } from '../http/person-door.ts';
+import type { Person } from '../http/cookie-authenticator.ts';
 import { roles, scopesOfRole } from '../http/roles.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';

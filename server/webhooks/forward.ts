@@ -12,12 +12,12 @@ import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Vault } from '../vault.ts';
-import type { Notice } from './notice.ts';
-import type { Sent } from './proof.ts';
+import type { Sent } from './signature.ts';
+import type { ReadWebhook } from './webhook-payload.ts';
 
 type Forwarded = {
   integration: Integration;
-  notice: Notice;
+  notice: ReadWebhook;
   sent: Sent;
   at: Date;
   /** Names of headers that begin so are ours alone. */
@@ -75,7 +75,7 @@ async function tell(
 }
 
 /** Throws `unavailable` (503) where more than a hundred of them were kept within a minute. */
-export async function requireRoom(
+export async function requireCapacity(
   db: Queryable,
   { integration, at }: { integration: Integration; at: Date },
 ): Promise<void> {

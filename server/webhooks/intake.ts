@@ -1,7 +1,7 @@
 import type { preParsingHookHandler } from 'fastify';
-import { takingTurns } from '../db/turns.ts';
+import { limitConcurrency } from '../concurrency.ts';
 import { AppError } from '../errors.ts';
-import { BodyRoom, holdIn } from '../http/body-memory.ts';
+import { BodyBudget, holdIn } from '../http/body-memory.ts';
 
 /**
  * How much a node takes at a time of what comes from outside: anybody may send to a webhook's address, and it is read before
@@ -17,14 +17,14 @@ const maxAtOnce = 4;
 const maxWaiting = 500;
 
 export function createIntake() {
-  const inTurn = takingTurns(maxAtOnce);
-  const room = new BodyRoom(maxBytes);
+  const inTurn = limitConcurrency(maxAtOnce);
+  const budget = new BodyBudget(maxBytes);
   let inside = 0;
 
   /** Before the body is read. Refuses with `unavailable` (503). */
   const admit: preParsingHookHandler = (request, reply, payload, done) => {
     const { raw } = request;
-    holdIn([room], { request, reply, payload, refusal: full }, (error, body) => {
+    holdIn([budget], { request, reply, payload, refusal: full }, (error, body) => {
       if (body !== undefined) {
         const timer = setTimeout(() => raw.destroy(), arrivalMs);
         const clear = () => clearTimeout(timer);

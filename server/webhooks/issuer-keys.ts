@@ -6,7 +6,7 @@ import { AppError } from '../errors.ts';
  * The keys by which an issuer signs, read from where it publishes them.
  *
  * Owns: signatures, and when the keys are read, so that no stranger can make us call out at will. Does not own: what a
- * signed token says (`verify.ts`).
+ * signed token says (`security-event-token.ts`).
  */
 export type IssuerKeys = {
   /**

@@ -1,7 +1,7 @@
 /**
  * A provider's webhook: whether it is believed, whom it is for, and what follows.
  *
- * Does not own: how one is proved (`proof.ts`) and read (`notice.ts`), whether it came before (`seen.ts`), the runs that it
+ * Does not own: how one is proved (`signature.ts`) and read (`webhook-payload.ts`), whether it came before (`replay-guard.ts`), the runs that it
  * queues (`functions/runs/webhook-runs.ts`), or what the application is told of it (`forward.ts`).
  */
 import { sql } from 'kysely';
@@ -14,12 +14,12 @@ import { AppError } from '../errors.ts';
 import { queueWebhookRuns } from '../functions/runs/webhook-runs.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
-import type { WebhookProof } from '../providers/definition-webhook.ts';
+import type { WebhookSignature } from '../providers/definition-webhook.ts';
 import type { Vault } from '../vault.ts';
-import { forwardTo, forwardUnmatched, requireRoom } from './forward.ts';
-import { type Notice, readNotice } from './notice.ts';
-import { faultOfBodyTime, faultOfProof, type Sent, signedFacts } from './proof.ts';
-import { isFirst } from './seen.ts';
+import { forwardTo, forwardUnmatched, requireCapacity } from './forward.ts';
+import { isFirstDelivery } from './replay-guard.ts';
+import { faultOfBodyTime, faultOfSignature, type Sent, signedFacts } from './signature.ts';
+import { type ReadWebhook, readWebhook } from './webhook-payload.ts';
 
 export type ReceiveDeps = {
   db: Db;
@@ -65,8 +65,8 @@ export async function receive(
     log.warn({ integration: integration.key, refused: fault }, 'a webhook was refused');
     throw new AppError('webhook_refused', fault);
   };
-  refuseFor(faultOfProof(rules.proof, { sent, secrets, now: at }));
-  const notice = readNotice(rules, sent);
+  refuseFor(faultOfSignature(rules.proof, { sent, secrets, now: at }));
+  const notice = readWebhook(rules, sent);
   if (notice.challenge !== undefined) return { challenge: notice.challenge };
   const isProved = secrets.length > 0;
   if (isProved) refuseFor(faultOfBodyTime(rules.proof, notice.payload, at));
@@ -77,7 +77,7 @@ export async function receive(
 
 function secretsOf(
   { webhookSecret, formerWebhookSecret: former, client }: Integration,
-  { proof, at }: { proof: WebhookProof; at: Date },
+  { proof, at }: { proof: WebhookSignature; at: Date },
 ): string[] {
   const secrets =
     proof.key === 'client_secret'
@@ -88,13 +88,13 @@ function secretsOf(
 
 async function handOn(
   deps: ReceiveDeps,
-  given: { integration: Integration; notice: Notice; sent: Sent; at: Date; isProved: boolean },
+  given: { integration: Integration; notice: ReadWebhook; sent: Sent; at: Date; isProved: boolean },
 ): Promise<{ connections: number; runs: number }> {
   const { db, connections, poke, isOn } = deps;
   const { integration, isProved, at } = given;
   const isForwarded = integration.forwardWebhooks;
   const found = isOn || isForwarded ? await recipientsOf(db, given) : [];
-  if (isForwarded && !isProved && found.length > 0) await requireRoom(db, { integration, at });
+  if (isForwarded && !isProved && found.length > 0) await requireCapacity(db, { integration, at });
   let runs = 0;
   for (const head of found) {
     const connection = await liveOf(connections, head);
@@ -142,7 +142,7 @@ async function isNews(
   const proof = integration.provider.webhook?.proof;
   const facts = proof && isProved ? signedFacts(proof, sent) : undefined;
   if (facts === undefined) return true;
-  return isFirst(tx, { integration, facts, body: sent.body, at, connection });
+  return isFirstDelivery(tx, { integration, facts, body: sent.body, at, connection });
 }
 
 const forwarded = ({ brand }: ReceiveDeps, { integration, notice, sent, at }: Handed) => ({
@@ -169,7 +169,7 @@ function isGone(error: unknown): boolean {
 
 async function recipientsOf(
   db: Db,
-  { integration, notice: { recipient } }: { integration: Integration; notice: Notice },
+  { integration, notice: { recipient } }: { integration: Integration; notice: ReadWebhook },
 ): Promise<ConnectionHead[]> {
   if (recipient === undefined) return [];
   const { id } = recipient;

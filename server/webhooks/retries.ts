@@ -11,7 +11,7 @@ import type { Logger } from '../log.ts';
 /**
  * Connections of accounts that were restored, tried again until the provider has judged.
  *
- * Owns: the column `retry_at`. Does not own: what an attempt comes to (`connections/states.ts`).
+ * Owns: the column `retry_at`. Does not own: what an attempt comes to (`connections/status-transitions.ts`).
  */
 type RetryDeps = {
   db: Db;

@@ -1,4 +1,4 @@
-import { takingTurns } from '../db/turns.ts';
+import { limitConcurrency } from '../concurrency.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 
@@ -17,7 +17,7 @@ const enoughMs = 40_000;
 export function createRounds({ log, signal }: { log: Pick<Logger, 'warn'>; signal: AbortSignal }) {
   const begunMs = performance.now();
   return async <T>(take: () => Promise<readonly T[]>, work: (item: T) => Promise<unknown>): Promise<void> => {
-    const inTurn = takingTurns(maxBeside);
+    const inTurn = limitConcurrency(maxBeside);
     const away: unknown[] = [];
     const one = async (item: T) => {
       if (signal.aborted || away.length > 0) return;

@@ -9,13 +9,13 @@ import { integrationKey } from '../integrations/wire.ts';
 import { isChannelMessage, receiveMessage } from './channel-notice.ts';
 import { createIntake } from './intake.ts';
 import { type ReceiveDeps, receive } from './receive.ts';
+import { createVerifier } from './security-event-token.ts';
 import { actOn, type SecurityEventDeps } from './security-events.ts';
-import { createVerifier } from './verify.ts';
 
 /**
  * What providers send us, at an integration's webhook address.
  *
- * Owns: who may knock and how it is answered; how many at a time, `intake.ts`. Of three kinds: signed security events, which `verify.ts` judges and
+ * Owns: who may knock and how it is answered; how many at a time, `intake.ts`. Of three kinds: signed security events, which `security-event-token.ts` judges and
  * `security-events.ts` acts upon; messages of push channels (`channel-notice.ts`); and whatever else a provider tells, which
  * `receive.ts` judges and hands on.
  */

@@ -5,20 +5,20 @@ import type { CredentialSource } from '../connections/credentials.ts';
 import type { Evidence } from '../connections/health.ts';
 import type { ConnectionReader } from '../connections/reader.ts';
 import { fromRow, headFrom, selectConnections, selectHeads } from '../connections/rows.ts';
-import { endConnection } from '../connections/states.ts';
+import { endConnection } from '../connections/status-transitions.ts';
 import { type ConnectionHead, findHeadForUpdate } from '../connections/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import { noteRetries, retry } from './retries.ts';
-import { oldestMs, type Rules, type SecurityEventToken, type Subject } from './verify.ts';
+import { oldestMs, type Rules, type SecurityEventToken, type Subject } from './security-event-token.ts';
 
 /**
  * What a believed security event does.
  *
  * Owns: the table `security_event`, that each event is acted upon once, and which connections it is about. Does not
- * own: whether it is believed (`verify.ts`), how a change of state is written (`connections/states.ts`).
+ * own: whether it is believed (`security-event-token.ts`), how a change of state is written (`connections/status-transitions.ts`).
  */
 export type SecurityEventDeps = {
   db: Db;
@@ -46,7 +46,7 @@ export async function actOn(
     .transaction(async (tx) => {
       const ended: ConnectionHead[] = [];
       const restored: ConnectionHead[] = [];
-      if (!(await isFirst(tx, { token, at: now() }))) return { ended, restored };
+      if (!(await isFirstDelivery(tx, { token, at: now() }))) return { ended, restored };
       const among = await integrationsOf(tx, { audience: token.audience, integration, reading });
       const given = among.addressed.length > 0 ? effectsOf(token, rules) : [];
       const look = { among, token, reading, log };
@@ -138,7 +138,10 @@ function throwRepeatable(error: unknown): never {
 }
 
 /** Notes the token; false where it was noted before. Those that are too old to be taken again are forgotten. */
-async function isFirst(tx: Tx, { token, at }: { token: SecurityEventToken; at: Date }): Promise<boolean> {
+async function isFirstDelivery(
+  tx: Tx,
+  { token, at }: { token: SecurityEventToken; at: Date },
+): Promise<boolean> {
   await tx.query('delete from security_event where received_at < $1', [
     new Date(at.getTime() - 2 * oldestMs),
   ]);

@@ -14,7 +14,7 @@ import { readMasterKeys } from '../config/config.ts';
 import { createCredentialSource } from '../connections/credentials.ts';
 import { createConnectionReader } from '../connections/reader.ts';
 import { insertConnection, swapCredentials } from '../connections/save.ts';
-import { createStates } from '../connections/states.ts';
+import { createStatusTransitions } from '../connections/status-transitions.ts';
 import { type Connection, findConnection } from '../connections/store.ts';
 import { createKeyReader } from '../environments/key-reader.ts';
 import { ensureEnvironment } from '../environments/store.ts';
@@ -55,7 +55,7 @@ export async function openWebhookBench() {
   const now = () => new Date(Date.now() + aheadMs);
   const credentials = createCredentialSource({
     ...{ db, reader, fetchFor, vault, log, now },
-    states: createStates({ db, log, reader, now }),
+    transitions: createStatusTransitions({ db, log, reader, now }),
   });
   const brand = brandNames('trellis');
   const app = await createHttp({

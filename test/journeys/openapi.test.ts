@@ -103,7 +103,7 @@ test('every body and every answer has an example, and it fits its schema', () =>
   );
 });
 
-/** The field for which `server/http/example-words.ts` has no word. */
+/** The field for which `server/http/openapi/examples.ts` has no word. */
 function missingWord({ path }: Placed, what: string, schema: Media['schema']): string {
   try {
     exampleOf(schema ?? {}, what.startsWith('body') ? 'required' : 'all', [path.split('/')[1]!]);

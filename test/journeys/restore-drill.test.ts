@@ -25,11 +25,11 @@ const nobody = { uid: 65_534, gid: 65_534 };
 const other = process.getuid?.() === 0 && canEnter(root) ? nobody : undefined;
 
 let dir: string;
-let shelf: string;
+let backupDir: string;
 before(async () => {
   dir = await realpath(await mkdtemp(join(tmpdir(), 'trellis-drill-')));
   await chmod(dir, 0o755);
-  shelf = join(dir, 'backups');
+  backupDir = join(dir, 'backups');
 });
 const running: RunningService[] = [];
 async function start(dataDir: string): Promise<RunningService> {
@@ -153,7 +153,7 @@ function keepSaving({ save }: ReturnType<typeof application>) {
 }
 
 async function backup(env: Record<string, string>): Promise<string> {
-  const { code, stderr, stdout } = await runCommand(['backup', '--to', shelf], env);
+  const { code, stderr, stdout } = await runCommand(['backup', '--to', backupDir], env);
   assert.equal(code, 0, stderr);
   const [path = ''] = stdout.split(': ', 1);
   return path;
@@ -169,7 +169,7 @@ async function withDatabase<T>(dataDir: string, work: (db: Db) => Promise<T>): P
 async function restore(path: string, dataDir: string): Promise<string> {
   if (other !== undefined) {
     for (const place of [dataDir, join(dataDir, 'master.key')]) await chown(place, other.uid, other.gid);
-    execFileSync('chown', ['-R', `${other.uid}:${other.gid}`, shelf]);
+    execFileSync('chown', ['-R', `${other.uid}:${other.gid}`, backupDir]);
   }
   const { stdout } = await promisify(execFile)(
     process.execPath,
@@ -208,17 +208,22 @@ test('a disaster, and the way back', async () => {
 
   // A backup while writes go on, after one that was killed.
   const writer = keepSaving(app);
-  await killCommand(['backup', '--to', shelf], {
+  await killCommand(['backup', '--to', backupDir], {
     env,
     async isTime() {
       const drafts = async () =>
-        (existsSync(shelf) ? await readdir(shelf) : []).filter((name) => /^draft/.test(name));
-      while (!(await drafts()).some((name) => existsSync(join(shelf, name, 'cluster/base')))) await sleep(5);
+        (existsSync(backupDir) ? await readdir(backupDir) : []).filter((name) => /^draft/.test(name));
+      while (!(await drafts()).some((name) => existsSync(join(backupDir, name, 'cluster/base'))))
+        await sleep(5);
     },
   });
   const { length: acknowledged } = writer.saved;
   const path = await backup(env);
-  assert.deepEqual((await readdir(shelf)).sort(), [path.slice(shelf.length + 1), 'backup.lock', 'data.keys']);
+  assert.deepEqual((await readdir(backupDir)).sort(), [
+    path.slice(backupDir.length + 1),
+    'backup.lock',
+    'data.keys',
+  ]);
   await writer.end();
   assert.ok(writer.saved.length > acknowledged, 'nothing was written while the backup was made');
 
@@ -238,7 +243,7 @@ test('a disaster, and the way back', async () => {
   assert.equal(seen.at(-1)!.id, 'lost');
   const lostFeed = (await first.call('GET', '/events?limit=1000')) as Feed;
   const { head: kept } = await withDatabase(first.dataDir, async (db) => {
-    await exportKeys(db, join(shelf, 'data.keys'));
+    await exportKeys(db, join(backupDir, 'data.keys'));
     assert.ok(await chainAll(db));
     return verifyAudit(db);
   });

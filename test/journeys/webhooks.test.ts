@@ -9,7 +9,7 @@ import { placeAll } from '../../server/db/sequencer.ts';
 import { openReceiver, type Receiver } from '../../server/deliveries/deliveries.fixture.ts';
 import { eventSequence } from '../../server/events/sequence.ts';
 import { loadCatalog, providersDirectory } from '../../server/providers/catalog.ts';
-import type { WebhookProof } from '../../server/providers/definition-webhook.ts';
+import type { WebhookSignature } from '../../server/providers/definition-webhook.ts';
 import { deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -480,7 +480,7 @@ test('what bears a time and came already does nothing, unless the one before it 
 /** The service's clock, which the tests above have moved on. */
 const clock = () => Date.now() + (24 * 3600 + 1 + 20 * 60) * 1000;
 
-type Dated = { name: string; auth_mode: string; proof: Exclude<WebhookProof, { scheme: 'token' }> };
+type Dated = { name: string; auth_mode: string; proof: Exclude<WebhookSignature, { scheme: 'token' }> };
 /** Every definition whose webhooks carry the time of sending. */
 const dated = loadCatalog(providersDirectory)
   .list()

@@ -8,7 +8,7 @@ import { datasetCalls, type WireRecord } from '../support/records.ts';
 import { pick, type Random, randomOf } from './random.ts';
 
 /** What a record is like after its latest change, as text. */
-type States = Map<string, string>;
+type StatusTransitions = Map<string, string>;
 
 /** Something that is written to and followed. */
 type Feed = {
@@ -22,7 +22,7 @@ type Feed = {
     after: string | undefined,
   ): Promise<{ changes: [id: string, state: string][]; last: string | undefined } | 'expired'>;
   /** What stands when nobody writes. */
-  stand(): Promise<States>;
+  stand(): Promise<StatusTransitions>;
 };
 
 const writers = 8;
@@ -39,7 +39,7 @@ export async function follow(feed: Feed, seed: number): Promise<string[]> {
   const writing = Promise.all(Array.from({ length: writers }, (_, writer) => write(writer))).finally(() => {
     isWriting = false;
   });
-  const seen: States = new Map();
+  const seen: StatusTransitions = new Map();
   let position: string | undefined;
   const read = async (): Promise<boolean> => {
     const next = await feed.read(position);

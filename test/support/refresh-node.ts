@@ -8,7 +8,7 @@ import {
   type LiveConnection,
 } from '../../server/connections/reader.ts';
 import type { RefreshTiming } from '../../server/connections/refresh.ts';
-import { createStates } from '../../server/connections/states.ts';
+import { createStatusTransitions } from '../../server/connections/status-transitions.ts';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
 import type { IntegrationReading } from '../../server/integrations/store.ts';
 import { createLog } from '../../server/log.ts';
@@ -54,11 +54,11 @@ export function openRefreshNode(
   const reading = { vault, catalog: loadCatalog(directory), testClient: undefined };
   const reader = createConnectionReader({ db, reading });
   const log = createLog({ level: 'trace', format: 'json' }, watch.log);
-  const states = createStates({ db, log, reader, now });
+  const transitions = createStatusTransitions({ db, log, reader, now });
   const fetchFor = watch.watched(
     (): Fetch => (url, init) => through(url, { ...init, headers: { ...init.headers, 'x-node': name } }),
   );
-  const credentials = createCredentialSource({ db, reader, fetchFor, states, vault, log, now, timing });
+  const credentials = createCredentialSource({ db, reader, fetchFor, transitions, vault, log, now, timing });
   return {
     ...{ db, reading, reader, credentials },
     async live(connectionId) {

@@ -14,9 +14,9 @@ import assert from 'node:assert/strict';
 import type { Fetch } from '../../server/auth-modes/token-response.ts';
 import type { Queryable } from '../../server/db/pool.ts';
 import type { Scope } from '../../server/http/caller.ts';
+import { openBackupDirectory } from './backup-directory.ts';
 import { textsOfDatabase } from './secret-watch-database.ts';
 import { createFinder, formsOfSecret } from './secret-watch-finder.ts';
-import { openShelf } from './shelf.ts';
 
 export type SecretKind =
   | 'key'
@@ -153,7 +153,7 @@ export function openSecretWatch() {
   const found = new Set<string>();
   let held: Held = { lines: [], answers: [] };
   let heldCharacters = 0;
-  const shelf = openShelf<Held>();
+  const backupDir = openBackupDirectory<Held>();
 
   const made = (kind: SecretKind, secret: unknown) => {
     if (!(typeof secret === 'string' || Buffer.isBuffer(secret)) || secret.length < shortest) return;
@@ -192,7 +192,7 @@ export function openSecretWatch() {
   function hold(characters: number): void {
     heldCharacters += characters;
     if (heldCharacters <= maxHeld) return;
-    shelf.put(held);
+    backupDir.put(held);
     held = { lines: [], answers: [] };
     heldCharacters = 0;
   }
@@ -228,7 +228,7 @@ export function openSecretWatch() {
   /** Every place where a secret was seen that should not be there. */
   function leaks(): string[] {
     const search = createSearch();
-    for (const earlier of shelf.all()) lookThrough(earlier, search);
+    for (const earlier of backupDir.all()) lookThrough(earlier, search);
     lookThrough(held, search);
     return [...found];
   }
@@ -298,7 +298,7 @@ export function openSecretWatch() {
     assertClean(): void {
       assert.ok(secrets.size > 0, 'the watch knows no secret, so it saw nothing');
       const all = leaks();
-      shelf.close();
+      backupDir.close();
       assert.deepEqual(all, []);
     },
   };

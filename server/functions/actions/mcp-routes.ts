@@ -24,7 +24,7 @@ type Deps = {
   actions: Actions;
   connections: Pick<ConnectionReader, 'get'>;
   /** Without the door of people: a cookie counts nowhere here. */
-  authenticate: Omit<AuthenticateCall, 'door'>;
+  authenticate: Omit<AuthenticateCall, 'cookies'>;
   /** Origins of pages that may call, BASE_URL's among them. */
   origins: readonly string[];
   /** Throws where functions are turned off. */

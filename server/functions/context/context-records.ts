@@ -1,5 +1,6 @@
 /** What a sync may ask of its records. Saves are made one after the other: the next is taken when the one before is stored. */
 import { z } from 'zod';
+import { limitConcurrency } from '../../concurrency.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
 import type { Db, Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
@@ -27,7 +28,6 @@ import { largeWork } from './byte-gate.ts';
 import { type Ask, ask, type ContextDeps, type RunFacts, unfit } from './context.ts';
 import type { ModelCounts } from './run-counts.ts';
 import { pageJson, recordsJson } from './stored-records.ts';
-import { takingTurns } from './taking-turns.ts';
 
 type Into = { model: string; connection: LiveConnection };
 
@@ -70,8 +70,8 @@ export function recordAsks(
   /** By model; what was set stays set. */
   const strategies = new Map<string, NewerChanges | 'override'>();
   /** One write after the other, whatever the code does not wait for. */
-  const inTurn = takingTurns();
-  const inPageTurn = takingTurns();
+  const inTurn = limitConcurrency(1);
+  const inPageTurn = limitConcurrency(1);
   function countsOf(name: string): ModelCounts {
     // A model may have the name of something that every object has.
     if (!Object.hasOwn(counts, name)) counts[name] = { added: 0, updated: 0, deleted: 0, unchanged: 0 };

@@ -31,7 +31,7 @@ export function fencedDb(db: Db, right: Right): Db {
     transaction: (work, mode) =>
       mode === 'snapshot' ? db.transaction(work, mode) : db.transaction((tx) => fenced(tx, right, work)),
     transactionWithin: (work, limit) => db.transactionWithin((tx) => fenced(tx, right, work), limit),
-    flight: (flight) => db.flight(flight),
+    pipeline: (pipeline) => db.pipeline(pipeline),
     load: () => db.load(),
     end: () => db.end(),
   };

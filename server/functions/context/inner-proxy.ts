@@ -12,7 +12,7 @@ import { AppError, type ErrorCode, errorCatalogue } from '../../errors.ts';
 import type { AuthenticateCall } from '../../http/authorize.ts';
 import type { KeyCaller } from '../../http/caller.ts';
 import { readRetryAfter } from '../../http/retry-after.ts';
-import type { Front } from '../../http/server.ts';
+import type { RequestInterceptor } from '../../http/server.ts';
 import { type Cause, currentCause } from '../../tracing/cause.ts';
 
 /** Whose calls these are. */
@@ -66,7 +66,7 @@ type Deps = {
   createFront: (
     authenticate: AuthenticateCall,
     causeOf: (request: Pick<IncomingMessage, 'headers'>) => Cause | undefined,
-  ) => Front;
+  ) => RequestInterceptor;
   /** How long the proxy itself waits for the quota, in its own line: the longest that it takes unless told otherwise. */
   quotaWaitS?: number;
 };

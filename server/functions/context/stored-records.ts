@@ -1,12 +1,12 @@
 /** Records as they are stored, for the code of runs: answered as JSON that nobody parses here. */
 import { z } from 'zod';
 import type { Brand } from '../../brand.ts';
+import { limitConcurrency } from '../../concurrency.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { type PageRequest, readPage } from '../../records/page.ts';
 import { linesToWire, pageToWire } from '../../records/wire.ts';
 import { type Ask, ask, type ContextDeps } from './context.ts';
-import { takingTurns } from './taking-turns.ts';
 
 const maxIds = 100;
 const args = z.object({
@@ -41,7 +41,7 @@ export function storedRecordsAsk(
   { db, brand }: Pick<ContextDeps, 'db' | 'brand'>,
   { connection }: { connection: () => Promise<LiveConnection> },
 ): [string, Ask] {
-  const inTurn = takingTurns();
+  const inTurn = limitConcurrency(1);
   // The metadata are the last field of a record, and have no field of that name themselves.
   const key = `,${JSON.stringify(brand.metadataKey)}:`;
   async function read(of: z.output<typeof args>): Promise<Buffer> {

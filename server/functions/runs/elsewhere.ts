@@ -4,7 +4,7 @@
  * Neighbours: `errand-kinds.ts` is the other side; `nodes/errands.ts` carries it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Candidate } from '../../connections/hooks.ts';
+import type { UnsavedConnection } from '../../connections/hooks.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { ErrandEnd, Errands } from '../../nodes/errands.ts';
@@ -24,7 +24,7 @@ export const errandContext = 'errand';
 type Asker = { opensErrors?: true };
 /** What crosses between nodes; they may be of different versions. */
 export type RunRequest = Pick<Claim, 'id' | 'owner'> & Asker;
-export type JudgeRequest = Omit<Candidate, 'integration' | 'accessExpiresAt'> &
+export type JudgeRequest = Omit<UnsavedConnection, 'integration' | 'accessExpiresAt'> &
   Asker & {
     functionId: number;
     integrationKey: string;

@@ -4,18 +4,18 @@
  * Owns: which of them run when, for how long, and what their failure means. Does not own: how a run is carried out
  * (`worker.ts`, `execute.ts`).
  */
-import type { Candidate, ConnectionHooks } from '../../connections/hooks.ts';
+import type { ConnectionHooks, UnsavedConnection } from '../../connections/hooks.ts';
 import type { Db, Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
 import type { Definition } from '../deploys/definition.ts';
 import { type DeployedFunction, listFunctions } from '../deploys/store.ts';
 import { beginRun, queueRun } from './asked-run.ts';
-import type { Candidates } from './candidates.ts';
 import { type ExecuteDeps, execute } from './execute.ts';
 import { measuredRun } from './measured-run.ts';
 import { createRunLog } from './run-log.ts';
 import { type Ending, settle } from './settle.ts';
+import type { UnsavedConnections } from './unsaved-connections.ts';
 import type { Runner } from './worker.ts';
 
 type Deps = {
@@ -98,7 +98,10 @@ function requireAccepted({ name }: DeployedFunction, ending: Ending | undefined)
 }
 
 /** Asks one function about a connection that is not stored yet. Undefined where it could not be asked. */
-export type Judge = (asked: { candidate: Candidate; found: DeployedFunction }) => Promise<Ending | undefined>;
+export type Judge = (asked: {
+  candidate: UnsavedConnection;
+  found: DeployedFunction;
+}) => Promise<Ending | undefined>;
 
 /** In a process of this node. */
 export function judgeHere({
@@ -106,7 +109,7 @@ export function judgeHere({
   log,
   now,
   ...deps
-}: ExecuteDeps & { candidates: Candidates; log: Pick<Logger, 'warn'>; now: () => Date }): Judge {
+}: ExecuteDeps & { candidates: UnsavedConnections; log: Pick<Logger, 'warn'>; now: () => Date }): Judge {
   const { db } = deps;
   const ofCandidate: ExecuteDeps = { ...deps, reader: candidates.reader };
   return async ({ candidate, found }) => {

@@ -9,7 +9,7 @@ import { noActivity } from '../../activity/writer.ts';
 import { brandNames } from '../../brand.ts';
 import { createCredentialSource } from '../../connections/credentials.ts';
 import { createConnectionReader } from '../../connections/reader.ts';
-import { createStates } from '../../connections/states.ts';
+import { createStatusTransitions } from '../../connections/status-transitions.ts';
 import { type DbTarget, openDb } from '../../db/pool.ts';
 import { createOutbound } from '../../outbound.ts';
 import { loadCatalog } from '../../providers/catalog.ts';
@@ -44,9 +44,9 @@ export async function openRunNode(
   allow.addSubnet('127.0.0.0', 8, 'ipv4');
   const outbound = createOutbound({ allow: [{ addresses: allow }] });
   const reader = createConnectionReader({ db, reading });
-  const states = createStates({ db, log, reader });
+  const transitions = createStatusTransitions({ db, log, reader });
   const credentials = createCredentialSource({
-    ...{ db, reader, states, vault, log, activity: noActivity },
+    ...{ db, reader, transitions, vault, log, activity: noActivity },
     fetchFor: () => outbound.fetchFor({ isTest: false }),
   });
   const quota = createQuota({ db });

@@ -1,4 +1,4 @@
-import { openKept } from '../../connections/candidates.ts';
+import { openKept } from '../../connections/previous-refresh-tokens.ts';
 import { fromRow, selectConnections } from '../../connections/rows.ts';
 import type { Connection } from '../../connections/store.ts';
 import type { Db } from '../../db/pool.ts';
@@ -13,7 +13,7 @@ import { type IntegrationReading, listIntegrations } from '../../integrations/st
 import { listConsumers } from '../../records/consumers.ts';
 import { cursorWriter, namedBy } from '../../records/cursor.ts';
 import { type DatasetView, listDatasets } from '../../records/datasets.ts';
-import { createRoom, listRecords } from '../../records/list.ts';
+import { createScratchBuffer, listRecords } from '../../records/list.ts';
 import { portionBytes, portionRecords } from '../../records/page.ts';
 import { listPolicies } from '../../records/policy.ts';
 import { type Given, lineOf } from './entries.ts';
@@ -238,7 +238,7 @@ async function* recordsOf(
 ): AsyncGenerator<Given> {
   const { connection, dataset } = given;
   const following = [...given.following];
-  const room = createRoom();
+  const scratch = createScratchBuffer();
   let cursor: string | undefined;
   for (let hasMore = true; hasMore; ) {
     const portion = await listRecords(db, {
@@ -248,7 +248,7 @@ async function* recordsOf(
       cursor,
       limit: portionRecords,
       maxBytes: portionBytes,
-      room,
+      scratch,
     });
     hasMore = portion.hasMore;
     for (const record of portion.records) {

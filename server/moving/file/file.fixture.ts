@@ -2,7 +2,7 @@ import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { brandNames } from '../../brand.ts';
-import { alone } from '../alone.ts';
+import { withImportLock } from '../import-lock.ts';
 import type { Installation } from '../moving.fixture.ts';
 import type { Reported } from '../report.ts';
 import { exportedLines } from './export.ts';
@@ -55,7 +55,7 @@ export function takeFile(
   more: Partial<FileRun> & Pick<FileRun, 'now'>,
 ): Promise<Reported[]> {
   return withFile(bytes, (file) =>
-    alone(db, (held) =>
+    withImportLock(db, (held) =>
       runFile(
         {
           ...{ ...held, reading, brand, baseUrl: 'https://new.example.com', environmentName: undefined },

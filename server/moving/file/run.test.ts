@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { raisePositions } from '../../backup/positions.ts';
-import { openKept, sealKept } from '../../connections/candidates.ts';
 import { faultFrom } from '../../connections/health.ts';
+import { openKept, sealKept } from '../../connections/previous-refresh-tokens.ts';
 import { insertConnection } from '../../connections/save.ts';
 import { destroyConnection } from '../../connections/store.ts';
 import { insertEndpoint, listEndpoints } from '../../deliveries/endpoints.ts';
@@ -15,7 +15,7 @@ import { createIntegration, listIntegrations } from '../../integrations/store.ts
 import { acknowledge, findConsumer } from '../../records/consumers.ts';
 import { cursorWriter } from '../../records/cursor.ts';
 import { findDataset } from '../../records/dataset.ts';
-import { createRoom, listRecords } from '../../records/list.ts';
+import { createScratchBuffer, listRecords } from '../../records/list.ts';
 import { listPolicies, setPolicy } from '../../records/policy.ts';
 import { pruneRecords } from '../../records/prune.ts';
 import { setDatasetSettings } from '../../records/settings.ts';
@@ -184,7 +184,7 @@ async function take(bytes: Buffer, more: Partial<FileRun> = {}): Promise<Report>
 async function rowsOf(of: Installation, cursor?: string) {
   const connection = (await of.find('notes', 'bob'))!;
   const request = { connection, model: 'Row', variant: 'base', limit: 10_000, maxBytes: 1e9, cursor };
-  const { records } = await listRecords(of.db, { ...request, room: createRoom() });
+  const { records } = await listRecords(of.db, { ...request, scratch: createScratchBuffer() });
   return records
     .filter(({ prunedAt, lastAction }) => prunedAt === null || lastAction === 'DELETED')
     .map(({ id, lastAction, fields }) => [id, lastAction, fields?.toString() ?? '{}']);

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import type { PeerStandIn } from '../../../test/support/peer.ts';
 import { peerConnection } from '../../../test/support/peer-bodies.ts';
 import type { OAuth2Credentials } from '../../auth-modes/oauth2-credentials.ts';
-import { openKept } from '../../connections/candidates.ts';
+import { openKept } from '../../connections/previous-refresh-tokens.ts';
 import { destroyConnection } from '../../connections/store.ts';
 import { type Installation, type Move, openMove, outcomesOf, renewHere } from '../moving.fixture.ts';
 import { linesOf, type Report } from '../report.ts';

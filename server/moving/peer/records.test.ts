@@ -11,7 +11,7 @@ import { RecordChecker, requireRecords } from '../../records/check.ts';
 import { findConsumer } from '../../records/consumers.ts';
 import { findDataset } from '../../records/dataset.ts';
 import { emptyDataset } from '../../records/empty.ts';
-import { createRoom, listRecords } from '../../records/list.ts';
+import { createScratchBuffer, listRecords } from '../../records/list.ts';
 import { saveRecords } from '../../records/save.ts';
 import { setDatasetSettings } from '../../records/settings.ts';
 import { type Installation, type Move, openMove } from '../moving.fixture.ts';
@@ -65,8 +65,8 @@ const consumersOf = ({ records }: Report) => (records as { consumers: object }).
 
 async function stored(cursor?: string, variant = 'base') {
   const connection = (await here.find('sheets', 'ada'))!;
-  const room = createRoom();
-  const at = { connection, model: 'Row', variant, limit: 10_000, maxBytes: 1e9, room, cursor };
+  const scratch = createScratchBuffer();
+  const at = { connection, model: 'Row', variant, limit: 10_000, maxBytes: 1e9, scratch, cursor };
   const { records } = await listRecords(here.db, at);
   return records.map(({ id, lastAction, fields, prunedAt }) => ({
     id,

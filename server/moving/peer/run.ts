@@ -6,7 +6,6 @@ import type { Integration, IntegrationReading } from '../../integrations/store.t
 import { type Moved, storeMoved } from '../connections.ts';
 import { IntegrationSkippedError } from '../datasets.ts';
 import { eachAtOnce } from '../each-at-once.ts';
-import { adviceOnGone, noteGone, pagesOfGone, type Remaining, reasonOfGone } from '../gone.ts';
 import {
   closeImport,
   findImport,
@@ -22,6 +21,13 @@ import {
   type Place,
   pagesOfHere,
 } from '../ledger.ts';
+import {
+  adviceOnMissing,
+  pagesOfMissing,
+  type Remaining,
+  reasonOfMissing,
+  recordMissing,
+} from '../missing-at-source.ts';
 import { type Count, countsOf, type Report, type Reported, recordsOf, stepForLacking } from '../report.ts';
 import type { PeerSummary } from './answers.ts';
 import { type Peer, PeerLostError } from './client.ts';
@@ -92,8 +98,8 @@ export async function tryPeerRun(run: PeerRun): Promise<Reported> {
   const report = reportOf(run, { planned, startedAt, isDryRun: true });
   if (from !== undefined && listed.nameless === 0) {
     const remaining: Remaining = { stillHere: [], here: 0 };
-    for await (const { gone, here } of pagesOfGone(db, from, { only, isListed: isIn(listed.keys) })) {
-      for (const one of gone) add({ outcome: 'gone', reason: reasonOfGone(one) });
+    for await (const { gone, here } of pagesOfMissing(db, from, { only, isListed: isIn(listed.keys) })) {
+      for (const one of gone) add({ outcome: 'gone', reason: reasonOfMissing(one) });
       remaining.stillHere.push(...gone.filter(({ isHere }) => isHere));
       remaining.here += here;
     }
@@ -118,7 +124,7 @@ export async function runPeer(run: PeerRun): Promise<Reported> {
     report.doubts.push(...doubtsOf(listed));
     // One that has no name may be any of those that are not listed.
     if (listed.nameless === 0)
-      adviseOnGone(report, await noteGone(db, from, { only, isListed: isIn(listed.keys) }));
+      adviseOnGone(report, await recordMissing(db, from, { only, isListed: isIn(listed.keys) }));
     if (run.records !== undefined) records = await importRecords(run, { from, ...made });
     // Spread over their frequencies, not all at once.
     await db.transaction(async (tx) => {
@@ -141,7 +147,7 @@ function planSettings({ environment, reading, providerNames, only }: PeerRun) {
 }
 
 function adviseOnGone(report: Report, remaining: Remaining): void {
-  const { steps, doubts } = adviceOnGone(remaining);
+  const { steps, doubts } = adviceOnMissing(remaining);
   report.next_steps.push(...steps);
   report.doubts.push(...doubts);
 }

@@ -1,29 +1,29 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { Book, cellAt, cellMsOf, type Priority, type Rule } from './book.ts';
 import { Bucket, type Token } from './bucket.ts';
-import type { Ledger } from './ledger.ts';
+import { cellAt, cellMsOf, type Priority, type Rule, SlidingWindow } from './sliding-window.ts';
+import type { WindowStore } from './window-store.ts';
 
 const rule: Rule = { count: 60, burst: 60, windowMs: 60_000 };
 const cellMs = cellMsOf(rule);
 
 /** A ledger of one node, with a clock that only the test moves. */
-function openLedger() {
+function openWindowStore() {
   const clock = { ms: 1_000 * cellMs };
-  let pages = new Book().pages(0);
+  let pages = new SlidingWindow().pages(0);
   let writes = 0;
-  const ledger: Ledger = {
+  const store: WindowStore = {
     now: () => clock.ms,
     async change({ change }) {
       writes += 1;
-      const book = new Book(pages);
-      const result = change(book, clock.ms);
-      pages = book.pages(cellAt(rule, clock.ms));
-      return { result, known: { pages, version: '' }, book };
+      const window = new SlidingWindow(pages);
+      const result = change(window, clock.ms);
+      pages = window.pages(cellAt(rule, clock.ms));
+      return { result, known: { pages, version: '' }, window };
     },
   };
-  return { clock, ledger, writes: () => writes };
+  return { clock, store, writes: () => writes };
 }
 
 /** Waits in the line as a call of the lane does. */
@@ -48,8 +48,8 @@ function waitIn(bucket: Bucket, lane: number, priority: Priority = 'interactive'
 }
 
 test('a token that was at hand for too long is not used', async () => {
-  const { clock, ledger } = openLedger();
-  const bucket = new Bucket({ key: 'old', rule, ledger });
+  const { clock, store } = openWindowStore();
+  const bucket = new Bucket({ key: 'old', rule, store });
   const waiter = waitIn(bucket, 1);
   await setImmediate();
   const first = waiter.token;
@@ -66,8 +66,8 @@ test('a token that was at hand for too long is not used', async () => {
 
 test('who comes to a long line is told when it will be through, not when the next token comes', async () => {
   const slow: Rule = { count: 31, burst: 1, windowMs: 60_000 };
-  const { clock, ledger } = openLedger();
-  const bucket = new Bucket({ key: 'long', rule: slow, ledger });
+  const { clock, store } = openWindowStore();
+  const bucket = new Bucket({ key: 'long', rule: slow, store });
   for (let lane = 1; lane <= 20; lane += 1) waitIn(bucket, lane);
   await setImmediate();
   const waitS = (bucket.expectedAt('interactive', 99) - clock.ms) / 1000;
@@ -77,8 +77,8 @@ test('who comes to a long line is told when it will be through, not when the nex
 });
 
 test('calls that nobody waits for never shut out those that somebody does', async () => {
-  const { ledger } = openLedger();
-  const bucket = new Bucket({ key: 'full', rule: { ...rule, count: 1, burst: 1 }, ledger });
+  const { store } = openWindowStore();
+  const bucket = new Bucket({ key: 'full', rule: { ...rule, count: 1, burst: 1 }, store });
   for (let lane = 1; lane <= 10; lane += 1)
     for (let call = 0; call < 200; call += 1) waitIn(bucket, lane, 'background');
   assert.equal(waitIn(bucket, 11).isRefused, undefined);
@@ -87,8 +87,8 @@ test('calls that nobody waits for never shut out those that somebody does', asyn
 });
 
 test('in a full line whoever has little gets a place from whoever has much, and nobody else does', async () => {
-  const { ledger } = openLedger();
-  const bucket = new Bucket({ key: 'greedy', rule: { ...rule, count: 1, burst: 1 }, ledger });
+  const { store } = openWindowStore();
+  const bucket = new Bucket({ key: 'greedy', rule: { ...rule, count: 1, burst: 1 }, store });
   const greedy = Array.from({ length: 2_000 }, (_, at) => waitIn(bucket, 1 + (at % 10)));
   const modest = waitIn(bucket, 11);
   assert.equal(modest.isRefused, undefined);
@@ -113,8 +113,8 @@ test('one who calls now and then finds a token at hand mostly, and writes are fe
     [4, 1.1],
     [12, 2.1],
   ] as const) {
-    const { clock, ledger, writes } = openLedger();
-    const bucket = new Bucket({ key: 'now and then', rule: { ...rule, count: 200, burst: 200 }, ledger });
+    const { clock, store, writes } = openWindowStore();
+    const bucket = new Bucket({ key: 'now and then', rule: { ...rule, count: 200, burst: 200 }, store });
     const calls = 40;
     for (let call = 0; call < calls; call += 1) {
       const waiter = { token: bucket.take('interactive') };
@@ -140,8 +140,8 @@ test('one who calls now and then finds a token at hand mostly, and writes are fe
 });
 
 test('who comes after the bucket was stopped is told so, and nothing is asked any more', async () => {
-  const { ledger, writes } = openLedger();
-  const bucket = new Bucket({ key: 'stopped', rule, ledger });
+  const { store, writes } = openWindowStore();
+  const bucket = new Bucket({ key: 'stopped', rule, store });
   await bucket.stop();
   assert.throws(() => waitIn(bucket, 1), { code: 'unavailable' });
   assert.equal(writes(), 0);

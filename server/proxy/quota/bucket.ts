@@ -1,6 +1,6 @@
 /**
  * One quota as this node has it: who gets its tokens, and the line of those who wait for one. What is at hand, and the
- * traffic with the other nodes, is `stock.ts`.
+ * traffic with the other nodes, is `quota-reserve.ts`.
  *
  * A node reserves one token for each lane (connection) that waits, however many wait in it, and as the reservations of
  * all nodes are given in the order they were asked for, a lane gets as many as any other lane of any node. Beyond that
@@ -9,10 +9,10 @@
  * for five cells, and what there is to be written waits for the next portion.
  */
 import { serviceStops } from '../../http/drain.ts';
-import { cellAt, cellMsOf, type Priority, type Rule } from './book.ts';
-import type { Ledger } from './ledger.ts';
-import { Line, type Waiter } from './line.ts';
-import { priorities, Stock } from './stock.ts';
+import { FairQueue, type Waiter } from './fair-queue.ts';
+import { priorities, QuotaReserve } from './quota-reserve.ts';
+import { cellAt, cellMsOf, type Priority, type Rule } from './sliding-window.ts';
+import type { WindowStore } from './window-store.ts';
 
 /** What allows one call. Ends by `settle`, `giveBack` or `drop`. */
 export type Token = { readonly cell: number; readonly priority: Priority };
@@ -37,18 +37,18 @@ const maxCellsUnderWay = 10;
 
 export class Bucket {
   readonly #rule: Rule;
-  readonly #ledger: Ledger;
-  readonly #stock: Stock;
-  readonly #lines = { interactive: new Line<TokenWaiter>(), background: new Line<TokenWaiter>() };
+  readonly #store: WindowStore;
+  readonly #reserve: QuotaReserve;
+  readonly #lines = { interactive: new FairQueue<TokenWaiter>(), background: new FairQueue<TokenWaiter>() };
   #syncing: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isRefusing = false;
   #isStopped = false;
 
-  constructor(given: { key: string; rule: Rule; ledger: Ledger }) {
+  constructor(given: { key: string; rule: Rule; store: WindowStore }) {
     this.#rule = given.rule;
-    this.#ledger = given.ledger;
-    this.#stock = new Stock(given);
+    this.#store = given.store;
+    this.#reserve = new QuotaReserve(given);
   }
 
   /** Whether nothing is kept here that the next use would miss. */
@@ -58,8 +58,8 @@ export class Bucket {
 
   /** A token that is at hand; undefined: wait for one. */
   take(priority: Priority): Token | undefined {
-    if (this.#lines[priority].size > 0 || this.#stock.isClosed) return undefined;
-    const cell = this.#stock.take(priority);
+    if (this.#lines[priority].size > 0 || this.#reserve.isClosed) return undefined;
+    const cell = this.#reserve.take(priority);
     return cell === undefined ? undefined : this.#tokenOf(cell, priority);
   }
 
@@ -68,9 +68,9 @@ export class Bucket {
     if (this.#isRefusing) throw serviceStops();
     const line = this.#lines[waiter.priority];
     if (line.in(waiter.lane) >= maxInLane) return false;
-    const opensAt = this.#stock.opensAt(waiter.priority);
-    if (opensAt > this.#ledger.now() && opensAt >= waiter.until) return false;
-    if (line.size >= maxInLine && !this.#makeRoom(line, waiter.lane)) return false;
+    const opensAt = this.#reserve.opensAt(waiter.priority);
+    if (opensAt > this.#store.now() && opensAt >= waiter.until) return false;
+    if (line.size >= maxInLine && !this.#evict(line, waiter.lane)) return false;
     line.add(waiter);
     this.#pump();
     return true;
@@ -84,45 +84,45 @@ export class Bucket {
 
   /** The call that the token allowed, sent at that time (ms), was answered or given up: by now it is counted. */
   settle({ cell, priority }: Token, sentAt: number): void {
-    const counted = Math.min(this.#stock.cell, cellAt(this.#rule, sentAt) + maxCellsUnderWay);
+    const counted = Math.min(this.#reserve.cell, cellAt(this.#rule, sentAt) + maxCellsUnderWay);
     if (counted <= cell) return;
-    this.#stock.note(cell, priority, -1);
-    this.#stock.note(counted, priority, 1);
+    this.#reserve.note(cell, priority, -1);
+    this.#reserve.note(counted, priority, 1);
     this.#rest();
   }
 
   /** Whether the token is too old to be used. */
   isStale({ cell }: Token): boolean {
-    return this.#stock.isStale(cell);
+    return this.#reserve.isStale(cell);
   }
 
   /** Returns a token that is too old. */
   drop({ cell, priority }: Token): void {
-    this.#stock.note(cell, priority, -1);
+    this.#reserve.note(cell, priority, -1);
     this.#rest();
   }
 
   /** The call that the token allowed was not sent. */
   giveBack({ cell, priority }: Token): void {
-    this.#stock.giveBack(cell, priority);
+    this.#reserve.giveBack(cell, priority);
     this.#pump();
   }
 
   /** Nobody is given a token before this time (ms), on any node. */
   close(until: number): void {
-    if (until <= this.#stock.closedUntil) return;
-    this.#stock.close(until);
+    if (until <= this.#reserve.closedUntil) return;
+    this.#reserve.close(until);
     this.#refuseWhoEndsBefore(until);
     this.#sync();
   }
 
   /** When (ms) who comes to this lane can expect a token: after those who wait here already. */
   expectedAt(priority: Priority, lane: number): number {
-    const now = this.#ledger.now();
+    const now = this.#store.now();
     const cellMs = cellMsOf(this.#rule);
-    const { closedUntil } = this.#stock;
-    const from = Math.max(cellAt(this.#rule, now), this.#stock.opensIn(priority));
-    const sums = this.#stock.forecast(from, priority);
+    const { closedUntil } = this.#reserve;
+    const from = Math.max(cellAt(this.#rule, now), this.#reserve.opensIn(priority));
+    const sums = this.#reserve.forecast(from, priority);
     // Before the first look at the book nothing is known.
     if (sums === undefined) return Math.max(closedUntil, now + cellMs);
     const isBehindAll = priority === 'background';
@@ -131,7 +131,7 @@ export class Bucket {
       const cells = sums.findIndex((sum) => sum >= tokens);
       return (from + (cells === -1 ? sums.length : cells)) * cellMs;
     };
-    const servedAt = opensAt(Math.max(1, before + 1 - this.#stock.count(priority)));
+    const servedAt = opensAt(Math.max(1, before + 1 - this.#reserve.count(priority)));
     return Math.max(closedUntil, opensAt(1), Math.min(servedAt, now + longestWaitMs));
   }
 
@@ -148,7 +148,7 @@ export class Bucket {
     await this.#syncing;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#stock.hasNews) await this.#stock.giveAllBack();
+    if (this.#reserve.hasNews) await this.#reserve.giveAllBack();
   }
 
   get #waiting(): number {
@@ -156,13 +156,13 @@ export class Bucket {
   }
 
   #tokenOf(cell: number, priority: Priority): Token {
-    this.#stock.noteDemand();
+    this.#reserve.noteDemand();
     this.#rest();
     return { cell, priority };
   }
 
   /** Refuses the last of the longest lane in favour of a shorter one; false where none is longer. */
-  #makeRoom(line: Line<TokenWaiter>, lane: number): boolean {
+  #evict(line: FairQueue<TokenWaiter>, lane: number): boolean {
     const last = line.lastOfLongest();
     if (last === undefined || line.in(last.lane) <= line.in(lane) + 1) return false;
     line.remove(last);
@@ -188,11 +188,11 @@ export class Bucket {
 
   /** Serves who can be served, and sees to it that the others will be. */
   #pump(): void {
-    const isOpen = !this.#stock.isClosed;
+    const isOpen = !this.#reserve.isClosed;
     if (isOpen) for (const priority of priorities) this.#serve(priority);
     const asks = priorities.some(
       (priority) =>
-        this.#lines[priority].lanes > this.#stock.count(priority) && !this.#stock.isShort(priority),
+        this.#lines[priority].lanes > this.#reserve.count(priority) && !this.#reserve.isShort(priority),
     );
     if (asks && isOpen) this.#sync();
     else this.#rest();
@@ -201,7 +201,7 @@ export class Bucket {
   #serve(priority: Priority): void {
     const line = this.#lines[priority];
     while (line.size > 0) {
-      const taken = this.#stock.take(priority);
+      const taken = this.#reserve.take(priority);
       if (taken === undefined) return;
       line.next()?.serve(this.#tokenOf(taken, priority));
     }
@@ -210,14 +210,14 @@ export class Bucket {
   /** Goes on by itself with the next cell, while somebody waits or something is at hand. */
   #rest(): void {
     if (this.#isStopped || this.#timer !== undefined || this.#syncing !== undefined) return;
-    if (this.#waiting === 0 && !this.#stock.hasNews) return;
-    const now = this.#ledger.now();
+    if (this.#waiting === 0 && !this.#reserve.hasNews) return;
+    const now = this.#store.now();
     const next = (cellAt(this.#rule, now) + 1) * cellMsOf(this.#rule);
     this.#timer = setTimeout(
       () => {
         this.#timer = undefined;
         // While somebody waits, each cell brings news of what other nodes have closed or given back.
-        if (this.#waiting > 0 || this.#stock.isNewsDue()) this.#sync();
+        if (this.#waiting > 0 || this.#reserve.isNewsDue()) this.#sync();
         else this.#rest();
       },
       Math.max(1, Math.ceil(next - now)),
@@ -229,12 +229,12 @@ export class Bucket {
     if (this.#isStopped || this.#syncing !== undefined) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const { closedUntil } = this.#stock;
-    this.#syncing = this.#stock
+    const { closedUntil } = this.#reserve;
+    this.#syncing = this.#reserve
       .exchange(this.#lines)
       .then(
         () => {
-          if (this.#stock.closedUntil > closedUntil) this.#refuseWhoEndsBefore(this.#stock.closedUntil);
+          if (this.#reserve.closedUntil > closedUntil) this.#refuseWhoEndsBefore(this.#reserve.closedUntil);
         },
         (error: Error) => this.#failAll(error),
       )

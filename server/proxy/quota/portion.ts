@@ -1,4 +1,4 @@
-import { type Book, cellsAhead, type Priority, type Rule } from './book.ts';
+import { cellsAhead, type Priority, type Rule, type SlidingWindow } from './sliding-window.ts';
 
 /** What a node wants of a book. */
 export type Want = {
@@ -22,18 +22,18 @@ type Portion = {
  * all lanes have theirs at once, a quarter of what is left at most goes along, so that other nodes find some.
  */
 export function takePortion(
-  book: Book,
+  window: SlidingWindow,
   given: { rule: Rule; priority: Priority; cell: number; want: Want },
 ): Portion {
   const { rule, priority, cell, want } = given;
   const to = priority === 'interactive' ? cell + cellsAhead : cell;
-  const tokens = book.take({ rule, priority, from: cell, to, want: want.lanes });
+  const tokens = window.take({ rule, priority, from: cell, to, want: want.lanes });
   let taken = 0;
   for (const count of tokens.values()) taken += count;
   const now = tokens.get(cell) ?? 0;
   if (want.lanes > 0 && now === want.lanes) {
-    const left = Math.floor(book.allowance(rule, { priority, cell }) / 4);
-    const spare = book.take({ rule, priority, from: cell, to: cell, want: Math.min(want.spare, left) });
+    const left = Math.floor(window.allowance(rule, { priority, cell }) / 4);
+    const spare = window.take({ rule, priority, from: cell, to: cell, want: Math.min(want.spare, left) });
     tokens.set(cell, now + (spare.get(cell) ?? 0));
   }
   return { priority, tokens, isShort: taken < want.lanes };

@@ -3,8 +3,8 @@ import { after, before, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
 import { bytesOf, definitionAt, send, startHttp, startProxy } from '../proxy.fixture.ts';
-import type { Priority } from './book.ts';
 import { createQuota } from './quota.ts';
+import type { Priority } from './sliding-window.ts';
 
 /** How calls of the proxy ask for their tokens. */
 let database: TestDatabase;

@@ -6,10 +6,10 @@ import type { LiveConnection } from '../../connections/reader.ts';
 import { type Db, openDb } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { definitionAt } from '../proxy.fixture.ts';
-import type { Priority } from './book.ts';
-import { quotaSweepJob } from './ledger.ts';
-import type { Pass } from './pass.ts';
+import type { Permit } from './permit.ts';
 import { createQuota, type Quota } from './quota.ts';
+import type { Priority } from './sliding-window.ts';
+import { quotaSweepJob } from './window-store.ts';
 
 let database: TestDatabase;
 before(async () => {
@@ -69,7 +69,7 @@ function ask(
   quota: Quota,
   connection: LiveConnection | undefined,
   given: { priority?: Priority; waitMs?: number; method?: string } = {},
-): Pass | undefined {
+): Permit | undefined {
   const { priority = 'interactive', waitMs = 5_000, method = 'GET' } = given;
   assert.ok(connection);
   return quota.admit({ connection, method, path: '/v4/x?y=z', priority, waitMs });

@@ -1,9 +1,9 @@
 /**
  * Keeps calls within the provider's quotas, shared by all nodes, and fair between the connections of one owner.
  *
- * Owns: which buckets a call needs, and whose they are. Neighbours: `pass.ts` is one call that gets its tokens, waits
- * for them, and learns from refusals; `bucket.ts` has the line of one quota, `stock.ts` the tokens that this node has of
- * it, `book.ts` says how many there are, `ledger.ts` keeps that for all nodes. A provider without a quota in its definition costs nothing.
+ * Owns: which buckets a call needs, and whose they are. Neighbours: `permit.ts` is one call that gets its tokens, waits
+ * for them, and learns from refusals; `bucket.ts` has the line of one quota, `quota-reserve.ts` the tokens that this node has of
+ * it, `sliding-window.ts` says how many there are, `window-store.ts` keeps that for all nodes. A provider without a quota in its definition costs nothing.
  */
 import { ownClientOf } from '../../auth-modes/mode.ts';
 import type { LiveConnection } from '../../connections/reader.ts';
@@ -13,8 +13,8 @@ import { decodedText } from '../../http/query.ts';
 import type { ProviderQuota } from '../../providers/definition.ts';
 import { quotaWith } from '../../providers/quota-setting.ts';
 import { Bucket } from './bucket.ts';
-import { createLedger } from './ledger.ts';
-import { type Limit, type Metered, Pass, type QuotaCall } from './pass.ts';
+import { type Limit, type Metered, Permit, type QuotaCall } from './permit.ts';
+import { createWindowStore } from './window-store.ts';
 
 /** How long a call waits that does not say. */
 export const usualWaitMs = 10_000;
@@ -29,7 +29,7 @@ type Subject = Pick<LiveConnection, 'id' | 'account' | 'integration'> &
 
 export type Quota = {
   /** The right to send one request; undefined where nothing limits it. */
-  admit(call: QuotaCall): Pass | undefined;
+  admit(call: QuotaCall): Permit | undefined;
   /** Refuses all who wait with `unavailable` (503), and from now on all who would. Tokens at hand are still given. */
   refuse(): void;
   /** Gives back what this node has; resolves when that is written. */
@@ -37,7 +37,7 @@ export type Quota = {
 };
 
 export function createQuota({ db }: { db: Db }): Quota {
-  const ledger = createLedger(db);
+  const store = createWindowStore(db);
   const buckets = new Map<string, Bucket>();
   let isRefusing = false;
   /** A connection is read anew each second; the buckets stay. */
@@ -51,7 +51,7 @@ export function createQuota({ db }: { db: Db }): Quota {
     if (buckets.size >= maxIdle) {
       for (const [other, bucket] of buckets) if (bucket.isIdle) buckets.delete(other);
     }
-    const bucket = new Bucket({ key, rule: { count, burst, windowMs: window_s * 1000 }, ledger });
+    const bucket = new Bucket({ key, rule: { count, burst, windowMs: window_s * 1000 }, store });
     if (isRefusing) bucket.refuse();
     buckets.set(at, bucket);
     return bucket;
@@ -79,7 +79,7 @@ export function createQuota({ db }: { db: Db }): Quota {
       if (quota === undefined) return undefined;
       const meters = metersOf(call.connection);
       const metered = meters[kindOf(quota, call)];
-      return metered.length === 0 ? undefined : new Pass({ ledger, call, metered, all: meters.all });
+      return metered.length === 0 ? undefined : new Permit({ store, call, metered, all: meters.all });
     },
     refuse() {
       isRefusing = true;

@@ -2,8 +2,8 @@ import type { Queryable } from '../../db/pool.ts';
 import type { Integration } from '../../integrations/store.ts';
 import type { ProviderQuota } from '../../providers/definition.ts';
 import { quotaWith } from '../../providers/quota-setting.ts';
-import { cellAt, cellsPerWindow, type Pages } from './book.ts';
 import { keyOf } from './quota.ts';
+import { cellAt, cellsPerWindow, type Pages } from './sliding-window.ts';
 
 /** How much of one limit of an integration's client is used, over all nodes. */
 type QuotaUse = {

@@ -1,0 +1,104 @@
+/**
+ * API keys in the file of keys that goes with backups of the data: what each may do at that moment, so that a database
+ * that is restored does not bring back a key that was revoked since, or what a key may do no more.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import type { Queryable } from '../db/pool.ts';
+import { proxyRule } from '../http/proxy-rule.ts';
+import { commonReach, type Reach } from './key-reach.ts';
+import { type Key, readKeyRow, revokeKey, updateKey } from './keys.ts';
+
+export type BackedUpKey = z.output<typeof backedUpKey>;
+/** One as the file has it; never the secret, its SHA-256 alone. */
+export const backedUpKey = z.strictObject({
+  hash: z.base64(),
+  environment: z.string(),
+  name: z.string(),
+  scopes: z.array(z.string()),
+  // A restore may leave a key more of them than one may ask for.
+  proxy_rules: z.array(proxyRule),
+  expires_at: z.iso.datetime().nullable(),
+});
+
+/** All keys of all environments that were not revoked. */
+export async function listBackedUpKeys(db: Queryable): Promise<BackedUpKey[]> {
+  const rows = await db.query<
+    Omit<BackedUpKey, 'hash' | 'expires_at'> & { hash: Buffer; expires_at: Date | null }
+  >(
+    `select
+       api_key.hash, environment.name as environment, api_key.name, api_key.scopes, api_key.proxy_rules,
+       api_key.expires_at
+     from api_key
+     join environment on environment.id = api_key.environment_id
+     where api_key.revoked_at is null
+     order by api_key.id`,
+  );
+  return rows.map(({ hash, expires_at, ...rest }) => ({
+    hash: hash.toString('base64'),
+    ...rest,
+    expires_at: expires_at?.toISOString() ?? null,
+  }));
+}
+
+export type KeyOf = { key: Key; environmentId: number; environment: string };
+
+/**
+ * Takes from the keys of a restored database what they were without when the file was made: revokes those that are not
+ * in it, and leaves the others what both the file and the data let them do. Nothing is ever given back, so that a file
+ * that knows less than the data does no harm. `lost` are those that were made after the backup: only who holds them knows
+ * their secrets, so they are not made anew.
+ */
+export async function restoreBackedUpKeys(
+  tx: Queryable,
+  { filed, madeAt, at }: { filed: readonly BackedUpKey[]; madeAt: Date; at: Date },
+): Promise<{ revoked: KeyOf[]; changed: KeyOf[]; lost: BackedUpKey[] }> {
+  const left = new Map(filed.map((key) => [key.hash, key]));
+  const revoked: KeyOf[] = [];
+  const changed: KeyOf[] = [];
+  for (const { isOlder, hash, environment, ...row } of await listForUpdate(tx, madeAt)) {
+    const { environment_id: environmentId } = row;
+    const key = readKeyRow(row);
+    const filedAs = left.get(hash.toString('base64'));
+    left.delete(hash.toString('base64'));
+    if (filedAs === undefined) {
+      if (!isOlder) continue;
+      await revokeKey(tx, { id: key.id, environmentId, at });
+      revoked.push({ key, environmentId, environment });
+      continue;
+    }
+    const narrowed = { ...key, ...commonReach(key, reachOf(filedAs)) };
+    if (isDeepStrictEqual(narrowed, key)) continue;
+    await updateKey(tx, { key: narrowed, environmentId });
+    changed.push({ key: narrowed, environmentId, environment });
+  }
+  return { revoked, changed, lost: [...left.values()] };
+}
+
+function reachOf({ scopes, proxy_rules, expires_at }: BackedUpKey): Reach {
+  return {
+    scopes,
+    proxyRules: proxy_rules,
+    expiresAt: expires_at === null ? undefined : new Date(expires_at),
+  };
+}
+
+type Row = Parameters<typeof readKeyRow>[0] & {
+  hash: Buffer;
+  environment_id: number;
+  environment: string;
+  /** Than the file. */
+  isOlder: boolean;
+};
+
+async function listForUpdate(tx: Queryable, madeAt: Date): Promise<Row[]> {
+  return tx.query<Row>(
+    `select api_key.*, environment.name as environment, api_key.created_at <= $1 as "isOlder"
+     from api_key
+     join environment on environment.id = api_key.environment_id
+     where api_key.revoked_at is null
+     order by api_key.id
+     for update of api_key`,
+    [madeAt],
+  );
+}

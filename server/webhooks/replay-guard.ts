@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import type { Db, Tx } from '../db/pool.ts';
+import type { Integration } from '../integrations/store.ts';
+import type { Job } from '../jobs/jobs.ts';
+import { maxAgeMs } from './signature.ts';
+
+/**
+ * Webhooks that say when they were made and came already: the table `webhook_seen`. Somebody who kept one may send it again
+ * while it is young enough to be believed; a provider that repeats one makes it anew.
+ */
+
+/** One that is dated ahead is believed for twice its age; a while more costs nothing. */
+const keptMs = 3 * maxAgeMs;
+const removedAtOnce = 10_000;
+
+/** Notes what was signed (`signedFacts`, the body) and whom it is for, and whether it is the first. To be undone with all that follows from it, in one transaction. */
+export async function isFirstDelivery(
+  tx: Tx,
+  {
+    integration,
+    facts,
+    body,
+    connection,
+    at,
+  }: { integration: Integration; facts: string[]; body: Buffer; connection: number | null; at: Date },
+): Promise<boolean> {
+  const digest = createHash('sha256')
+    .update(JSON.stringify([connection, ...facts]))
+    .update(body)
+    .digest();
+  const rows = await tx.query(
+    `insert into webhook_seen (integration_id, digest, seen_at)
+     values ($1, $2, $3)
+     on conflict do nothing
+     returning seen_at`,
+    [integration.id, digest, at],
+  );
+  return rows.length > 0;
+}
+
+/** Forgets those that nobody believes any more. */
+export function replaySweepJob({ db, now }: { db: Db; now: () => Date }): Job<Record<string, never>> {
+  return {
+    name: 'webhooks.seen',
+    async run(_, signal) {
+      for (let removed = removedAtOnce; removed === removedAtOnce && !signal.aborted; ) {
+        const rows = await db.query(
+          `delete from webhook_seen
+           where (integration_id, digest) in (
+             select integration_id, digest
+             from webhook_seen
+             where seen_at < $1
+             limit $2
+           )
+           returning seen_at`,
+          [new Date(now().getTime() - keptMs), removedAtOnce],
+        );
+        removed = rows.length;
+      }
+    },
+  };
+}

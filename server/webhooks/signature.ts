@@ -1,0 +1,167 @@
+/** Whether a webhook is from the provider: its signature, and when it was made. Pure. */
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { WebhookSignature } from '../providers/definition-webhook.ts';
+import { standardKey, strictBase64 } from '../providers/webhook-secret.ts';
+
+/** What came, as it came. */
+export type Sent = { headers: IncomingHttpHeaders; body: Buffer };
+
+/** Older or younger than this and it may be one that somebody kept and sends again. */
+export const maxAgeMs = 5 * 60_000;
+
+/**
+ * Why it is not believed, for whoever set the webhook up; undefined: it is. `secrets` are the integration's of the proof's
+ * key, the one in force first: while a sender is moved to another one, both are good. An empty one is none.
+ */
+export function faultOfSignature(
+  proof: WebhookSignature,
+  { sent, secrets, now }: { sent: Sent; secrets: readonly string[]; now: Date },
+): string | undefined {
+  const [newest, ...others] = secrets.filter((secret) => secret !== '');
+  if (newest === undefined) {
+    if (proof.scheme === 'hmac' && proof.required === 'unset') return undefined;
+    return 'The integration has no secret to prove the sender by: set its webhook secret to what the provider signs with.';
+  }
+  const fault = faultUnder(newest, { proof, sent, now });
+  return others.some((secret) => faultUnder(secret, { proof, sent, now }) === undefined) ? undefined : fault;
+}
+
+/**
+ * What is signed besides the body, of a proof that says when it was made: such bytes are never sent twice on purpose.
+ * Undefined where it does not say. Parts of a header that are not signed are none of it: anybody can add some.
+ */
+export function signedFacts(proof: WebhookSignature, sent: Sent): string[] | undefined {
+  if (proof.scheme === 'standard')
+    return [one(sent, 'webhook-id') ?? '', one(sent, 'webhook-timestamp') ?? ''];
+  if (proof.scheme !== 'hmac') return undefined;
+  if (proof.timestamp_body !== undefined) return [];
+  const timestamp = timestampOf(proof, sent);
+  return timestamp === undefined ? undefined : [timestamp];
+}
+
+/** Why the time in a proved body (`timestamp_body`, in ms since 1970) is refused; undefined: it is accepted, or none is expected. */
+export function faultOfBodyTime(proof: WebhookSignature, payload: unknown, now: Date): string | undefined {
+  if (proof.scheme !== 'hmac' || proof.timestamp_body === undefined) return undefined;
+  const timestamp = fieldAt(payload, proof.timestamp_body);
+  return faultOfTime(typeof timestamp === 'number' ? timestamp : Number.NaN, now);
+}
+
+/** The field at a path such as `event.type`; undefined where there is none. */
+export function fieldAt(payload: unknown, path: string): unknown {
+  let value = payload;
+  for (const name of path.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = (value as Record<string, unknown>)[name];
+  }
+  return value;
+}
+
+function faultUnder(
+  secret: string,
+  { proof, sent, now }: { proof: WebhookSignature; sent: Sent; now: Date },
+): string | undefined {
+  switch (proof.scheme) {
+    case 'token':
+      return isSame(Buffer.from(one(sent, proof.header) ?? ''), Buffer.from(secret))
+        ? undefined
+        : `The header ${proof.header} does not hold the secret.`;
+    case 'standard':
+      return faultOfStandard({ sent, secret, now });
+    case 'hmac':
+      return faultOfHmac(proof, { sent, secret, now });
+  }
+}
+
+type Hmac = WebhookSignature & { scheme: 'hmac' };
+
+function faultOfHmac(
+  proof: Hmac,
+  { sent, secret, now }: { sent: Sent; secret: string; now: Date },
+): string | undefined {
+  const { header, parts, prefix, digest, encoding, signed, timestamp_header } = proof;
+  const held = one(sent, header);
+  if (held === undefined) return `The header ${header} is missing.`;
+  const timestamp = timestampOf(proof, sent);
+  if (parts !== undefined || timestamp_header !== undefined) {
+    const fault = faultOfTime(msOf(timestamp), now);
+    if (fault !== undefined) return fault;
+  }
+  const [before = '', after = ''] = signed
+    .split('{body}')
+    .map((part) => part.replaceAll('{timestamp}', timestamp ?? ''));
+  const right = createHmac(digest, secret).update(before).update(sent.body).update(after).digest();
+  const given = parts ? namedIn(held, parts.signature) : [held];
+  const isRight = given.some(
+    (text) => text.startsWith(prefix) && isSame(decoded(text.slice(prefix.length), encoding), right),
+  );
+  return isRight
+    ? undefined
+    : `The signature in ${header} is not that of this body under the integration's secret.`;
+}
+
+function timestampOf({ header, parts, timestamp_header }: Hmac, sent: Sent): string | undefined {
+  if (parts !== undefined) return namedIn(one(sent, header) ?? '', parts.timestamp)[0];
+  return timestamp_header && one(sent, timestamp_header);
+}
+
+/** The values of a name in a list such as `t=1,v1=ab,v1=cd`. */
+function namedIn(list: string, name: string): string[] {
+  const pairs = list.split(',').map((pair) => pair.trim().split(/=(.*)/s));
+  return pairs.filter(([key]) => key === name).map(([, value = '']) => value);
+}
+
+/** https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md */
+function faultOfStandard({
+  sent,
+  secret,
+  now,
+}: {
+  sent: Sent;
+  secret: string;
+  now: Date;
+}): string | undefined {
+  const id = one(sent, 'webhook-id');
+  const timestamp = one(sent, 'webhook-timestamp');
+  const signatures = one(sent, 'webhook-signature');
+  if (id === undefined || signatures === undefined) return 'The headers of Standard Webhooks are missing.';
+  const fault = faultOfTime(msOf(timestamp), now);
+  if (fault !== undefined) return fault;
+  const key = standardKey(secret);
+  if (key === undefined)
+    return "The integration's webhook secret is none of Standard Webhooks: it is base64 of 16 bytes or more, behind `whsec_`.";
+  const right = createHmac('sha256', key).update(`${id}.${timestamp}.`).update(sent.body).digest();
+  const isRight = signatures
+    .split(' ')
+    .some((text) => text.startsWith('v1,') && isSame(decoded(text.slice(3), 'base64'), right));
+  return isRight ? undefined : "The signature is not that of this body under the integration's secret.";
+}
+
+/** Of a text in seconds since 1970; NaN for any other text. */
+function msOf(timestamp: string | undefined): number {
+  return /^\d{1,12}$/.test(timestamp ?? '') ? Number(timestamp) * 1000 : Number.NaN;
+}
+
+function faultOfTime(sentAtMs: number, now: Date): string | undefined {
+  if (!Number.isFinite(sentAtMs)) return 'It does not say when it was sent.';
+  const ageMs = now.getTime() - sentAtMs;
+  return Math.abs(ageMs) <= maxAgeMs ? undefined : 'It was sent too long ago, or in the future.';
+}
+
+/** Bytes in one spelling alone: what else decodes to the same is none. */
+function decoded(text: string, encoding: 'hex' | 'base64'): Buffer {
+  const none = Buffer.alloc(0);
+  if (encoding === 'base64') return strictBase64(text) ?? none;
+  return /^([0-9a-f]{2})+$/i.test(text) ? Buffer.from(text, 'hex') : none;
+}
+
+/** Digests of equal length are compared, so that time tells nothing of the secret's length either. */
+function isSame(one: Buffer, other: Buffer): boolean {
+  const digest = (bytes: Buffer) => createHash('sha256').update(bytes).digest();
+  return timingSafeEqual(digest(one), digest(other));
+}
+
+function one({ headers }: Sent, name: string): string | undefined {
+  const value = headers[name.toLowerCase()];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
