@@ -7,7 +7,7 @@ import { eventTypes } from '../server/events/catalogue.ts';
 
 /** A room may import rooms of lower floors and itself; nothing sideways, nothing up. */
 const floors: string[][] = [
-  ['errors', 'version', 'brand', 'beliefs', 'work-thread', 'email-address', 'metrics', 'concurrency'],
+  ['errors', 'version', 'brand', 'ttl-cache', 'work-thread', 'email-address', 'metrics', 'concurrency'],
   ['config'],
   ['tracing'],
   ['log'],

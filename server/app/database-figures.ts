@@ -9,8 +9,8 @@ import { type Db, first, type Tx } from '../db/pool.ts';
 import type { Reading } from '../metrics/instruments.ts';
 import { metrics } from '../metrics/metrics.ts';
 
-const believedMs = 10_000;
-const connectionsBelievedMs = 300_000;
+const cachedMs = 10_000;
+const connectionsCachedMs = 300_000;
 /** Of the database for one statement, and of whoever asks for all of them: Prometheus gives up after ten seconds. */
 const statementMs = 1_000;
 const ordinaryWaitMs = 2_000;
@@ -33,7 +33,7 @@ export function createDatabaseReader(
       await limitTime(tx);
       return readQueues(tx);
     });
-    if (connections === undefined || nowMs() - connections.atMs >= connectionsBelievedMs) {
+    if (connections === undefined || nowMs() - connections.atMs >= connectionsCachedMs) {
       // A table that takes longer to count goes without the figure, and is not asked again before its time.
       const counted = await db
         .transaction(async (tx) => {
@@ -61,7 +61,7 @@ export function createDatabaseReader(
   }
 
   return async () => {
-    if (known !== undefined && nowMs() - known.atMs < believedMs) return known.readings;
+    if (known !== undefined && nowMs() - known.atMs < cachedMs) return known.readings;
     const late = Promise.withResolvers<Reading[]>();
     const timer = setTimeout(() => late.resolve(isAway), waitMs);
     return Promise.race([readAgain(), late.promise]).finally(() => clearTimeout(timer));

@@ -8,17 +8,17 @@ import { describeHere } from '../functions/deploys/examine.ts';
 import { createShipped } from '../functions/deploys/shipped.ts';
 import { sdkParts } from '../functions/isolation/harness-text.ts';
 import { createRuntime } from '../functions/isolation/runtime.ts';
-import { describeElsewhere, judgeElsewhere, runElsewhere } from '../functions/runs/elsewhere.ts';
-import { errandKinds } from '../functions/runs/errand-kinds.ts';
 import { createOnEvents, judgeHere } from '../functions/runs/on-event.ts';
+import { remoteHandlers } from '../functions/runs/remote-handlers.ts';
+import { describeRemotely, judgeRemotely, runRemotely } from '../functions/runs/remote-runner.ts';
 import { resumeSyncsOf } from '../functions/runs/resume-syncs.ts';
 import { startNewSyncs, startSyncsOf } from '../functions/runs/schedule.ts';
 import { createUnsavedConnections } from '../functions/runs/unsaved-connections.ts';
 import { createRunner } from '../functions/runs/worker.ts';
 import { createFunctionsFolder } from '../functions-folder.ts';
 import type { App } from '../http/server.ts';
-import { createErrandDesk } from '../nodes/errand-desk.ts';
-import { createErrands } from '../nodes/errands.ts';
+import { createRemoteCallServer } from '../nodes/remote-call-server.ts';
+import { createRemoteCalls } from '../nodes/remote-calls.ts';
 import { createProxy } from '../proxy/proxy.ts';
 import { bundleShipped } from '../shipped-functions.ts';
 import { endsChannels } from '../webhooks/channel-ends.ts';
@@ -33,7 +33,7 @@ const maxAhead = 2;
 export type Functions = ReturnType<typeof createFunctions>;
 
 /** How often errands of other nodes are looked for: where there is a worker there are nodes that ask. */
-const errandPollMs = { worker: 100, all: 500 };
+const remoteCallPollMs = { worker: 100, all: 500 };
 
 /** Ends with the server. No process of customer code is started before one is needed, and none on a node that serves alone. */
 export function createFunctions(app: App, parts: Parts) {
@@ -65,7 +65,7 @@ export function createFunctions(app: App, parts: Parts) {
   };
   const means =
     config.role === 'api'
-      ? meansElsewhere(parts)
+      ? remoteMeans(parts)
       : {
           runner,
           describe: describeHere(runtime),
@@ -92,12 +92,12 @@ export function createFunctions(app: App, parts: Parts) {
 }
 
 /** Of a node that runs no code of customers: others are asked. */
-function meansElsewhere({ db, vault, now }: Parts) {
-  const errands = createErrands(db);
+function remoteMeans({ db, vault, now }: Parts) {
+  const remoteCalls = createRemoteCalls(db);
   return {
-    runner: runElsewhere({ db, vault, errands, now }),
-    describe: describeElsewhere(errands),
-    judge: judgeElsewhere({ db, vault, errands }),
+    runner: runRemotely({ db, vault, remoteCalls, now }),
+    describe: describeRemotely(remoteCalls),
+    judge: judgeRemotely({ db, vault, remoteCalls }),
   };
 }
 
@@ -106,13 +106,13 @@ export function runWhile(app: App, parts: Parts, functions: Functions): void {
   const { config, log, db, vault, reader } = parts;
   const { runner, runtime, judge, deploys, shipped } = functions;
   app.addHook('onListen', async () => runner.start());
-  const desk = createErrandDesk(db, {
-    kinds: errandKinds({ db, vault, reader, runtime, runner, judge }),
-    pollMs: config.role === 'worker' ? errandPollMs.worker : errandPollMs.all,
-    roomBeside(errands) {
+  const desk = createRemoteCallServer(db, {
+    kinds: remoteHandlers({ db, vault, reader, runtime, runner, judge }),
+    pollMs: config.role === 'worker' ? remoteCallPollMs.worker : remoteCallPollMs.all,
+    roomBeside(remoteCalls) {
       const { running, waiting } = runtime.counts();
       // What was taken just now is not at its process yet; what callers of this node wait for is no errand.
-      const load = Math.max(running + waiting, runner.fromQueue() + errands);
+      const load = Math.max(running + waiting, runner.fromQueue() + remoteCalls);
       return maxQueued + maxWaitedFor + maxAhead - load;
     },
     onError: (error) => log.warn({ err: error }, 'an errand of another node failed'),

@@ -12,8 +12,8 @@ import { eventRetentionJob } from '../events/retention.ts';
 import { bundleSweepJob } from '../functions/deploys/sweep.ts';
 import { runSweepJob } from '../functions/runs/run-sweep.ts';
 import type { Job } from '../jobs/jobs.ts';
-import { sweepErrands } from '../nodes/errand-desk.ts';
 import { hasNodesBefore } from '../nodes/nodes.ts';
+import { sweepRemoteCalls } from '../nodes/remote-call-server.ts';
 import { quotaSweepJob } from '../proxy/quota/window-store.ts';
 import { recordJobs } from '../records/jobs.ts';
 import { signInSweepJob } from '../users/sweep.ts';
@@ -58,7 +58,7 @@ export function listJobs(parts: Parts, { watching }: Functions): MinuteJob[] {
         }),
     },
     runSweepJob({ db, now, keptDays }),
-    { name: 'nodes.errands', run: () => sweepErrands(db) },
+    { name: 'nodes.errands', run: () => sweepRemoteCalls(db) },
     probeJob({ db, reader, credentials, isSandboxOn, log, now }),
     keepaliveJob({ db, catalog, reader, credentials, isSandboxOn, log, now }),
   ];

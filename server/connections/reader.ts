@@ -1,10 +1,10 @@
-import { Beliefs } from '../beliefs.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
+import { TtlCache } from '../ttl-cache.ts';
 import { type Connection, findConnection, unknownMessage } from './store.ts';
 
-const maxBelieved = 10_000;
+const maxCached = 10_000;
 
 /** A connection together with its integration: what a call on behalf of a connection needs. */
 export type LiveConnection = Connection & { integration: Integration };
@@ -36,7 +36,7 @@ export function createConnectionReader({
 }: {
   db: Db;
   reading: IntegrationReading;
-  /** As `Beliefs` counts their second. */
+  /** As `TtlCache` counts their second. */
   clock?: () => number;
 }): ConnectionReader {
   async function load(at: Place): Promise<LiveConnection> {
@@ -54,7 +54,7 @@ export function createConnectionReader({
     return { ...connection, integration };
   }
 
-  const connections = new Beliefs({ load, keyOf: placeKey, clock, max: maxBelieved });
+  const connections = new TtlCache({ load, keyOf: placeKey, clock, max: maxCached });
 
   return {
     async getIntegration({ environmentId, integrationKey }) {

@@ -1,11 +1,11 @@
 import type { Activity } from '../activity/writer.ts';
-import { Beliefs } from '../beliefs.ts';
 import type { Brand } from '../brand.ts';
 import { inBatches, limitConcurrency } from '../concurrency.ts';
 import { type Db, mayPass } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
 import { metrics } from '../metrics/metrics.ts';
 import { spanned } from '../tracing/tracing.ts';
+import { TtlCache } from '../ttl-cache.ts';
 import type { Vault } from '../vault.ts';
 import { type Claim, claimLanes } from './claims.ts';
 import { createClock } from './clock.ts';
@@ -109,7 +109,7 @@ export function createDeliverer({
     max: maxInBatch,
   });
   const breakingOff = new AbortController();
-  const keys = new Beliefs<number, SigningKeys>({
+  const keys = new TtlCache<number, SigningKeys>({
     load: (environmentId) => signingKeys(db, { environmentId, vault, now: new Date(nowMs()) }),
     keyOf: (environmentId) => environmentId,
     // A key that retires within a second may sign for as long.

@@ -1,12 +1,12 @@
 import { timingSafeEqual } from 'node:crypto';
 import { sql } from 'kysely';
-import { Beliefs } from '../beliefs.ts';
 import { isSecretKey } from '../config/config.ts';
 import { first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { AuthenticateCall } from '../http/authorize.ts';
 import type { KeyCaller, TicketCaller } from '../http/caller.ts';
 import type { ProxyRule } from '../http/proxy-rule.ts';
+import { TtlCache } from '../ttl-cache.ts';
 import type { Vault } from '../vault.ts';
 import { hashOf } from './keys.ts';
 import { keyIdIn, openTicket, signingKeyOf, type TicketKey } from './tickets.ts';
@@ -55,7 +55,7 @@ export function createKeyReader({
   db: Queryable;
   vault: Vault;
   now?: () => number;
-  /** As `Beliefs` counts their second, and `createKeyRates` its calls. */
+  /** As `TtlCache` counts their second, and `createKeyRates` its calls. */
   clock?: () => number;
 }): KeyReader {
   const noting = new Set<Promise<unknown>>();
@@ -104,8 +104,8 @@ export function createKeyReader({
   const isLive = ({ expires_at: ends }: Row) => ends === null || ends.getTime() > now();
   const endOf = ({ expiresAt }: KeyCaller) => expiresAt?.getTime() ?? Number.POSITIVE_INFINITY;
   const itself = <K>(key: K) => key;
-  const callers = new Beliefs({ load: loadCaller, keyOf: itself<string>, endOf, now, clock, max: 10_000 });
-  const makers = new Beliefs({
+  const callers = new TtlCache({ load: loadCaller, keyOf: itself<string>, endOf, now, clock, max: 10_000 });
+  const makers = new TtlCache({
     load: loadMaker,
     keyOf: itself<number>,
     endOf: ({ key }) => endOf(key),

@@ -10,7 +10,7 @@ type Readiness = { isReady: boolean; checks: Record<string, string> };
 /** A check that takes longer has failed. */
 const limitMs = 2_000;
 /** However often it is asked, the checks run no more often than that. */
-const believedMs = 1_000;
+const cachedMs = 1_000;
 
 /** `/health`: the process answers. `/ready`: it can do its work, and is not about to stop. */
 export function healthRoutes(
@@ -58,7 +58,7 @@ function createReadiness(checks: readonly ReadyCheck[]): () => Promise<Readiness
   let round: { at: number; found: Promise<Readiness> } | undefined;
   return () => {
     const at = performance.now();
-    if (round === undefined || at - round.at > believedMs) {
+    if (round === undefined || at - round.at > cachedMs) {
       const started = { at: Number.POSITIVE_INFINITY, found: look(checks) };
       round = started;
       // Counted from its end: a round that takes long is the one under way.

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { Beliefs } from '../beliefs.ts';
 import type { Queryable } from '../db/pool.ts';
 import type { Person, PersonOf } from '../http/cookie-authenticator.ts';
+import { TtlCache } from '../ttl-cache.ts';
 import { listPlaces } from './members.ts';
 import type { SignIn } from './sign-in.ts';
 
@@ -28,7 +28,7 @@ export function createPersonReader({
   cookieName: string;
   clock?: (() => number) | undefined;
 }): PersonReader {
-  const people = new Beliefs<{ cookie: string }, { person: Person | undefined }>({
+  const people = new TtlCache<{ cookie: string }, { person: Person | undefined }>({
     load: async ({ cookie }) => ({ person: await readPerson(cookie) }),
     keyOf: ({ cookie }) => createHash('sha256').update(cookie).digest('base64'),
     ...(clock && { clock }),

@@ -21,7 +21,7 @@ export type IssuerKeys = {
 export const retryAfterMs = 5_000;
 /** For an unknown key they are read again once in this time: anyone can make one up. */
 const rereadAfterMs = 60_000;
-const believedMs = 3600_000;
+const cachedMs = 3600_000;
 const timeoutMs = 5_000;
 const maxBytes = 256 * 1024;
 
@@ -33,7 +33,7 @@ export function createIssuerKeys(url: string, { fetch, now }: { fetch: Fetch; no
   const keys = createRemoteJWKSet(new URL(url), {
     // Whether an unknown key may be looked for is decided in `verify`, which can say that it has to wait.
     cooldownDuration: Number.POSITIVE_INFINITY,
-    cacheMaxAge: believedMs,
+    cacheMaxAge: cachedMs,
     timeoutDuration: timeoutMs,
     [customFetch]: read,
   });

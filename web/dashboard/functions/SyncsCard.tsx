@@ -9,8 +9,8 @@ import { FunctionLink } from './FunctionLink.tsx';
 import { functionsQuery, type Sync, syncsQuery } from './queries.ts';
 import { SyncBadge } from './StateBadge.tsx';
 import { SyncActs } from './SyncActs.tsx';
+import { SyncError } from './SyncError.tsx';
 import { LastRun, NextTime } from './SyncsTable.tsx';
-import { WhyNot } from './WhyNot.tsx';
 
 type Shown = { name: string; variant: string; sync: Sync | undefined };
 
@@ -141,7 +141,7 @@ function Row({
                 <NextTime sync={sync} />
               </Text>
             </Group>
-            <WhyNot sync={sync} />
+            <SyncError sync={sync} />
           </>
         )}
       </Stack>

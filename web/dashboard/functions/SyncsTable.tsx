@@ -5,7 +5,7 @@ import { useMay } from '../sign-in/queries.ts';
 import type { Sync } from './queries.ts';
 import { RunBadge, SyncBadge } from './StateBadge.tsx';
 import { SyncActs } from './SyncActs.tsx';
-import { WhyNot } from './WhyNot.tsx';
+import { SyncError } from './SyncError.tsx';
 import { spelled } from './words.ts';
 
 /** Syncs of one function by connection. */
@@ -77,7 +77,7 @@ function Row({ sync, environment, mayWrite }: { sync: Sync; environment: string;
         <Box hiddenFrom="md" mt={4}>
           <LastRun sync={sync} environment={environment} />
         </Box>
-        <WhyNot sync={sync} />
+        <SyncError sync={sync} />
       </Table.Td>
       <Table.Td visibleFrom="xs">
         <SyncBadge sync={sync} />

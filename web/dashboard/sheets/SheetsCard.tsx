@@ -6,8 +6,8 @@ import { type At, datasetsQuery } from '../connections/queries.ts';
 import { type Sync, syncsQuery } from '../functions/queries.ts';
 import { SyncBadge } from '../functions/StateBadge.tsx';
 import { SyncActs } from '../functions/SyncActs.tsx';
+import { SyncError } from '../functions/SyncError.tsx';
 import { LastRun } from '../functions/SyncsTable.tsx';
-import { WhyNot } from '../functions/WhyNot.tsx';
 import { useMay } from '../sign-in/queries.ts';
 import { type ChosenSheet, chosenOf, nameOf, rowModel, rowsSync } from './settings.ts';
 
@@ -122,7 +122,7 @@ function Row({
             </Group>
           )}
         </Group>
-        {sync !== undefined && <WhyNot sync={sync} />}
+        {sync !== undefined && <SyncError sync={sync} />}
       </Stack>
       {mayWrite && (
         <SyncActs

@@ -1,7 +1,7 @@
 import { Alert, Button, Stack, Text } from '@mantine/core';
 import { useSuspenseQuery } from '@tanstack/react-query';
-import { DoorPage } from '../sign-in/DoorPage.tsx';
 import { meQuery } from '../sign-in/queries.ts';
+import { SignedOutLayout } from '../sign-in/SignedOutLayout.tsx';
 import { useSignOut } from './sign-out.ts';
 
 /** For a user whom no environment is open to. */
@@ -9,7 +9,7 @@ export function NoEnvironmentPage() {
   const { data: me } = useSuspenseQuery(meQuery());
   const { leave, isLeaving } = useSignOut();
   return (
-    <DoorPage title="No environment is open to you" about={`You are signed in as ${me.email}.`}>
+    <SignedOutLayout title="No environment is open to you" about={`You are signed in as ${me.email}.`}>
       <Stack>
         <Alert color="yellow" title="Ask an owner of this installation">
           <Text size="sm">
@@ -21,6 +21,6 @@ export function NoEnvironmentPage() {
           Sign out
         </Button>
       </Stack>
-    </DoorPage>
+    </SignedOutLayout>
   );
 }

@@ -5,9 +5,9 @@ import { useNavigate } from '@tanstack/react-router';
 import { Fault } from '../../api/client.ts';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { DoorPage } from './DoorPage.tsx';
 import { Email, Name, NewPassword, rules } from './fields.tsx';
 import { accept, type Invitation, invitationQuery, signInElsewhere, signInWaysQuery } from './queries.ts';
+import { SignedOutLayout } from './SignedOutLayout.tsx';
 import { useToken } from './token.ts';
 
 /** Makes the account that a link invites to: the first owner's, or that of somebody whom an owner has asked in. */
@@ -18,7 +18,7 @@ export function InvitationPage() {
   // What is no token at all was cut off on its way, mostly by a mail program.
   const isCutOff = token === '' || (query.error instanceof Fault && query.error.status === 400);
   return (
-    <DoorPage
+    <SignedOutLayout
       title="Welcome to Trellis"
       about={
         invitation?.kind === 'setup'
@@ -40,7 +40,7 @@ export function InvitationPage() {
           )}
         </Loaded>
       )}
-    </DoorPage>
+    </SignedOutLayout>
   );
 }
 

@@ -2,9 +2,9 @@ import { Alert, Button, Stack, Text } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { DoorPage } from './DoorPage.tsx';
 import { NewPassword, rules } from './fields.tsx';
 import { resetPassword } from './queries.ts';
+import { SignedOutLayout } from './SignedOutLayout.tsx';
 import { SignInNotice } from './SignInNotice.tsx';
 import { useToken } from './token.ts';
 
@@ -18,7 +18,7 @@ export function ResetPasswordPage() {
     onSuccess: () => navigate({ to: '/sign-in', search: {} }),
   });
   return (
-    <DoorPage title="A new password" about="You sign in with it afterwards.">
+    <SignedOutLayout title="A new password" about="You sign in with it afterwards.">
       {token === '' ? (
         <Alert color="yellow" title="This address is not complete">
           <Text size="sm">Open the whole link, with everything that follows the #.</Text>
@@ -34,6 +34,6 @@ export function ResetPasswordPage() {
           </Stack>
         </form>
       )}
-    </DoorPage>
+    </SignedOutLayout>
   );
 }

@@ -3,9 +3,9 @@ import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
-import { DoorPage } from './DoorPage.tsx';
 import { Email, Password, rules } from './fields.tsx';
 import { requestReset, signIn, signInElsewhere, signInWaysQuery, signInWithCode } from './queries.ts';
+import { SignedOutLayout } from './SignedOutLayout.tsx';
 import { SignInNotice } from './SignInNotice.tsx';
 
 export function SignInPage() {
@@ -34,7 +34,7 @@ export function SignInPage() {
   if (asksCode) return <SecondStep onDone={goOn} onBack={() => setAsksCode(false)} />;
   if (forgot) return <Forgotten email={form.values.email} onBack={() => setForgot(false)} />;
   return (
-    <DoorPage
+    <SignedOutLayout
       title="Sign in to Trellis"
       about="Connections, a proxy and a cache of records for your users' accounts."
     >
@@ -64,7 +64,7 @@ export function SignInPage() {
           </>
         )}
       </Stack>
-    </DoorPage>
+    </SignedOutLayout>
   );
 }
 
@@ -72,7 +72,7 @@ function Forgotten({ email, onBack }: { email: string; onBack: () => void }) {
   const form = useForm({ initialValues: { email }, validate: { email: rules.email } });
   const request = useMutation({ mutationFn: requestReset });
   return (
-    <DoorPage title="Forgot your password?" about="A link that sets a new one comes by mail.">
+    <SignedOutLayout title="Forgot your password?" about="A link that sets a new one comes by mail.">
       {request.isSuccess ? (
         <Stack>
           <Alert color="blue" title="Look into your mail" role="status">
@@ -99,7 +99,7 @@ function Forgotten({ email, onBack }: { email: string; onBack: () => void }) {
           </Stack>
         </form>
       )}
-    </DoorPage>
+    </SignedOutLayout>
   );
 }
 
@@ -107,7 +107,10 @@ function SecondStep({ onDone, onBack }: { onDone: () => void; onBack: () => void
   const form = useForm({ initialValues: { code: '' } });
   const second = useMutation({ mutationFn: signInWithCode, onSuccess: onDone });
   return (
-    <DoorPage title="One more step" about="The six digits that your authenticator shows, or a backup code.">
+    <SignedOutLayout
+      title="One more step"
+      about="The six digits that your authenticator shows, or a backup code."
+    >
       <form onSubmit={form.onSubmit(({ code }) => second.mutate(code.trim()))}>
         <Stack>
           {second.isError && <SignInNotice error={second.error} />}
@@ -120,6 +123,6 @@ function SecondStep({ onDone, onBack }: { onDone: () => void; onBack: () => void
           </Button>
         </Stack>
       </form>
-    </DoorPage>
+    </SignedOutLayout>
   );
 }

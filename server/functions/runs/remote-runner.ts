@@ -1,13 +1,13 @@
 /**
  * For a node that runs no code of customers: what would run here is asked of a node that does, while somebody waits.
  *
- * Neighbours: `errand-kinds.ts` is the other side; `nodes/errands.ts` carries it.
+ * Neighbours: `remote-handlers.ts` is the other side; `nodes/remote-calls.ts` carries it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { UnsavedConnection } from '../../connections/hooks.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
-import type { ErrandEnd, Errands } from '../../nodes/errands.ts';
+import type { RemoteCallEnd, RemoteCalls } from '../../nodes/remote-calls.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import type { Describe, Description } from '../deploys/examine.ts';
 import type { Claim } from './claims.ts';
@@ -18,7 +18,7 @@ import { findEnding } from './settle-while-held.ts';
 import type { Runner } from './worker.ts';
 
 /** Seals what is asked of another node, with the environment's key, which seals the error of an answer too. */
-export const errandContext = 'errand';
+export const remoteCallContext = 'errand';
 
 /** Nodes of versions before this one do not say it, and get errors in plain text. */
 type Asker = { opensErrors?: true };
@@ -55,15 +55,15 @@ const hungUp: Ending = {
 };
 
 /** Runs that somebody waits for. What is queued needs nobody's word: it is found by those who look for it. */
-export function runElsewhere({
+export function runRemotely({
   db,
   vault,
-  errands,
+  remoteCalls,
   now,
 }: {
   db: Db;
   vault: Vault;
-  errands: Errands;
+  remoteCalls: RemoteCalls;
   now: () => Date;
 }): Pick<Runner, 'runNow' | 'poke'> {
   return {
@@ -73,11 +73,13 @@ export function runElsewhere({
       const request = asBytes({ id, owner, opensErrors: true } satisfies RunRequest);
       const settleAs = (ending: Ending) =>
         settle(db, { claim, ending, counts: claim.counts, now: now(), random: 0 });
-      const end = await errands.ask({ environmentId, kind: 'run', request, signal }).catch(async (error) => {
-        // Its errand may yet turn up: whoever takes it then finds the run over.
-        await settleAs(untaken).catch(() => {});
-        throw error;
-      });
+      const end = await remoteCalls
+        .ask({ environmentId, kind: 'run', request, signal })
+        .catch(async (error) => {
+          // Its errand may yet turn up: whoever takes it then finds the run over.
+          await settleAs(untaken).catch(() => {});
+          throw error;
+        });
       if ('answer' in end) {
         const keyOf = () => environmentKey(db, { environmentId, vault });
         const ending = await endingFrom(end, keyOf).catch(() => undefined);
@@ -102,7 +104,15 @@ export function runElsewhere({
 }
 
 /** Functions that judge connections before they are stored. */
-export function judgeElsewhere({ db, vault, errands }: { db: Db; vault: Vault; errands: Errands }): Judge {
+export function judgeRemotely({
+  db,
+  vault,
+  remoteCalls,
+}: {
+  db: Db;
+  vault: Vault;
+  remoteCalls: RemoteCalls;
+}): Judge {
   return async ({ candidate: { integration, accessExpiresAt, ...candidate }, found }) => {
     const { environmentId, key: integrationKey } = integration;
     const key = await environmentKey(db, { environmentId, vault });
@@ -111,8 +121,8 @@ export function judgeElsewhere({ db, vault, errands }: { db: Db; vault: Vault; e
       ...{ integrationKey, functionId: found.id, accessExpiresAt: accessExpiresAt?.toISOString() ?? null },
       opensErrors: true,
     };
-    const end = await errands.ask({
-      ...{ environmentId, kind: 'judge', request: key.sealJson(asked, errandContext) },
+    const end = await remoteCalls.ask({
+      ...{ environmentId, kind: 'judge', request: key.sealJson(asked, remoteCallContext) },
       signal: AbortSignal.timeout(2 * validateMs),
     });
     return endingFrom(end, async () => key);
@@ -120,10 +130,10 @@ export function judgeElsewhere({ db, vault, errands }: { db: Db; vault: Vault; e
 }
 
 /** Describes bundles that are to be deployed. */
-export function describeElsewhere(errands: Errands): Describe {
+export function describeRemotely(remoteCalls: RemoteCalls): Describe {
   return async ({ environmentId, code, signal }) => {
     const request = asBytes({ code } satisfies DescribeRequest);
-    const end = await errands.ask({ environmentId, kind: 'describe', request, signal });
+    const end = await remoteCalls.ask({ environmentId, kind: 'describe', request, signal });
     if ('answer' in end) return JSON.parse(end.answer.toString()) as Description;
     return {
       failure: {
@@ -134,7 +144,7 @@ export function describeElsewhere(errands: Errands): Describe {
   };
 }
 
-async function endingFrom(end: ErrandEnd, keyOf: () => Promise<DataKey>): Promise<Ending | undefined> {
+async function endingFrom(end: RemoteCallEnd, keyOf: () => Promise<DataKey>): Promise<Ending | undefined> {
   if (!('answer' in end)) return undefined;
   const { ending } = JSON.parse(end.answer.toString()) as EndingAnswer;
   if (ending === null) return undefined;

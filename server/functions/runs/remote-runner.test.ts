@@ -3,13 +3,13 @@ import { after, before, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openDatabaseCable } from '../../../test/support/database-cable.ts';
 import { type Db, openDb } from '../../db/pool.ts';
-import { createErrandDesk, type DoErrand } from '../../nodes/errand-desk.ts';
-import { createErrands } from '../../nodes/errands.ts';
+import { createRemoteCallServer, type HandleRemoteCall } from '../../nodes/remote-call-server.ts';
+import { createRemoteCalls } from '../../nodes/remote-calls.ts';
 import { getFunction } from '../deploys/store.ts';
 import { beginRun } from './asked-run.ts';
 import { findStopped, takeClaim } from './claims.ts';
-import { asBytes, judgeElsewhere, runElsewhere } from './elsewhere.ts';
-import { errandKinds } from './errand-kinds.ts';
+import { remoteHandlers } from './remote-handlers.ts';
+import { asBytes, judgeRemotely, runRemotely } from './remote-runner.ts';
 import { openRunsBench, type RunsBench } from './runs.fixture.ts';
 import { type Ending, settle } from './settle.ts';
 
@@ -46,14 +46,14 @@ async function begin(body = 'return 1;') {
   return beginRun(bench.db, { ...asked, now: bench.now() });
 }
 const elsewhere = (untakenAfterMs?: number, db: Db = bench.db) =>
-  runElsewhere({
+  runRemotely({
     db,
     vault: bench.one.vault,
-    errands: createErrands(db, { ...(untakenAfterMs && { untakenAfterMs }) }),
+    remoteCalls: createRemoteCalls(db, { ...(untakenAfterMs && { untakenAfterMs }) }),
     now: bench.now,
   });
-function desk(run: DoErrand) {
-  const opened = createErrandDesk(bench.db, {
+function desk(run: HandleRemoteCall) {
+  const opened = createRemoteCallServer(bench.db, {
     ...{ kinds: { run }, pollMs: 10, roomBeside: () => 20 },
     onError: () => {},
   });
@@ -78,10 +78,10 @@ test('a run whose errand could not be asked is over, so that none who finds the 
   const claim = await begin();
   const outage = new Error('the answer was lost');
   const failing = { ask: () => Promise.reject(outage) };
-  const asked = runElsewhere({
+  const asked = runRemotely({
     db: bench.db,
     vault: bench.one.vault,
-    errands: failing,
+    remoteCalls: failing,
     now: bench.now,
   }).runNow(claim);
   await assert.rejects(asked, outage);
@@ -92,7 +92,7 @@ test('a run whose errand could not be asked is over, so that none who finds the 
 test('a run that its node may go on with although its errand is lost is ended there when the caller hangs up', async () => {
   const claim = await begin();
   const lost = { ask: () => Promise.resolve({ none: 'lost' as const }) };
-  const asking = runElsewhere({ db: bench.db, vault: bench.one.vault, errands: lost, now: bench.now });
+  const asking = runRemotely({ db: bench.db, vault: bench.one.vault, remoteCalls: lost, now: bench.now });
   const ending = await asking.runNow(claim, AbortSignal.abort());
   assert.match(ending?.state === 'cancelled' ? ending.error.message : '', /What it did until then is done/);
   assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
@@ -186,7 +186,7 @@ test('a run that is taken back while the database answers for nothing is cancell
 test('a node that stops leaves a run that it was asked for to another one', async () => {
   const { vault, runtime, reader } = bench.one;
   const other = await bench.node();
-  const kinds = errandKinds({
+  const kinds = remoteHandlers({
     ...{ db: bench.db, vault, runtime, reader, runner: other.runner },
     judge: async () => undefined,
   });
@@ -202,7 +202,7 @@ const throws = `throw Object.assign(new Error('of an account'), { code: 'unavail
 const isSaidIn = (answer: Buffer) => /of an account|a person/.test(answer.toString());
 function kindsOfOne(judged?: Ending) {
   const { vault, runtime, reader, runner } = bench.one;
-  return errandKinds({ ...{ db: bench.db, vault, runtime, reader, runner }, judge: async () => judged });
+  return remoteHandlers({ ...{ db: bench.db, vault, runtime, reader, runner }, judge: async () => judged });
 }
 const elsewhereAsked = () => ({
   environmentId: bench.environment.id,
@@ -245,9 +245,9 @@ test('what code threw of a candidate is sealed on its way', async () => {
     mayPass: false,
   };
   const answers: Buffer[] = [];
-  const judge = judgeElsewhere({
+  const judge = judgeRemotely({
     ...{ db: bench.db, vault: bench.one.vault },
-    errands: {
+    remoteCalls: {
       async ask({ request }) {
         answers.push((await kindsOfOne(threw).judge!(request, elsewhereAsked()))!);
         return { answer: answers[0]! };

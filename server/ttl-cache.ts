@@ -1,5 +1,5 @@
 /** How long a node may go on believing what another node changed. */
-const beliefMs = 1_000;
+const ttlMs = 1_000;
 
 /** What one thing is known by. */
 type Key = string | number;
@@ -9,7 +9,7 @@ type Key = string | number;
  * once where it is forgotten. Nothing stays in memory for longer than two. Whoever asks while it is read waits for the
  * same answer, unless that was asked for more than a second ago.
  */
-export class Beliefs<A, V> {
+export class TtlCache<A, V> {
   readonly #load: (asked: A) => Promise<V>;
   readonly #keyOf: (asked: A) => Key;
   readonly #endOf: (value: V) => number;
@@ -54,7 +54,7 @@ export class Beliefs<A, V> {
   /** What is stored from now on; rejects with what `load` throws. */
   reread(asked: A): Promise<V> {
     const key = this.#keyOf(asked);
-    const until = this.#clock() + beliefMs;
+    const until = this.#clock() + ttlMs;
     this.#held.delete(key);
     const isLatest = () => this.#reading.get(key) === reading;
     const read = this.#load(asked).then(
@@ -115,6 +115,6 @@ export class Beliefs<A, V> {
       this.#isSweeping = false;
       for (const [key, held] of this.#held) if (!this.#isGood(held)) this.#held.delete(key);
       if (this.#held.size > 0) this.#sweepSoon();
-    }, beliefMs).unref();
+    }, ttlMs).unref();
   }
 }

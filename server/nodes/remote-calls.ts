@@ -1,7 +1,7 @@
 /**
  * What one node asks another to do while somebody waits: a row that the other finds, and in which it answers.
  *
- * Owns: the table `errand` and its life. Neighbours: `errand-desk.ts` takes errands and answers them. Does not own: what is
+ * Owns: the table `remoteCall` and its life. Neighbours: `remote-call-server.ts` takes errands and answers them. Does not own: what is
  * asked; whoever asks seals what is nobody else's business.
  */
 import { randomUUIDv7 } from 'node:crypto';
@@ -10,7 +10,7 @@ import { type Db, mayPass, type Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { currentTraceparent } from '../tracing/cause.ts';
 
-type Errand = {
+type RemoteCall = {
   environmentId: number;
   kind: string;
   request: Buffer;
@@ -22,14 +22,14 @@ type Errand = {
  * `untaken`: nobody had taken it in time, or before it was taken back, and nobody does any more. `lost`: whoever had it is gone, and how far it got is not
  * known. `cancelled`: it was taken back from somebody who had it.
  */
-export type ErrandEnd = { answer: Buffer } | { none: 'untaken' | 'lost' | 'cancelled' };
+export type RemoteCallEnd = { answer: Buffer } | { none: 'untaken' | 'lost' | 'cancelled' };
 
-export type Errands = {
+export type RemoteCalls = {
   /**
    * Waits through outages of the database, for as long as the errand may be taken: whoever is told of a failure is not told
    * so while a node may still begin. It throws where nobody has begun, but for errors of ours.
    */
-  ask(errand: Errand): Promise<ErrandEnd>;
+  ask(remoteCall: RemoteCall): Promise<RemoteCallEnd>;
 };
 
 /** How long an errand outlives the node that asks, which renews it at a third of that. */
@@ -50,14 +50,14 @@ type Waiting = {
   /** For all that is known here, a node may take it until then. */
   takeableUntilMs: number;
   isWithdrawn: boolean;
-  readonly end: (end: ErrandEnd) => void;
+  readonly end: (end: RemoteCallEnd) => void;
   readonly fail: (error: unknown) => void;
 };
 
-export function createErrands(
+export function createRemoteCalls(
   db: Db,
   { untakenAfterMs = untakenMs, lastingS = awaitedS }: { untakenAfterMs?: number; lastingS?: number } = {},
-): Errands {
+): RemoteCalls {
   const waiting = new Map<string, Waiting>();
   const takeableFromNow = () => performance.now() + lastingS * 1000;
   let isLooking = false;
@@ -142,15 +142,15 @@ export function createErrands(
   }
 
   return {
-    async ask({ signal, ...errand }) {
+    async ask({ signal, ...remoteCall }) {
       const id = randomUUIDv7();
       if (signal?.aborted) return { none: 'untaken' };
       let doubt: unknown;
-      await insert(db, { ...errand, id, lastingS }).catch((error: unknown) => {
+      await insert(db, { ...remoteCall, id, lastingS }).catch((error: unknown) => {
         if (!mayPass(error)) throw error;
         doubt = error;
       });
-      const over = Promise.withResolvers<ErrandEnd>();
+      const over = Promise.withResolvers<RemoteCallEnd>();
       const of: Waiting = {
         ...{ askedAtMs: performance.now(), doubt, takeableUntilMs: takeableFromNow(), isWithdrawn: false },
         ...{ end: over.resolve, fail: over.reject },
@@ -174,7 +174,13 @@ export function createErrands(
 
 async function insert(
   q: Queryable,
-  { id, environmentId, kind, request, lastingS }: Omit<Errand, 'signal'> & { id: string; lastingS: number },
+  {
+    id,
+    environmentId,
+    kind,
+    request,
+    lastingS,
+  }: Omit<RemoteCall, 'signal'> & { id: string; lastingS: number },
 ): Promise<void> {
   await q.query(
     `insert into errand (id, environment_id, kind, request, awaited_until, traceparent)

@@ -3,7 +3,7 @@ import { heldText } from './advice.ts';
 import type { Sync } from './queries.ts';
 
 /** Why a sync does not run, or what its last run failed by; nothing where all is well. */
-export function WhyNot({
+export function SyncError({
   sync: { held, held_deletes: deletes, last_run: last, failures, state },
 }: {
   sync: Sync;

@@ -1,20 +1,20 @@
-/** Takes errands of other nodes, does them and answers them: see `errands.ts`. */
+/** Takes errands of other nodes, does them and answers them: see `remote-calls.ts`. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Db, mayPass, type Queryable } from '../db/pool.ts';
 import { remoteSpanOf } from '../tracing/span.ts';
 import { spanned } from '../tracing/tracing.ts';
-import { awaitedS } from './errands.ts';
+import { awaitedS } from './remote-calls.ts';
 
 /**
  * Does one errand. `signal` says that nobody waits any more. Undefined: it has not begun here, and another node is to do it.
  * What it throws is told to nobody but the log.
  */
-export type DoErrand = (
+export type HandleRemoteCall = (
   request: Buffer,
   of: { environmentId: number; signal: AbortSignal },
 ) => Promise<Buffer | undefined>;
 
-export type ErrandDesk = {
+export type RemoteCallServer = {
   /** From now on until `stop`. */
   start(): void;
   /**
@@ -53,7 +53,7 @@ type UnderWay = {
   serverLife: string;
 };
 
-export function createErrandDesk(
+export function createRemoteCallServer(
   db: Db,
   {
     kinds,
@@ -62,18 +62,18 @@ export function createErrandDesk(
     leftAfterMs = patientMs,
     onError,
   }: {
-    kinds: Record<string, DoErrand>;
+    kinds: Record<string, HandleRemoteCall>;
     /** How often it is looked for new ones. Somebody waits for each. */
     pollMs: number;
     /**
      * How many more this node has room for, beside so many errands. Without room it takes what other nodes have left for
      * `leftAfterMs`: it waits here then, where it is cancelled and told of as what runs.
      */
-    roomBeside: (errands: number) => number;
+    roomBeside: (remoteCalls: number) => number;
     leftAfterMs?: number;
     onError: (error: unknown) => void;
   },
-): ErrandDesk {
+): RemoteCallServer {
   const owner = crypto.randomUUID();
   const underWay = new Map<string, UnderWay>();
   const running = new Set<Promise<void>>();
@@ -141,11 +141,11 @@ export function createErrandDesk(
     // Of what begins now nobody could say how it ends: `stop` gives it back.
     if (stopping.signal.aborted) return;
     mayBeMore = taken.length === wanted.count;
-    for (const errand of taken) {
-      const { id, serverLife } = errand;
+    for (const remoteCall of taken) {
+      const { id, serverLife } = remoteCall;
       const of: UnderWay = { id, serverLife, gone: new AbortController(), renewedAtMs: takenAtMs };
       underWay.set(of.id, of);
-      const done = work(errand, of).finally(() => {
+      const done = work(remoteCall, of).finally(() => {
         underWay.delete(of.id);
         running.delete(done);
         if (mayBeMore) wake();
@@ -219,7 +219,7 @@ function spannedFor<T>(
 }
 
 /** Removes errands for which nobody waits, whose nodes did not live to take them back. */
-export async function sweepErrands(db: Queryable): Promise<void> {
+export async function sweepRemoteCalls(db: Queryable): Promise<void> {
   await db.query(
     `delete from errand
      using (

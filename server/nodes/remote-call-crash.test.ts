@@ -8,8 +8,8 @@ import { socketPlace } from '../../test/support/scratch.ts';
 import { startEmbedded } from '../db/embedded.ts';
 import { migrate } from '../db/migrate.ts';
 import { type Db, openDb } from '../db/pool.ts';
-import { createErrandDesk } from './errand-desk.ts';
-import { createErrands } from './errands.ts';
+import { createRemoteCallServer } from './remote-call-server.ts';
+import { createRemoteCalls } from './remote-calls.ts';
 
 /** A server of the test's own: a crash empties the table of errands. */
 async function openServer(t: TestContext): Promise<Db> {
@@ -41,7 +41,7 @@ test('what is lost with a crash of the server is done to its end, and what is as
   const db = await openServer(t);
   const begun = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<AbortSignal>()];
   const isOver = Promise.withResolvers<void>();
-  const desk = createErrandDesk(db, {
+  const desk = createRemoteCallServer(db, {
     kinds: {
       async run(request, { signal }) {
         begun[Number(request.toString())]!.resolve(signal);
@@ -54,7 +54,7 @@ test('what is lost with a crash of the server is done to its end, and what is as
   desk.start();
   t.after(() => desk.stop(0));
   const ask = (n: number) =>
-    createErrands(db).ask({ environmentId: 1, kind: 'run', request: Buffer.from(String(n)) });
+    createRemoteCalls(db).ask({ environmentId: 1, kind: 'run', request: Buffer.from(String(n)) });
   const first = ask(0);
   const ofFirst = await begun[0]!.promise;
   await crash(db);

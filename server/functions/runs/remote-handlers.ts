@@ -1,26 +1,26 @@
-/** What nodes that run no code of customers ask of this one: the other side of `elsewhere.ts`. */
+/** What nodes that run no code of customers ask of this one: the other side of `remote-runner.ts`. */
 import type { ConnectionReader } from '../../connections/reader.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
-import type { DoErrand } from '../../nodes/errand-desk.ts';
+import type { HandleRemoteCall } from '../../nodes/remote-call-server.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import { describeHere } from '../deploys/examine.ts';
 import type { Runtime } from '../isolation/runtime.ts';
 import { type Claim, takeClaim } from './claims.ts';
+import { functionsFor, type Judge } from './on-event.ts';
 import {
   asBytes,
   type DescribeRequest,
   type EndingAnswer,
-  errandContext,
   type JudgeRequest,
   type RunRequest,
-} from './elsewhere.ts';
-import { functionsFor, type Judge } from './on-event.ts';
+  remoteCallContext,
+} from './remote-runner.ts';
 import { storedError } from './sealed-output.ts';
 import type { Ending } from './settle.ts';
 import type { Runner } from './worker.ts';
 
-export function errandKinds({
+export function remoteHandlers({
   db,
   vault,
   runtime,
@@ -34,7 +34,7 @@ export function errandKinds({
   reader: Pick<ConnectionReader, 'getIntegration'>;
   runner: Pick<Runner, 'runNow' | 'isStopping'>;
   judge: Judge;
-}): Record<string, DoErrand> {
+}): Record<string, HandleRemoteCall> {
   return {
     async run(request, { environmentId, signal }) {
       const asked = JSON.parse(request.toString()) as RunRequest;
@@ -54,7 +54,7 @@ export function errandKinds({
 
     async judge(request, { environmentId }) {
       const key = await environmentKey(db, { environmentId, vault });
-      const asked = key.openJson(request, errandContext) as JudgeRequest;
+      const asked = key.openJson(request, remoteCallContext) as JudgeRequest;
       const { integrationKey, functionId, accessExpiresAt, opensErrors, ...candidate } = asked;
       const all = await functionsFor(db, { environmentId, integrationKey, event: 'validate-connection' });
       const found = all.find(({ id }) => id === functionId);

@@ -6,8 +6,13 @@ import { openTestDatabase, type TestDatabase } from '../../test/support/database
 import { type DatabaseCable, openDatabaseCable } from '../../test/support/database-cable.ts';
 import { countWaiting } from '../../test/support/locks.ts';
 import { type Db, openDb } from '../db/pool.ts';
-import { createErrandDesk, type DoErrand, type ErrandDesk, sweepErrands } from './errand-desk.ts';
-import { createErrands } from './errands.ts';
+import {
+  createRemoteCallServer,
+  type HandleRemoteCall,
+  type RemoteCallServer,
+  sweepRemoteCalls,
+} from './remote-call-server.ts';
+import { createRemoteCalls } from './remote-calls.ts';
 
 let bench: TestDatabase;
 let environmentId: number;
@@ -35,7 +40,7 @@ after(() => bench.drop());
 const fail = (error: unknown) => {
   throw error;
 };
-const desks = new Set<ErrandDesk>();
+const desks = new Set<RemoteCallServer>();
 afterEach(async () => {
   for (const desk of desks) await desk.stop(0);
   desks.clear();
@@ -43,17 +48,17 @@ afterEach(async () => {
 });
 /** A desk that ends with its test. */
 function open(
-  work: DoErrand,
-  { db = bench.db, ...settings }: Partial<Parameters<typeof createErrandDesk>[1]> & { db?: Db } = {},
-): ErrandDesk {
-  const desk = createErrandDesk(db, {
+  work: HandleRemoteCall,
+  { db = bench.db, ...settings }: Partial<Parameters<typeof createRemoteCallServer>[1]> & { db?: Db } = {},
+): RemoteCallServer {
+  const desk = createRemoteCallServer(db, {
     ...{ kinds: { test: work }, pollMs: 10, roomBeside: () => 20, onError: fail },
     ...settings,
   });
   desks.add(desk);
   return desk;
 }
-const errand = (text: string, signal?: AbortSignal) => ({
+const remoteCall = (text: string, signal?: AbortSignal) => ({
   ...{ environmentId, kind: 'test', request: Buffer.from(text), signal },
 });
 /** The database by a way that can be cut, and what has failed on it. */
@@ -89,9 +94,9 @@ test('of twenty errands at once and two desks each is done once, and answered', 
     }),
   );
   for (const desk of both) desk.start();
-  const errands = createErrands(bench.db);
+  const remoteCalls = createRemoteCalls(bench.db);
   const texts = Array.from({ length: 20 }, (_, n) => String(n));
-  const ends = await Promise.all(texts.map((text) => errands.ask(errand(text))));
+  const ends = await Promise.all(texts.map((text) => remoteCalls.ask(remoteCall(text))));
   assert.deepEqual(
     ends.map((end) => 'answer' in end && end.answer.toString()),
     texts.map((text) => `${text} done`),
@@ -101,8 +106,8 @@ test('of twenty errands at once and two desks each is done once, and answered', 
 });
 
 test('what nobody takes is taken back, and nobody does it later', async () => {
-  const errands = createErrands(bench.db, { untakenAfterMs: 1 });
-  assert.deepEqual(await errands.ask(errand('late')), { none: 'untaken' });
+  const remoteCalls = createRemoteCalls(bench.db, { untakenAfterMs: 1 });
+  assert.deepEqual(await remoteCalls.ask(remoteCall('late')), { none: 'untaken' });
   assert.equal(await left(), 0);
 });
 
@@ -115,7 +120,7 @@ test('whoever has an errand is told when nobody waits for it any more', async ()
   });
   desk.start();
   const gone = new AbortController();
-  const asked = createErrands(bench.db).ask(errand('withdrawn', gone.signal));
+  const asked = createRemoteCalls(bench.db).ask(remoteCall('withdrawn', gone.signal));
   await begun.promise;
   gone.abort();
   assert.deepEqual(await asked, { none: 'cancelled' });
@@ -131,7 +136,7 @@ test('whoever has an errand is told when an earlier version of the service takes
     return Buffer.from('too late');
   });
   desk.start();
-  const asked = createErrands(bench.db).ask(errand('deleted'));
+  const asked = createRemoteCalls(bench.db).ask(remoteCall('deleted'));
   await begun.promise;
   await bench.db.query('delete from errand');
   assert.deepEqual(await asked, { none: 'lost' });
@@ -139,8 +144,8 @@ test('whoever has an errand is told when an earlier version of the service takes
 });
 
 test('whoever waits learns when the node that had it is gone, fails or stops', async () => {
-  const errands = createErrands(bench.db);
-  const killed = errands.ask(errand('killed'));
+  const remoteCalls = createRemoteCalls(bench.db);
+  const killed = remoteCalls.ask(remoteCall('killed'));
   await until(async () => (await left()) > 0);
   await bench.db.query(
     `update errand set owner = gen_random_uuid(), lease_until = clock_timestamp() - interval '1 second'`,
@@ -150,7 +155,7 @@ test('whoever waits learns when the node that had it is gone, fails or stops', a
   const told: unknown[] = [];
   const failing = open(() => Promise.reject(new Error('no')), { onError: (error) => told.push(error) });
   failing.start();
-  assert.deepEqual(await errands.ask(errand('fails')), { none: 'lost' });
+  assert.deepEqual(await remoteCalls.ask(remoteCall('fails')), { none: 'lost' });
   assert.match(String(told[0]), /no/);
   await failing.stop(0);
 
@@ -160,7 +165,7 @@ test('whoever waits learns when the node that had it is gone, fails or stops', a
     return new Promise(() => {});
   });
   stopped.start();
-  const asked = errands.ask(errand('stops'));
+  const asked = remoteCalls.ask(remoteCall('stops'));
   await begun.promise;
   await stopped.stop(1);
   assert.deepEqual(await asked, { none: 'lost' });
@@ -173,7 +178,7 @@ test('what a killed node has asked for is swept away', async () => {
      values (gen_random_uuid(), $1, 'test', '', clock_timestamp() - interval '2 minutes')`,
     [environmentId],
   );
-  await sweepErrands(bench.db);
+  await sweepRemoteCalls(bench.db);
   assert.equal(await left(), 0);
 });
 
@@ -184,7 +189,7 @@ test('who waits is told of no outage that ends before the errand could not be ta
     done.push(request.toString());
     return Buffer.from('done');
   });
-  const asked = ['one', 'two'].map((text) => createErrands(db).ask(errand(text)));
+  const asked = ['one', 'two'].map((text) => createRemoteCalls(db).ask(remoteCall(text)));
   await until(async () => (await left()) === 2);
   cable.pull();
   await until(() => failures.length > 2);
@@ -198,28 +203,34 @@ test('who waits is told of no outage that ends before the errand could not be ta
 
 test('an outage ends the wait once no node can take the errand, and none does afterwards', async (t) => {
   const { cable, db } = await cut(t);
-  const asked = createErrands(db, { lastingS: 0.5 }).ask(errand('long outage'));
+  const asked = createRemoteCalls(db, { lastingS: 0.5 }).ask(remoteCall('long outage'));
   await until(async () => (await left()) === 1);
   cable.pull();
   assert.deepEqual(await asked, { none: 'lost' });
   cable.plug();
   const desk = open(() => assert.fail('it was done'));
   desk.start();
-  await createErrands(bench.db, { untakenAfterMs: 1 }).ask({ ...errand('a look later'), kind: 'unknown' });
+  await createRemoteCalls(bench.db, { untakenAfterMs: 1 }).ask({
+    ...remoteCall('a look later'),
+    kind: 'unknown',
+  });
   await desk.stop(0);
 });
 
 test('an errand whose insertion was not answered is waited for where it is there, and is none where it is not', async (t) => {
   const { cable, db, failures } = await cut(t);
   cable.loseAnswerTo('insert into errand');
-  const asked = createErrands(db).ask(errand('in doubt'));
+  const asked = createRemoteCalls(db).ask(remoteCall('in doubt'));
   const desk = open(async (request) => Buffer.from(`${request} done`));
   desk.start();
   const end = await asked;
   assert.equal('answer' in end && end.answer.toString(), 'in doubt done');
   cable.pull();
   failures.length = 0;
-  const refused = assert.rejects(createErrands(db).ask(errand('never there')), /database does not answer/);
+  const refused = assert.rejects(
+    createRemoteCalls(db).ask(remoteCall('never there')),
+    /database does not answer/,
+  );
   await until(() => failures.length > 0);
   cable.plug();
   await refused;
@@ -229,8 +240,8 @@ test('an errand whose insertion was not answered is waited for where it is there
 
 test('of what is taken back while others look after it, none is lost', async () => {
   const gone = new AbortController();
-  const errands = createErrands(bench.db);
-  const asked = Array.from({ length: 300 }, (_, n) => errands.ask(errand(String(n), gone.signal)));
+  const remoteCalls = createRemoteCalls(bench.db);
+  const asked = Array.from({ length: 300 }, (_, n) => remoteCalls.ask(remoteCall(String(n), gone.signal)));
   await until(async () => (await left()) === asked.length);
   gone.abort();
   const ends = await Promise.all(asked);
@@ -244,14 +255,14 @@ test('of what is taken back while others look after it, none is lost', async () 
 test('an answer whose writing fails is written again', async (t) => {
   for (const fault of ['refused', 'not answered']) {
     const { cable, db, failures } = await cut(t);
-    const work: DoErrand = async () => {
+    const work: HandleRemoteCall = async () => {
       if (fault === 'refused') cable.pull();
       else cable.loseAnswerTo('set answer');
       return Buffer.from('done');
     };
     const desk = open(work, { db, onError: () => {} });
     desk.start();
-    const asked = createErrands(bench.db).ask(errand(fault));
+    const asked = createRemoteCalls(bench.db).ask(remoteCall(fault));
     await until(() => failures.length > 0);
     cable.plug();
     assert.ok('answer' in (await asked), fault);
@@ -269,11 +280,11 @@ test('a node takes what it has room for, and another one the rest', async () => 
         await isOver.promise;
         return request;
       },
-      { roomBeside: (errands) => 2 - errands, leftAfterMs: 10_000 },
+      { roomBeside: (remoteCalls) => 2 - remoteCalls, leftAfterMs: 10_000 },
     ),
   );
-  const errands = createErrands(bench.db);
-  const asked = Array.from({ length: 5 }, (_, n) => errands.ask(errand(String(n))));
+  const remoteCalls = createRemoteCalls(bench.db);
+  const asked = Array.from({ length: 5 }, (_, n) => remoteCalls.ask(remoteCall(String(n))));
   await until(async () => (await left()) === asked.length);
   both[0]!.start();
   await until(() => counts[0] === 2);
@@ -294,11 +305,11 @@ test('what every node has left for a while is taken by one without room, to wait
       await isOver.promise;
       return request;
     },
-    { roomBeside: (errands) => 1 - errands, leftAfterMs: 100 },
+    { roomBeside: (remoteCalls) => 1 - remoteCalls, leftAfterMs: 100 },
   );
   desk.start();
-  const errands = createErrands(bench.db);
-  const asked = ['first', 'second', 'third'].map((text) => errands.ask(errand(text)));
+  const remoteCalls = createRemoteCalls(bench.db);
+  const asked = ['first', 'second', 'third'].map((text) => remoteCalls.ask(remoteCall(text)));
   await until(() => begun.length === 3);
   isOver.resolve();
   for (const end of await Promise.all(asked)) assert.ok('answer' in end);
@@ -307,7 +318,7 @@ test('what every node has left for a while is taken by one without room, to wait
 
 test('what a node takes while it stops is done by another', async () => {
   const stopped = open(() => assert.fail('it began'));
-  const asked = createErrands(bench.db).ask(errand('handed on'));
+  const asked = createRemoteCalls(bench.db).ask(remoteCall('handed on'));
   await until(async () => (await left()) === 1);
   let stop: Promise<void> | undefined;
   await bench.db.transaction(async (tx) => {
@@ -324,7 +335,7 @@ test('what a node takes while it stops is done by another', async () => {
 
 test('what a desk has taken without hearing of it is done at its next looks', async (t) => {
   const { cable, db, failures } = await cut(t);
-  const asked = createErrands(bench.db).ask(errand('taken unheard'));
+  const asked = createRemoteCalls(bench.db).ask(remoteCall('taken unheard'));
   await until(async () => (await left()) === 1);
   const desk = open(async () => Buffer.from('done'), { db, onError: () => {} });
   cable.loseAnswerTo('set owner = $1');
@@ -341,14 +352,14 @@ test('what was taken back is swept away only once nobody has it', async () => {
      from unnest(array[20, -70]) as seconds`,
     [environmentId],
   );
-  await sweepErrands(bench.db);
+  await sweepRemoteCalls(bench.db);
   assert.equal(await left(), 1);
 });
 
 test('what a desk could not begin is left to another one', async () => {
   const first = open(async () => undefined);
   first.start();
-  const asked = createErrands(bench.db).ask(errand('handed on'));
+  const asked = createRemoteCalls(bench.db).ask(remoteCall('handed on'));
   const other = open(async () => Buffer.from('done'));
   other.start();
   assert.ok('answer' in (await asked));

@@ -2,7 +2,7 @@ import { Box, Card, Center, Stack, Text, Title } from '@mantine/core';
 import { type ReactNode, useEffect } from 'react';
 
 /** The frame of the pages before one is signed in. */
-export function DoorPage({
+export function SignedOutLayout({
   title,
   about,
   children,
