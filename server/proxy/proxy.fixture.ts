@@ -143,7 +143,7 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
       throw new AppError('unknown_connect_session_token');
     },
   };
-  const front = createProxy({
+  const interceptor = createProxy({
     log,
     isRootAlias,
     authenticate,
@@ -175,7 +175,7 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
   });
   const app = await createHttp({
     config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
-    ...{ log, isRootAlias, authenticate, front },
+    ...{ log, isRootAlias, authenticate, interceptor },
   });
   const delayed = Promise.withResolvers<void>();
   const drain = createDrain(app, () => delayed.promise);

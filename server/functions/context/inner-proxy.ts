@@ -86,14 +86,14 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWait
   };
   /** By the same secrets: what a run calls is part of it, whatever the streams in between know. */
   const causes = new Map<string, Cause>();
-  const front = createFront(
+  const interceptor = createFront(
     {
       key: (secret) => callers.get(secret) ?? refuse(),
       ticket: refuse,
     },
     ({ headers }) => causes.get(headers.authorization?.slice('Bearer '.length) ?? ''),
   );
-  const server = createServer(front.handle);
+  const server = createServer(interceptor.handle);
   const open = new Set<Duplex>();
 
   function connect(): Duplex {
