@@ -48,7 +48,7 @@ export type EventData = {
   "integration.rate_limited": { provider_config_key: string; provider: string; test: boolean; limit: "quota" | "abuse_guard"; evidence: Record<string, string | number> };
   /** A refresh, or a call of the API, succeeded again, or no connection is left that shows the fault. */
   "integration.recovered": { provider_config_key: string; provider: string; test: boolean; cause: "client_refused" | "client_deleted" | "client_misconfigured" | "client_not_allowed" | "api_disabled"; since: string; recovered_at: string };
-  /** All records of a dataset were removed without tombstones. Its cursors stay good, so whoever follows one and holds a copy drops that and reads from the beginning. */
+  /** All records of a dataset were removed without tombstones. Its cursors stay valid, so a client that follows a cursor and holds a copy drops the copy and reads from the beginning. */
   "records.dataset_emptied": { connection_id: string; provider_config_key: string; model: string; variant: string; records: number; deleted: number };
   /** The end of delete tracking would delete so much that it was held back; told once, until the tracking is closed. */
   "records.mass_delete_held": { connection_id: string; provider_config_key: string; model: string; variant: string; would_delete: number; live: number };
@@ -64,6 +64,6 @@ export type EventData = {
   "sync.schema_changed": { connection_id: string; provider_config_key: string; model: string; variant: string; function: string; changes: ({ change: "added" | "removed" | "renamed" | "moved"; field: string; previous?: string })[] };
   /** A run of a sync has ended well and changed no record of a model; told for each model, once for the run. */
   "sync.unchanged": { connection_id: string; provider_config_key: string; model: string; variant: string; function: string; run: string; sync_type: "INITIAL" | "INCREMENTAL" | "WEBHOOK"; started_at: string };
-  /** A provider has sent a webhook that is believed, to an integration with `forward_webhooks`; told once for each connection that it is for, or once where it is for none. */
+  /** A provider has sent a verified webhook to an integration with `forward_webhooks`. The event is raised once for each connection that the webhook names, or once if it names none. */
   "webhook.received": { connection_id: string | null; provider_config_key: string; provider: string; test: boolean; type: string | null; payload?: unknown };
 };

@@ -30,8 +30,8 @@ const page = 2_000;
 const maxMissing = 1_000;
 
 /**
- * Reads the whole log as one moment holds it. `kept` is the head of an earlier check: with it also a log whose end was
- * cut off, or that was written anew from some place on, is found.
+ * Reads the whole log in one snapshot. `kept` is the head of an earlier check. With it the check also finds a log whose
+ * end was cut off, and a log that was rewritten from some position on.
  */
 export async function verifyAudit(
   db: Db,
@@ -94,7 +94,7 @@ function faultOfHead({
   return {
     kind: 'changed',
     position: proven,
-    message: 'the log ends in another entry than the one that was written last: it was written anew',
+    message: 'the last entry of the log is not the entry that was written last: the log was rewritten',
   };
 }
 
@@ -114,7 +114,7 @@ function faultOfKept({
     kind: 'changed',
     position: kept.position,
     message:
-      'the hash is not the one that was kept: an entry up to here was changed, and the log written anew',
+      'the hash differs from the kept hash: an entry up to this position was changed, and the log was rewritten',
   };
 }
 

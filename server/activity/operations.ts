@@ -56,7 +56,7 @@ export const operationTypes = {
   'records.update': 'a call that updated records in part',
   'records.delete': 'a call that deleted records',
   'records.prune': 'a call that pruned payloads',
-  'records.retention': 'what retention let go in the environment in one run',
+  'records.retention': 'the records that retention pruned or removed in the environment in one run',
   run: 'a run of a function',
   key_rotation: 'a run of `trellis keys rotate`, in each environment',
 } as const;

@@ -141,7 +141,7 @@ export function activityRoutes(
             has_more: z.boolean().optional(),
             /** Whether all counts are exact. */
             exact: z.boolean(),
-            /** How many this node has let go since it started, of all environments. */
+            /** How many operations of all environments this node has dropped since it started. */
             dropped: z.number(),
           }),
         },

@@ -172,7 +172,7 @@ const wordsFor: Partial<Record<ErrorCode, Words>> = {
   connection_validation_failed: { title: 'The account was not accepted', nextStep: startAgain },
   unknown_connection: {
     title: 'This connection no longer exists',
-    nextStep: 'Connect it anew from the application.',
+    nextStep: 'Connect the account again from the application.',
   },
   integration_not_allowed: { title: 'This link is for something else' },
   unknown_provider_config: {

@@ -109,7 +109,7 @@ function checkRenewed(session: Session, found: Connection | undefined): Connecti
   if (session.outcome !== undefined && !isMadeBy(session, found)) {
     throw new AppError(
       'unknown_connection',
-      'The connection that was to be renewed has been connected anew.',
+      'The connection of this session has been connected again since.',
     );
   }
   return found;

@@ -186,7 +186,7 @@ export const connectionTypes = {
       limit: 100,
       is_next: false,
       next_step:
-        'The account has 80 of the 100 live grants that the provider allows for it and this OAuth client; beyond that the oldest ends without notice. Reconnect its oldest connections, or delete those that nobody uses, instead of connecting it anew.',
+        'The account has 80 of the 100 live grants that the provider allows for it and this OAuth client; beyond that the oldest ends without notice. Reconnect its oldest connections, or delete unused ones, instead of connecting it again.',
     },
   }),
 };

@@ -37,8 +37,8 @@ export const recordTypes = {
   }),
   'records.dataset_emptied': eventType({
     meaning:
-      'All records of a dataset were removed without tombstones. Its cursors stay good, so whoever follows one and holds a copy ' +
-      'drops that and reads from the beginning.',
+      'All records of a dataset were removed without tombstones. Its cursors stay valid, so a client that follows a cursor and ' +
+      'holds a copy drops the copy and reads from the beginning.',
     data: z.strictObject({
       ...ofDataset,
       records: count.describe('Live ones that there were'),

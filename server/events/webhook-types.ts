@@ -5,7 +5,7 @@ import { eventType, exampleIntegration, ofIntegration } from './event-type.ts';
 export const webhookTypes = {
   'webhook.received': eventType({
     meaning:
-      'A provider has sent a webhook that is believed, to an integration with `forward_webhooks`; told once for each connection that it is for, or once where it is for none.',
+      'A provider has sent a verified webhook to an integration with `forward_webhooks`. The event is raised once for each connection that the webhook names, or once if it names none.',
     data: z.strictObject({
       connection_id: z.string().nullable().describe('Null where it names no connection of the integration'),
       ...ofIntegration,

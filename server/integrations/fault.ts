@@ -29,7 +29,7 @@ export type IntegrationFault = {
 
 const nextSteps: Record<IntegrationCause, string> = {
   client_refused:
-    "The provider does not know the client ID or refuses the client secret. Check both in the provider's console and set them anew.",
+    "The provider does not know the client ID or refuses the client secret. Check both in the provider's console and set them again.",
   client_deleted:
     "The OAuth client was deleted in the provider's console. Restore it there, or set up another; connections of the old one must connect again.",
   client_misconfigured:

@@ -154,7 +154,7 @@ test('each call that changes records is logged once, with its counts', async () 
   ]);
 });
 
-test('what retention let go is logged in its environment', async () => {
+test('the records that retention pruned are logged in their environment', async () => {
   await trellis.call('PUT', '/records/retention', {
     body: { provider_config_key: 'google-sheet', prune_after_days: 1 },
   });

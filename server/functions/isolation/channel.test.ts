@@ -74,11 +74,11 @@ const forgeries: Record<string, [string, RegExp]> = {
     /its text has 1000000 bytes/,
   ],
   'a result that is too large': [`send({ t: 'done' }, '1'.repeat(11e6))`, /a result that is too large/],
-  'bytes of no stream': [`frame(1, 7, Buffer.from([1, 2]))`, /no stream has room for/],
+  'bytes of no stream': [`frame(1, 7, Buffer.from([1, 2]))`, /bytes that no stream accepts/],
   'bytes beyond the window': [
     `send({ t: 'ask', id: 1, name: 'slow', body: true }, '{}');
      for (let at = 0; at < 80; at++) frame(1, 1, Buffer.alloc(65536))`,
-    /no stream has room for/,
+    /bytes that no stream accepts/,
   ],
   'the number of an ask twice': [
     `for (const id of [5, 5]) send({ t: 'ask', id, name: 'a', body: false }, '{}')`,

@@ -50,7 +50,7 @@ export class Run {
           const ask = this.#asks.get(stream);
           // What was under way when its ask was answered.
           if (ask === undefined && stream <= this.#lastAsk) return;
-          if (!ask?.inflow?.take(bytes)) this.#broke('bytes that no stream has room for');
+          if (!ask?.inflow?.take(bytes)) this.#broke('bytes that no stream accepts');
         },
         ended: (end) => {
           // What the code returned or threw may still be read.

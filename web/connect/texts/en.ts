@@ -152,7 +152,7 @@ export const en = {
   failedTitle: 'The connection could not be made',
   failedText: 'Try again. If it happens again, tell the people who run {app} what stands below.',
   goneTitle: 'This connection no longer exists',
-  goneText: 'It has been deleted meanwhile. Connect it anew from {app}.',
+  goneText: 'It has been deleted. Connect the account again from {app}.',
   otherThingTitle: 'This link is for something else',
   otherThingText: 'Go back to {app} and ask for a new link.',
 } as const;

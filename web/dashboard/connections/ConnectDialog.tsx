@@ -132,8 +132,8 @@ function Waiting({ environment, begun, onDone }: { environment: string; begun: B
   return (
     <Stack>
       <Text size="sm">
-        Use the link here, or send it to whoever owns the account. It makes one connection and ends in 30
-        minutes.
+        Use the link here, or send it to the owner of the account. The link makes one connection and expires
+        in 30 minutes.
       </Text>
       <Copyable value={begun.link} what="the link" />
       <Group gap="xs" role="status">

@@ -38,8 +38,8 @@ export function SigningTab() {
       ) : (
         <Card>
           <EmptyState icon={<IconLock size={26} />} title="Not for viewers">
-            Whoever holds the signing key can write events that look like ours. Developers of this environment
-            see it.
+            A holder of the signing key can forge events of this service. Developers of this environment see
+            the key.
           </EmptyState>
         </Card>
       )}

@@ -33,7 +33,10 @@ function Question({ environment, at, onClose }: Given) {
   const reset = useMutation({
     mutationFn: () => resetSync(environment, { ...at, records: isEmptied ? 'removed' : 'kept' }),
     onSuccess: async () => {
-      notifications.show({ message: 'It begins from nothing, as soon as there is room.', color: 'green' });
+      notifications.show({
+        message: 'The sync starts from nothing, as soon as capacity is available.',
+        color: 'green',
+      });
       await refresh();
       onClose();
     },

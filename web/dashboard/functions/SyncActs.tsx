@@ -28,7 +28,10 @@ export function SyncActs({
 }) {
   const [opened, setOpened] = useState<'frequency' | 'reset' | 'deletes'>();
   const [deletes, setDeletes] = useState<HeldDelete[]>([]);
-  const run = useSyncAct(environment, { act: triggerSync, told: 'It runs as soon as there is room.' });
+  const run = useSyncAct(environment, {
+    act: triggerSync,
+    told: 'The sync runs as soon as capacity is available.',
+  });
   const pause = useSyncAct(environment, {
     act: pauseSync,
     told: 'It is paused. What runs goes on to its end.',
@@ -122,7 +125,7 @@ export function SyncActs({
   );
 }
 
-/** An act on a sync that says what it did; lists of syncs and runs are read anew. */
+/** An act on a sync, with a notification of its result; the lists of syncs and runs are fetched again. */
 function useSyncAct(
   environment: string,
   { act, told }: { act: (environment: string, at: SyncAt) => Promise<void>; told: string },

@@ -68,7 +68,7 @@ const known: Record<string, Advice> = {
     text: 'What the action answered does not fit what it declares: one of both is wrong.',
     leadsTo: 'code',
   },
-  checkpoint_conflict: { text: 'Another run wrote the checkpoint meanwhile. The next run reads it anew.' },
+  checkpoint_conflict: { text: 'Another run wrote the checkpoint meanwhile. The next run reads it again.' },
   mass_delete_held: {
     text: 'More records would have been deleted than the guard allows, so none was. If the provider returns them again, run the sync again. If they are gone, allow the deletion once.',
     leadsTo: 'records',

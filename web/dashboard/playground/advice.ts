@@ -53,8 +53,8 @@ const ofCode: Record<string, Omit<Advice, 'by'>> = {
     leadsTo: 'integration',
   },
   quota_exhausted: {
-    title: 'The quota has no room',
-    text: 'The call was not sent, so that it is not refused. Retry-After below says when there is room again.',
+    title: 'The quota is used up',
+    text: 'The call was not sent, because the provider would refuse it. Retry-After below says when to try again.',
     leadsTo: 'integration',
   },
   upstream_timeout: {

@@ -73,7 +73,7 @@ export const googleDrive: SuggestedApi = {
     {
       id: 'about.get',
       title: 'Whose account it is',
-      about: 'The user, and how much room is left.',
+      about: 'The user, and how much storage is left.',
       method: 'GET',
       path: '/drive/v3/about',
       query: [parameter('fields', 'user,storageQuota')],

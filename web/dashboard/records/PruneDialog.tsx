@@ -92,7 +92,7 @@ function Question({
   return (
     <Stack>
       <Text>
-        This lets go of the payloads of <b>{counted(extent.count, 'record')}</b>,{' '}
+        This removes the payloads of <b>{counted(extent.count, 'record')}</b>,{' '}
         <b>{spellSize(extent.bytes)}</b> as they are stored, this one included.
       </Text>
       <Text size="sm" c="dimmed">

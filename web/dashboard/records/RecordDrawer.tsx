@@ -96,7 +96,7 @@ function Whole({
         <Title order={3}>Payload</Title>
         {record.fields === undefined ? (
           <Alert color="yellow" icon={<IconDatabaseOff size={18} />} title="Pruned">
-            The payload was let go. Save the record again to bring it back.
+            The payload was removed. Save the record again to restore it.
           </Alert>
         ) : (
           <JsonBlock value={{ id: record.id, ...record.fields }} what="the record" />

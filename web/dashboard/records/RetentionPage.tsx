@@ -42,7 +42,7 @@ export function RetentionPage() {
   return (
     <Page
       title="Retention"
-      about="Which records are let go by age. An integration's own policy stands in place of the environment's."
+      about="Which records are pruned or removed by age. An integration's own policy replaces the environment's."
       before={
         <BackLink link={(props) => <Link to="/$environment/records" params={{ environment }} {...props} />}>
           Records

@@ -61,7 +61,7 @@ export function SettingsTab({
             {mayWrite ? (
               <Switch
                 label="Keep the previous payload of a record"
-                description="With each change the payload before is kept, sealed beside the new one, until the next change or until it is pruned. It takes about as much room again."
+                description="With each change the previous payload is kept, sealed beside the new one, until the next change or until it is pruned. This about doubles the storage."
                 {...form.getInputProps('keepsPrevious', { type: 'checkbox' })}
               />
             ) : (

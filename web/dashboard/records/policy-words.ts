@@ -22,7 +22,7 @@ export function wordsOf({
   }
   if (remove !== null) {
     words.push(
-      `Records that were deleted more than ${counted(remove, 'day')} ago vanish altogether. Whoever follows changes and stays away longer has to start again.`,
+      `Records that were deleted more than ${counted(remove, 'day')} ago are removed completely. A client that follows changes and stays away longer has to start again.`,
     );
   }
   words.push(

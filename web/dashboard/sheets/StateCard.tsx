@@ -149,7 +149,7 @@ function Progress({
     return (
       <Group gap="xs" role="status">
         <Loader size="xs" aria-hidden />
-        <Text size="sm">{run.state === 'waiting' ? 'It waits for room to run.' : progressText(run)}</Text>
+        <Text size="sm">{run.state === 'waiting' ? 'The run waits for capacity.' : progressText(run)}</Text>
       </Group>
     );
   }

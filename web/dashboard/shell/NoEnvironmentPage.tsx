@@ -13,10 +13,10 @@ export function NoEnvironmentPage() {
       <Stack>
         <Alert color="yellow" title="Ask an owner of this installation">
           <Text size="sm">
-            They give you a role in an environment, at Settings, People. Then load this page anew.
+            They give you a role in an environment, at Settings, People. Then reload this page.
           </Text>
         </Alert>
-        <Button onClick={() => location.reload()}>Load anew</Button>
+        <Button onClick={() => location.reload()}>Reload</Button>
         <Button variant="default" loading={isLeaving} onClick={leave}>
           Sign out
         </Button>

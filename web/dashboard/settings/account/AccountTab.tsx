@@ -15,8 +15,8 @@ export function AccountTab() {
   if (me.id === 'local') {
     return (
       <Alert color="blue" title="The sign-in is off">
-        Whoever reaches this service on this machine is an owner, so there are no accounts. Start it without
-        TRELLIS_SIGN_IN=off to have some.
+        Every user who reaches this service on this machine is an owner, so there are no accounts. Start the
+        service without TRELLIS_SIGN_IN=off to have accounts.
       </Alert>
     );
   }

@@ -20,7 +20,7 @@ export function KeySecret({ made, onClose }: { made: NewKey; onClose: () => void
           icon={<IconAlertTriangle size={18} />}
           title="Copy it now: it is shown this once"
         >
-          <Text size="sm">The service keeps a hash of it alone. Whoever loses it makes another.</Text>
+          <Text size="sm">The service stores only a hash of it. If you lose the key, make another one.</Text>
         </Alert>
         <Code block tabIndex={0} className="broken" data-testid="secret">
           {made.secret}

@@ -29,7 +29,7 @@ export function InvitationsTable({
             <Table.Tr key={invitation.id}>
               <Table.Td>
                 <Text size="sm" className="wrap">
-                  {invitation.email ?? 'whoever has the link'}
+                  {invitation.email ?? 'anyone with the link'}
                 </Text>
                 <Text size="xs" c="dimmed" className="wrap">
                   {invitation.role}

@@ -39,7 +39,7 @@ export function InviteDialog({ onClose }: { onClose: () => void }) {
           <GrantFields value={grant} onChange={setGrant} />
           <TextInput
             label="E-mail"
-            description="With one, the link makes the user of that address and no other. Without, whoever has it names theirs."
+            description="With an address, the link makes only the user of that address. Without one, the person who opens the link enters their own."
             type="email"
             value={email}
             error={problem}
