@@ -134,7 +134,7 @@ function lacksRefreshToken(
   if (authorization.isRefreshable || attempt.isRepeated) return false;
   if (integration.provider.authorization?.refresh_token_params === undefined) return false;
   const isSame = isSameAccount(current?.account, authorization.grant.account);
-  const isGood = current?.status === 'active' && current.withheld === undefined;
+  const isGood = current?.status === 'active' && current.suspension === undefined;
   const kept = isSame && isGood ? ofClient(current.credentials, attempt) : undefined;
   return kept?.refresh_token === undefined;
 }

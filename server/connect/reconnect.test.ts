@@ -315,7 +315,7 @@ describe('no refresh token', () => {
       const now = await person.only();
       assert.ok(now.credentials.refresh_token);
       assert.notEqual(now.credentials.refresh_token, before.credentials.refresh_token);
-      assert.equal(now.withheld, undefined);
+      assert.equal(now.suspension, undefined);
     });
   }
 

@@ -70,7 +70,7 @@ function keepsGrant(target: Target, ownClient: Wishes['ownClient']): boolean {
     integration.provider.scopes.incremental &&
     current?.status === 'active' &&
     ownClientOf(current.credentials)?.clientId === ownClient?.clientId &&
-    current.withheld === undefined &&
+    current.suspension === undefined &&
     current.account !== undefined &&
     !allowsOtherAccount(target)
   );

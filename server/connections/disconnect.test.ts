@@ -32,7 +32,7 @@ describe('a deletion', () => {
     assert.deepEqual(await bench.waiting(), []);
   });
 
-  test('counts whoever ends with the project: other environments, providers and clients', async () => {
+  test('counts every connection that ends with the project: other environments, providers and clients', async () => {
     const drive = await bench.integrate('drive', { provider: 'google-drive' });
     const prod = await bench.integrate('sheets', { environment: 'prod', client: '111-b' });
     for (const integration of [drive, prod]) {

@@ -76,13 +76,13 @@ test('the end of a grant is told 48 hours before, with cause, date and what to d
   assert.match(String(told.data.next_step), /Publish the application/);
 });
 
-test('it is told once per grant, whoever looks and however often', async () => {
+test('it is told once per grant, by whichever node and however often', async () => {
   const connection = await connect(week);
   const near = new Date(week.getTime() - hourMs);
   await Promise.all(Array.from({ length: 20 }, () => warn(near)));
   await warn(near);
   assert.equal((await events()).length, 1);
-  // The same grant, and a provider that counts the seconds anew at each answer.
+  // The same grant, from a provider that restarts the count of seconds at each answer.
   await reconnect(connection, { refresh: 'first', at: near, end: later(604_798_000) });
   assert.equal(await warn(near), 0);
   await reconnect(connection, { refresh: 'second', at: near, end: new Date(near.getTime() + 604_799_000) });

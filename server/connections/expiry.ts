@@ -45,14 +45,14 @@ export function expiryOf(
   return { cause, at: refreshExpiresAt, next_step: nextSteps[cause] };
 }
 
-/** Providers count the seconds anew at each answer, and some move the end with each refresh. */
+/** Providers restart the count of seconds at each answer, and some move the end with each refresh. */
 const isUntold = (noticeS: string) =>
   `(expiry_told_for is null or refresh_expires_at > expiry_told_for + make_interval(secs => ${noticeS}))`;
 
 /**
- * Raises `connection.expiring` where the grant ends within two days: once per end, whoever else looks at the same
- * time, and again where the provider put it off by more than that. False where it is not time, is over, was told, or
- * the connection is dead anyway.
+ * Raises `connection.expiring` if the grant ends within two days: once per end, also when other nodes check at the same
+ * time, and again if the provider postponed the end by more than that. False if the end is further away, has passed or
+ * was reported, and if the connection is dead anyway.
  */
 export async function warnOfExpiry(
   tx: Queryable,

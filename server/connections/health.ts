@@ -231,8 +231,8 @@ function isReconnectUseful(connection: ConnectionHead, missing: string[]): boole
 }
 
 /** Whether the client may not renew this grant (RFC 6749 §5.2), but may use one that is given to it. */
-function isRenewalRefused({ withheld, outage }: ConnectionHead): boolean {
-  return withheld !== undefined || outage?.evidence.error === 'unauthorized_client';
+function isRenewalRefused({ suspension, outage }: ConnectionHead): boolean {
+  return suspension !== undefined || outage?.evidence.error === 'unauthorized_client';
 }
 
 /** The integration's fault; none of a connection's with a client, and so a project at the provider, of its own. */
@@ -243,7 +243,7 @@ function sharedFault({ integrationFault, hasOwnClient }: ConnectionHead): Integr
 /** The fault of the integration that keeps this connection from refreshes, if one does. */
 function keepingFault(connection: ConnectionHead): IntegrationFault | undefined {
   const shared = sharedFault(connection);
-  return shared !== undefined && keepsFromRefresh(shared) ? shared : connection.withheld;
+  return shared !== undefined && keepsFromRefresh(shared) ? shared : connection.suspension;
 }
 
 /** What a call on behalf of a dead connection is told; undefined where it is not known to be dead. */

@@ -119,7 +119,7 @@ export function importRoute(app: App, deps: ImportDeps): void {
             importConnection(tx, { caller, integration, id: body.connection_id, given, reading, hooks }),
           ),
         );
-      // Where the connection was deleted while its credentials were replaced, it is made anew.
+      // If the connection was deleted while its credentials were replaced, the import creates it again.
       const saved = await save().catch((error: unknown) => {
         if (error instanceof AppError && error.code === 'unknown_connection') return save();
         throw error;

@@ -55,7 +55,7 @@ export async function importConnection(
   const content = {
     ...given,
     ...(kept && { connectionConfig: configFor(kept, { integration, given }) }),
-    // Whoever stays its end user keeps his tags.
+    // An end user that stays the same keeps their tags.
     tags: tagsOf({ endUser: given.endUser ?? current?.endUser, tags: given.tags }),
     credentials,
     grant: {

@@ -8,8 +8,8 @@ import type { Connection } from './store.ts';
  * `renewed_at`. Does not own: what is sent under a lease (`refresh.ts`).
  *
  * A lease is taken in one statement, for as long as the request that follows may be under way, and extended for each
- * further one. So whoever finds it ended may send: the earlier request has been answered or given up, also where its
- * node was killed or stands still. No database session is held meanwhile, and all times are the database's.
+ * further request. So a node that finds the lease ended may send: the earlier request has been answered or given up,
+ * also if its node was killed or stands still. No database session is held meanwhile. All times are the database's.
  */
 export type Lease = {
   readonly owner: string;
@@ -23,7 +23,7 @@ export type Lease = {
   readonly isResponsePending: boolean;
   readonly failures: number;
   readonly keptTokens: Buffer | undefined;
-  /** Which grant the tokens belong to; another one when the connection is connected anew. */
+  /** Which grant the tokens belong to; it changes when the connection is connected again. */
   readonly grant: string;
 };
 
@@ -83,7 +83,7 @@ export async function takeLease(
          ${grantOf} as grant`,
       [
         ...[connection.id, connection.environmentId, connection.credentialsVersion, owner, forMs / 1000],
-        ...[connection.status, connection.refreshNotBefore ?? null, connection.withheldUntil ?? null],
+        ...[connection.status, connection.refreshNotBefore ?? null, connection.suspendedUntil ?? null],
       ],
     ),
   );
@@ -214,7 +214,7 @@ export async function endLease(
   return ended?.isCurrent === true;
 }
 
-/** Notes that the answer to the request of `lease` has come, whoever holds the lease by now. */
+/** Notes that the answer to the request of `lease` has come, also if another node holds the lease by now. */
 export async function noteAnswered(
   tx: Tx,
   { connection, lease }: { connection: Connection; lease: Lease },
@@ -228,8 +228,8 @@ export async function noteAnswered(
 }
 
 /**
- * Gives a lease back under which nothing was sent, where the holder before has stored its answer. Where it has not, it
- * is left to end, so that whoever comes next takes it over in turn.
+ * Gives back a lease under which nothing was sent, if the previous holder has stored its answer. Otherwise the lease
+ * ends on time, so that the next node takes it over in turn.
  */
 export async function leaveLease(
   db: Queryable,

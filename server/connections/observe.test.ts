@@ -180,7 +180,7 @@ test('files, requests and outages say nothing of the connection', async () => {
   assert.deepEqual([(await health()).status, (await health()).cause], ['active', null]);
 });
 
-test('what cannot be written is let go, and the observer goes on', async () => {
+test('an observation that cannot be written is discarded, and the observer goes on', async () => {
   const gone = { ...(await reader.reread(one)), id: 2 ** 40 };
   observers[0].observe(gone, refused(403, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT'));
   observers[0].observe(one, { ...refused(403, 'SERVICE_DISABLED'), url: 'no address' });

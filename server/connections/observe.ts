@@ -37,7 +37,7 @@ export type Observer = {
 };
 
 const debounceMs = 60_000;
-/** Writes that wait at most; of a flood the rest is let go, since it says the same. */
+/** The maximum number of waiting writes; the rest of a flood is discarded, since it says the same. */
 const maxWaiting = 32;
 const maxRemembered = 10_000;
 

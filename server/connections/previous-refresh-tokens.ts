@@ -66,8 +66,8 @@ type Locked = {
 };
 
 /**
- * Locks the connection until the transaction ends and tells what stands there now; undefined where it is deleted, or
- * was connected anew since the lease was taken, so that tokens of the old grant are of no use.
+ * Locks the connection until the transaction ends and returns its current state. Undefined if the connection was
+ * deleted, or was connected again since the lease was taken: then tokens of the old grant are of no use.
  */
 export async function lockGrant(
   tx: Tx,

@@ -12,8 +12,8 @@ export type LiveConnection = Connection & { integration: Integration };
 type Place = { environmentId: number; integrationKey: string; connectionId: string };
 
 /**
- * Reads connections for the hot paths. An answer is believed for a second, so a deletion or a change is in force
- * everywhere within that, and at once on the node that `forget`s it; unwrapped keys live no longer than that.
+ * Reads connections for the hot paths. An answer is cached for a second, so a deletion or a change takes effect
+ * everywhere within a second, and at once on the node that `forget`s it. Unwrapped keys live no longer than that.
  */
 export type ConnectionReader = {
   /** Throws `unknown_provider_config` (404). */

@@ -38,10 +38,10 @@ export function isExpired(credentials: RenewableCredentials, now: Date): boolean
  * token. No later than two hours from now: an end beyond that was written by a clock that is wrong.
  */
 export function pausedUntil(
-  { refreshNotBefore, withheldUntil }: Pick<ConnectionHead, 'refreshNotBefore' | 'withheldUntil'>,
+  { refreshNotBefore, suspendedUntil }: Pick<ConnectionHead, 'refreshNotBefore' | 'suspendedUntil'>,
   now: Date,
 ): Date {
-  const ends = [refreshNotBefore, withheldUntil].map((end) => end?.getTime() ?? 0);
+  const ends = [refreshNotBefore, suspendedUntil].map((end) => end?.getTime() ?? 0);
   return new Date(Math.max(0, ...ends.filter((end) => end <= now.getTime() + longestPauseMs)));
 }
 

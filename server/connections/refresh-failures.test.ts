@@ -64,10 +64,10 @@ describe('a dead connection', () => {
   test('is not tried by nodes that have not heard of it', async () => {
     await t().open('none');
     const four = [t().node(), t().node(), t().node(), t().node()];
-    const believed = await Promise.all(four.map((node) => node.live(name)));
+    const cached = await Promise.all(four.map((node) => node.live(name)));
     t().grant.good = [];
     for (const [index, node] of four.entries()) {
-      assert.equal(await codeOf(node.credentials.fresh(believed[index]!)), 'connection_needs_reauth');
+      assert.equal(await codeOf(node.credentials.fresh(cached[index]!)), 'connection_needs_reauth');
     }
     assert.equal(t().grant.asked, 1);
   });
@@ -80,8 +80,8 @@ describe('a dead connection', () => {
     });
     const three = [t().node(), t().node(), t().node()];
     for (const asked of [1, 2]) {
-      const believed = await Promise.all(three.map((node) => node.live(name)));
-      const told = three.map((node, index) => codeOf(node.credentials.refreshed(believed[index]!)));
+      const cached = await Promise.all(three.map((node) => node.live(name)));
+      const told = three.map((node, index) => codeOf(node.credentials.refreshed(cached[index]!)));
       assert.deepEqual([...new Set(await Promise.all(told))], ['connection_blocked']);
       assert.equal(t().grant.asked, asked);
       t().time += hour;
@@ -91,13 +91,13 @@ describe('a dead connection', () => {
   test('whose end was reported to another node does not live again by a call', async () => {
     await t().open('none');
     const one = t().node();
-    const believed = await one.live(name);
+    const cached = await one.live(name);
     await t().bench.db.transaction((tx) =>
-      endConnection(tx, { connection: believed, cause: 'security_event', evidence: {}, at: t().now() }),
+      endConnection(tx, { connection: cached, cause: 'security_event', evidence: {}, at: t().now() }),
     );
     for (const call of [
-      () => one.credentials.fresh(believed),
-      () => one.credentials.refreshed(believed),
+      () => one.credentials.fresh(cached),
+      () => one.credentials.refreshed(cached),
       async () => one.credentials.refreshedLiving(await one.live(name)),
     ]) {
       assert.equal(await codeOf(call()), 'connection_needs_reauth');

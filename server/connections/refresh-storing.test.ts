@@ -84,7 +84,7 @@ describe('an answer in hand goes before the request of another node, where the d
     await cable.close();
   });
 
-  test('which waits anew where it stood still meanwhile', async () => {
+  test('which waits again if it stood still meanwhile', async () => {
     const { cable, storing, taking, taker } = await takenOver();
     await t().endLease();
     await untilOwned(taker);

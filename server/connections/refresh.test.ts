@@ -287,7 +287,7 @@ describe('a node that stood still', () => {
     assert.deepEqual(await t().bench.stateOf(name), { status: 'active', cause: null });
   });
 
-  test('does not put a token of the old grant on a connection that was connected anew', async () => {
+  test('does not put a token of the old grant on a connection that was connected again', async () => {
     await t().open('until_used');
     const { late, go } = lateNode();
     const first = late.credentials.refreshed(await late.live(name));

@@ -18,7 +18,7 @@ import type { Integration, OAuthClient } from '../integrations/store.ts';
  * by the database's clock: nodes must not differ about them.
  */
 export const sendingMs = 20_000;
-/** How long an exchange is believed to go on whose node is not heard of again. */
+/** For how long an exchange counts as under way when its node has stopped responding. */
 const exchangeMs = 90_000;
 const pollMs = 50;
 

@@ -214,7 +214,7 @@ export function connectionRoutes(app: App, deps: Deps): void {
     },
     async ({ params: { id }, query, caller }) => {
       const place = at(caller, id, query.provider_config_key);
-      // As it is now: a dead connection is tried because somebody asks for it, not because it was believed to live.
+      // Reads the current state: the refresh of a dead connection is deliberate, not the effect of a stale cache.
       reader.forget(place);
       const refreshed = await source.refreshed(await getLive(reader, place));
       return healthToWire(refreshed, refreshed.integration.provider);

@@ -115,7 +115,7 @@ export async function replaceCredentials(
         // What was known of an old grant says nothing of a new one.
         ...(!isSame && { ...newGrant, granted_at: at }),
         // The same token is refused as before, as long as nobody has tried it.
-        ...(isSame && current.withheld && { withheld_until: at }),
+        ...(isSame && current.suspension && { withheld_until: at }),
         ...credentialColumns(dataKey, given),
         ...(given.grant.refreshExpiresAt && { refresh_expires_at: given.grant.refreshExpiresAt }),
         credentials_version: sql`credentials_version + 1`,
@@ -131,7 +131,7 @@ export async function replaceCredentials(
       .where('id', '=', current.id)
       .where('deleted_at', 'is', null),
   );
-  if (current.withheld && !isSame) await resume(tx, { ...current, at });
+  if (current.suspension && !isSame) await resume(tx, { ...current, at });
   return getById(tx, { id: current.id, vault });
 }
 

@@ -148,7 +148,7 @@ test('a revocation forgets the tokens of its client alone', async () => {
   assert.deepEqual(left, [{ connection: plain.id }]);
 });
 
-test('a deletion counts anew where the client was changed while it waited', async () => {
+test('a deletion counts again if the client was changed while the deletion waited', async () => {
   const one = await bench.connect(sheets, 'ada');
   const { account, credentials } = await bench.connect(prod, 'ada', own);
   const { vault } = bench.deps.reading;

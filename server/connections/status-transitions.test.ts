@@ -306,7 +306,7 @@ describe('a connection with a client of its own', () => {
       replaceCredentials(tx, { vault, current: await reread(), credentials, grant: {}, at: time }),
     );
     const current = await reread();
-    assert.deepEqual([current.withheld, (await healthOf()).cause], [undefined, null]);
+    assert.deepEqual([current.suspension, (await healthOf()).cause], [undefined, null]);
     assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
   });
 });

@@ -116,7 +116,7 @@ export function createStatusTransitions({
     const at = now();
     const fault = clientFault(told, { connectionId: connection.connectionId, at });
     const came = await db.transaction((tx) => suspend(tx, { connection, fault, at }));
-    if (came === 'first withheld') {
+    if (came === 'first suspended') {
       log.error(
         { integration: connection.integrationKey, ...fault.evidence },
         'the provider does not let the client use a token',
@@ -274,7 +274,7 @@ export async function endConnection(
   );
   if (changed === undefined) return false;
   if (changed.isSuspended) await resume(tx, { ...connection, at });
-  const { reconnect } = healthToWire({ ...connection, status, fault, withheld: undefined }, undefined);
+  const { reconnect } = healthToWire({ ...connection, status, fault, suspension: undefined }, undefined);
   await queueEvent(tx, {
     environmentId: connection.environmentId,
     type: status === 'blocked' ? 'connection.blocked' : 'connection.needs_reauth',

@@ -56,9 +56,9 @@ export type ConnectionHead = {
   fault: Fault | undefined;
   /** Set while the provider gives no judgement on refreshes. */
   outage: Outage | undefined;
-  /** The integration's fault that keeps this very connection from refreshes, and until when: both or none. */
-  withheld: IntegrationFault | undefined;
-  withheldUntil: Date | undefined;
+  /** The integration's fault that suspends the refreshes of this connection alone, and until when: both or none. */
+  suspension: IntegrationFault | undefined;
+  suspendedUntil: Date | undefined;
   /** Whether its OAuth client is its own: the integration's faults are none of it. */
   hasOwnClient: boolean;
   /** Scopes that an API has missed, whatever was granted by our books. */

@@ -253,7 +253,7 @@ describe('the fault of an integration that some connections show', () => {
   });
 
   const ends = {
-    'connected anew': () => connect(name),
+    'connected again': () => connect(name),
     deleted: async () => {
       const { id } = await one.live(name);
       await t().bench.db.transaction((tx) => destroyConnection(tx, { id, at: new Date() }));
@@ -373,7 +373,7 @@ describe('the fault of an integration that some connections show', () => {
     const fault = { cause: 'client_not_allowed', evidence, since: 'later', next_step: '' } as const;
     const { db } = t().bench;
     await db.transaction(async (first) => {
-      assert.equal(await suspend(first, { connection, fault, at: t().now() }), 'withheld');
+      assert.equal(await suspend(first, { connection, fault, at: t().now() }), 'suspended');
       await db.transaction(async (second) => {
         await second.query("set local lock_timeout = '2s'");
         await destroyConnection(second, { id: gone.id, at: new Date() });
@@ -397,7 +397,7 @@ describe('the fault of an integration that some connections show', () => {
       await holdConnection(writer, connection.id);
       await db.transaction(async (tx) => {
         await tx.query("set local lock_timeout = '2s'");
-        assert.equal(await suspend(tx, { connection, fault, at: t().now() }), 'first withheld');
+        assert.equal(await suspend(tx, { connection, fault, at: t().now() }), 'first suspended');
       });
     });
   });

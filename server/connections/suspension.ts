@@ -16,11 +16,12 @@ import type { LiveConnection } from './reader.ts';
  * Does not own: the fault of a client that is refused as such (`integrations/fault.ts`), what a caller is told
  * (`health.ts`).
  *
- * An integration has a partial fault as long as one of its connections is withheld: told once when the first one is,
- * and once when none is any more, because it was refreshed, connected anew, ended for a cause of its own, or deleted.
+ * An integration has a partial fault as long as one of its connections is suspended. An event reports the first
+ * suspension. Another event reports that none is left: the last connection was refreshed, connected again, ended for a
+ * cause of its own, or deleted.
  */
 
-/** How long a connection that is withheld waits for its next refresh, unless the integration is changed before. */
+/** How long a suspended connection waits for its next refresh, unless the integration is changed before. */
 export const suspensionMs = 3_600_000;
 
 /**
@@ -30,9 +31,9 @@ export const suspensionMs = 3_600_000;
 export async function suspend(
   tx: Queryable,
   { connection, fault, at }: { connection: LiveConnection; fault: IntegrationFault; at: Date },
-): Promise<'outdated' | 'withheld' | 'first withheld'> {
+): Promise<'outdated' | 'suspended' | 'first suspended'> {
   const { integration } = connection;
-  // The integration first, as whoever changes it does: its connections are told of the change under this lock.
+  // Locks the integration first, as every change of it does: such a change resets its connections under this lock.
   const [known] = await tx.query<{ updatedAt: Date; isTold: boolean }>(
     `select updated_at as "updatedAt", partial_fault is not null as "isTold"
      from integration
@@ -61,7 +62,7 @@ export async function suspend(
     ],
   );
   if (changed.length === 0) return 'outdated';
-  if (known.isTold) return 'withheld';
+  if (known.isTold) return 'suspended';
   await tx.query('update integration set partial_fault = $3 where id = $1 and environment_id = $2', [
     integration.id,
     integration.environmentId,
@@ -72,16 +73,16 @@ export async function suspend(
     type: 'integration.misconfigured',
     data: { ...integrationEvent(integration), ...fault },
   });
-  return 'first withheld';
+  return 'first suspended';
 }
 
 type Place = { integrationId: number; environmentId: number };
 type Told = { fault: IntegrationFault; key: string; provider: string; isTest: boolean };
 
 /**
- * Call it in the transaction in which a connection ceases to be withheld, after that is written. Where it was the last
- * one, the integration's partial fault ends with its event `integration.recovered`; where it was the one that the fault
- * named, another takes its place.
+ * Call it in the transaction in which the suspension of a connection ends, after that is written. If the connection was
+ * the last suspended one, the integration's partial fault ends with the event `integration.recovered`. If the fault
+ * named this connection, another suspended connection takes its place.
  */
 export async function resume(
   tx: Queryable,
@@ -129,7 +130,7 @@ export async function resume(
   });
 }
 
-/** Integrations whose partial fault names a connection that is not withheld any more. */
+/** Integrations whose partial fault names a connection that is no longer suspended. */
 export async function listLeft(db: Queryable, limit: number): Promise<(Place & { id: number })[]> {
   return db.query(
     `select id, id as "integrationId", environment_id as "environmentId"

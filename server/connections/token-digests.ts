@@ -5,7 +5,7 @@ import type { Credentials } from '../auth-modes/mode.ts';
  * Digests by which a connection is found whose refresh token a provider names without telling it.
  *
  * Owns: the columns `refresh_prefix_digest` and `refresh_token_digest`. They are written wherever credentials are.
- * Half a digest is enough to look in the index: whoever looks opens what is found, and compares.
+ * Half a digest is enough for the index: the caller decrypts each match and compares it.
  */
 const bytes = 16;
 

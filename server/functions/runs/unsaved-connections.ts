@@ -63,7 +63,7 @@ function liveFrom(candidate: UnsavedConnection, { vault, at }: { vault: Vault; a
     ...{ grantedAt: at, refreshedAt: at, createdAt: at, updatedAt: at },
     ...{ scopesRequested: undefined, refreshExpiresAt: undefined, tokenSlots: undefined },
     ...{ refreshNotBefore: undefined, renewedAt: undefined, fault: undefined, outage: undefined },
-    ...{ withheld: undefined, withheldUntil: undefined, scopesLacking: undefined },
+    ...{ suspension: undefined, suspendedUntil: undefined, scopesLacking: undefined },
     hasOwnClient: ownClientOf(candidate.credentials) !== undefined,
     ...{ integrationFault: undefined, webhookUrlOverride: undefined },
     ...{ lastFetchedAt: undefined, lastUsedAt: undefined },
