@@ -87,7 +87,7 @@ async function startParts({
 }): Promise<Omit<Service, 'stop'>> {
   await ensureDataDir(config.dataDir);
   const onError = (error: unknown) =>
-    log.warn({ err: error }, 'traces are let go: the collector does not take them');
+    log.warn({ err: error }, 'traces are discarded: the collector does not accept them');
   parts.push({ name: 'traces', stop: await startTracing(config.tracing, { version, onError }) });
   const catalog = loadCatalog(providersDirectory);
   const { target, failed } = await startDatabase({ config, log, parts });

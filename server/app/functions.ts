@@ -115,7 +115,7 @@ export function runWhile(app: App, parts: Parts, functions: Functions): void {
       const load = Math.max(running + waiting, runner.fromQueue() + remoteCalls);
       return maxQueued + maxWaitedFor + maxAhead - load;
     },
-    onError: (error) => log.warn({ err: error }, 'an errand of another node failed'),
+    onError: (error) => log.warn({ err: error }, 'a remote call of another node failed'),
   });
   app.addHook('onListen', async () => desk.start());
   let done: Promise<void> | undefined;

@@ -16,7 +16,7 @@ export async function requireFreeSpace(
   if (needed <= free) return;
   throw new Error(
     `${what} takes about ${megabytes(needed)}, and ${dir} has ${megabytes(free)} free: ${megabytes(needed - free)} are ` +
-      'missing; make room, or name a directory on another disk',
+      'missing; free space, or name a directory on another disk',
   );
 }
 

@@ -41,7 +41,7 @@ test('with a PostgreSQL of their own, people are told what backs it up and bring
 test('restored raises positions once, says so the second time, and again when asked to', async () => {
   assert.deepEqual(await external('restored'), {
     code: 0,
-    stdout: 'positions of 0 datasets and of the feed raised; all people sign in anew\n',
+    stdout: 'positions of 0 datasets and of the feed raised; all users must sign in again\n',
     stderr: '',
   });
   const second = await external('restored');

@@ -66,7 +66,9 @@ export async function exportCommand(args: string[]): Promise<number> {
     }).finally(() => progress.end());
     for (const kind of ['integration', 'connection', 'record', 'api_key'])
       if (counts[kind] !== undefined) console.log(`${counts[kind]} ${kind.replace('_', ' ')}s`);
-    console.log(`written to ${values.to}; whoever has it and the passphrase has all of these credentials`);
+    console.log(
+      `written to ${values.to}; the file and its passphrase give access to all of these credentials`,
+    );
     console.log(
       'Before another installation uses them, see that this one renews no tokens any more (docs/moving.md).',
     );

@@ -155,7 +155,7 @@ function explain(error: unknown): never {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     if (cause instanceof AppError && cause.code === 'address_not_allowed')
       throw new Error(
-        '--from: http:// shows keys and tokens to whoever is on the way, so it is taken within private networks alone. Use https.',
+        '--from: http:// shows keys and tokens to every host on the way, so it is taken within private networks alone. Use https.',
       );
   }
   throw error;

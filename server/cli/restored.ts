@@ -15,7 +15,9 @@ export async function restoredCommand(args: string[]): Promise<number> {
       );
       return 1;
     }
-    console.log(`positions of ${raised.datasets} datasets and of the feed raised; all people sign in anew`);
+    console.log(
+      `positions of ${raised.datasets} datasets and of the feed raised; all users must sign in again`,
+    );
     return 0;
   });
 }

@@ -26,7 +26,7 @@ export function isNear({ used, limit }: TokenSlots): boolean {
 
 /** What to do about it. */
 export function slotsNextStep({ used, limit }: TokenSlots): string {
-  return `The account has ${used} of the ${limit} live grants that the provider allows for it and this OAuth client; beyond that the oldest ends without notice. Reconnect its oldest connections, or delete those that nobody uses, instead of connecting it anew.`;
+  return `The account has ${used} of the ${limit} live grants that the provider allows for it and this OAuth client; beyond that the oldest ends without notice. Reconnect its oldest connections, or delete unused ones, instead of connecting it again.`;
 }
 
 /** What the connection's health says of it from now on; nothing while the limit is far. */
@@ -56,7 +56,7 @@ export async function tellNext(
   await tell(tx, { place, more: { ...slots, is_next: true, next_step: nextToGo } });
 }
 
-/** In the environment of the connection it is about: whoever caused it may be of another. */
+/** The event belongs to the environment of its connection: the cause may be in another environment. */
 async function tell(
   tx: Queryable,
   { place, more }: { place: Place; more: Omit<EventData['connection.token_slots'], keyof ConnectionSubject> },

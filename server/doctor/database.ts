@@ -52,7 +52,7 @@ export function judgeEncoding(encoding: string): Verdict {
   if (encoding === 'UTF8') return ok('Texts are kept in UTF-8.');
   return fail(
     `The database keeps texts in ${encoding}, which cannot hold every character.`,
-    `Make it anew: createdb --encoding=UTF8 --template=template0, and restore a backup into it.`,
+    `Create it again: createdb --encoding=UTF8 --template=template0, and restore a backup into it.`,
   );
 }
 

@@ -65,8 +65,8 @@ export async function judgeKeyFiles(paths: readonly string[]): Promise<Verdict> 
 
 export function judgeFree(mb: number, isEmbedded: boolean): Verdict {
   const mend = isEmbedded
-    ? 'Make room: a database without any stops. Retention rules and shorter TRELLIS_ACTIVITY_DAYS keep it smaller.'
-    : 'Make room on the disk of DATA_DIR.';
+    ? 'Free disk space: a database without any stops. Retention rules and shorter TRELLIS_ACTIVITY_DAYS keep it smaller.'
+    : 'Free space on the disk of DATA_DIR.';
   if (mb < leastMb) return fail(`${mb} MB are free.`, mend);
   return mb < amplyMb ? warn(`${mb} MB are free.`, mend) : ok(`${mb} MB are free.`);
 }

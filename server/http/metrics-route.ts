@@ -22,8 +22,8 @@ export function metricsRoute(
     operationId: 'getMetrics',
     summary: 'Measurements, in the form of Prometheus',
     description:
-      'Of the whole installation. With TRELLIS_METRICS_TOKEN set for whoever sends it as Bearer, else for programs of this ' +
-      'machine.',
+      'Of the whole installation. When TRELLIS_METRICS_TOKEN is set, for any client that sends it as a bearer token; ' +
+      'otherwise for programs of this machine.',
     errors: ['missing_auth_header', 'malformed_auth_header', 'unknown_account', 'forbidden'],
     answers: {
       200: {
@@ -67,7 +67,7 @@ function requireToken(token: string): (request: IncomingMessage) => void {
 function refuseAll(): never {
   throw new AppError(
     'forbidden',
-    'Metrics are shown to whoever sends TRELLIS_METRICS_TOKEN, and it is not set.',
+    'Metrics are for clients that send TRELLIS_METRICS_TOKEN, and it is not set.',
   );
 }
 
@@ -81,6 +81,6 @@ function requireLocal({ headers, socket }: IncomingMessage): void {
   if (isLoopback(from) && isLoopback(called) && !isForwarded(headers)) return;
   throw new AppError(
     'forbidden',
-    'Metrics are for programs of this machine. With TRELLIS_METRICS_TOKEN set they are for whoever sends it as a bearer token.',
+    'Metrics are for programs of this machine. Once TRELLIS_METRICS_TOKEN is set, they are for any client that sends it as a bearer token.',
   );
 }

@@ -56,9 +56,9 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
         operationId: 'createInvitation',
         summary: 'Invite somebody',
         description:
-          'The link is told this once. It is good for seven days and for one user. With an `email` it makes the user of that ' +
-          'address, who may also come through the OpenID provider; without, whoever has the link names theirs. Where mails are ' +
-          'sent, that address gets the link, too.',
+          'The link is returned only once. It is good for seven days and for one user. With an `email` it creates the user ' +
+          'of that address, who may also come through the OpenID provider; without one, the user enters an address. When ' +
+          'mails are sent, that address gets the link, too.',
         errors: ['user_exists', 'not_found'],
         example: { body: { role: 'developer', environments: ['dev'], email: 'ada@customer.example' } },
         body: z.strictObject({ ...grantInput, email: emailAddress.optional() }),

@@ -40,7 +40,7 @@ export function signInRoutes(
     isProxyTold = true;
     request.log.warn(
       { address: request.ip },
-      'a sign-in came with X-Forwarded-For, which is not believed: where the address is that of your proxy put it into TRELLIS_TRUSTED_PROXIES, or all people share its tries',
+      'a sign-in came with X-Forwarded-For, which is not trusted: if the address is that of your proxy, put it into TRELLIS_TRUSTED_PROXIES, or all people share its tries',
     );
   }
 
