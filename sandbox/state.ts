@@ -39,7 +39,7 @@ export async function readSnapshot(dataDir: string): Promise<Snapshot | undefine
     throw new Error(`${file} is not JSON; remove it to start with an empty sandbox`, { cause: error });
   }
   if (snapshot?.version !== 1)
-    throw new Error(`${file} was written by another version; remove it to start anew`);
+    throw new Error(`${file} was written by another version; remove it to start with an empty sandbox`);
   return withDefaults(snapshot);
 }
 

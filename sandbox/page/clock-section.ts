@@ -16,7 +16,7 @@ export function clockSection({ clock }: { clock: Clock }, view: View): Html {
     {
       id: 'clock',
       title: 'Clock',
-      text: 'Everything that expires here asks this clock. It moves forward only and starts anew with the sandbox.',
+      text: 'Everything that expires here asks this clock. It only moves forward, and a restart of the sandbox resets it.',
     },
     html`<p><b>${time(clock.now())}</b> UTC ${ahead > 0 && html`<span class="tag bad">${span(ahead * 1000)} ahead</span>`}</p>
 <div class="buttons">${STEPS.map(([hours, text]) => button({ act: 'advance', view, fixed: { hours } }, text))}${form(

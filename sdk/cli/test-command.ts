@@ -36,7 +36,7 @@ With --record it runs the function once for a real connection, on an empty cache
 Credentials, the key and headers of authorization are replaced by names. What the provider answered is stored as it is:
 it is data of that account, so choose an account whose data may lie beside your code.
 
-  --record           make the recording, or make it anew
+  --record           make the recording, or replace it
   --case NAME        of this recording alone
 ${runUsage}
 ${serviceUsage}

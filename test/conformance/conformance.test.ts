@@ -52,7 +52,7 @@ test('docs/proxy-conformance.md lists every promise, each once', () => {
   const written = readFileSync(page, 'utf8');
   const intro = written.slice(0, written.indexOf('\n## ') + 1);
   const wanted = intro + lists.join('\n');
-  // UPDATE_DOCS=1 writes the page anew.
+  // UPDATE_DOCS=1 writes the page again.
   if (process.env.UPDATE_DOCS === '1') writeFileSync(page, wanted);
   else assert.equal(written, wanted);
 });

@@ -133,7 +133,7 @@ export const decoding: Promised[] = [
     },
   },
   {
-    name: 'with Decompress a caller that does not read on in time lets go of the answer',
+    name: 'with Decompress a caller that stops reading for too long ends the response',
     prove: async (subject) => {
       const body = gzipSync(Buffer.alloc(32 * 1024 * 1024));
       const headers = [...asked.headers, 'Timeouts: idle=0.3'];

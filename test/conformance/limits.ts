@@ -76,7 +76,7 @@ export const limits: Promised[] = [
     },
   },
   {
-    name: 'a caller that does not read on in time lets go of the provider',
+    name: 'a caller that stops reading for too long ends the request to the provider',
     prove: async (subject) => {
       const block = Buffer.alloc(256 * 1024);
       const talk = subject.open({ headers: ['Timeouts: idle=0.5'], keepAlive: true }, ({ socket }) => {

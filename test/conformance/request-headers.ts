@@ -123,7 +123,7 @@ export const requestHeaders: Promised[] = [
     'Transfer.Encoding',
     'x_forwarded_for',
   ].map((name) => ({
-    name: `the prefix does not open the door to ${name}`,
+    name: `the prefix does not let a caller set ${name}`,
     prove: async (subject: Subject) => {
       const line = `${subject.headerPrefix}${name}: 7`;
       assert.deepEqual(await arriving(subject, [line]), []);

@@ -141,7 +141,7 @@ export const retries: Promised[] = [
     },
   },
   {
-    name: 'an answer that breaks off in the middle is not begun anew',
+    name: 'a response that breaks off in the middle is not requested again',
     prove: async (subject) => {
       const reply = await subject.ask({ headers: ['Retries: 2'], keepAlive: true }, ({ socket }) =>
         socket.end('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf'),

@@ -191,7 +191,7 @@ test('what is switched on is there', () => {
   assert.equal(named(all, 'Ingress', 'prod-trellis').spec.tls[0].hosts[0], host);
 });
 
-test('what stands in front is believed: an Ingress has to name it, and the notes say what is', () => {
+test('the proxy in front is trusted: an Ingress has to name it, and the notes say what is', () => {
   const ingress = { enabled: true, host: 'trellis.example.com' };
   const behind = chartOf({ ingress, trustedProxies });
   for (const part of ['api', 'worker']) {
@@ -205,14 +205,17 @@ test('what stands in front is believed: an Ingress has to name it, and the notes
   }
   assert.throws(() => chartOf({ ingress }), /trustedProxies.*minItems/);
   const notes = (values: Values) => notesOf({ ...required, ...values });
-  assert.match(notes({ ingress, trustedProxies }), /X-Forwarded-For, from 10\.244\.0\.0\/16, fd00::\/8\.$/m);
+  assert.match(
+    notes({ ingress, trustedProxies }),
+    /X-Forwarded-For of the Ingress controller, from 10\.244\.0\.0\/16, fd00::\/8\.$/m,
+  );
   assert.match(
     notes({}),
     /No Ingress was made.*\n.*Put its addresses into trustedProxies: until then all people/,
   );
   assert.match(
     notes({ trustedProxies }),
-    /No Ingress was made.*\n.*believed from 10\.244\.0\.0\/16, fd00::\/8\.$/m,
+    /No Ingress was made.*\n.*trusts its X-Forwarded-For from 10\.244\.0\.0\/16, fd00::\/8\.$/m,
   );
   // The recipe is one that is taken.
   const recipe = /helm install trellis[^`]*/.exec(read('docs/operations/deployment.md'))?.[0] ?? '';

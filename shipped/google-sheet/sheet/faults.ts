@@ -1,4 +1,4 @@
-/** What keeps a sheet from being read or written, in words for whoever can do something about it. */
+/** The faults that prevent reading or writing a sheet, with messages for the person who can fix them. */
 import type { ActionContext, ProxyError } from 'trellis';
 
 export type FaultCode =
@@ -61,7 +61,7 @@ export function sourceFault(error: unknown, account: string | undefined): unknow
     return fault('quota_exhausted', 'Google takes no more calls of the account, or of the project, for now.');
   }
   if (reasons.includes('ACCESS_TOKEN_SCOPE_INSUFFICIENT')) {
-    return fault('missing_scopes', 'The connection was not granted the right to do this. Connect it anew.');
+    return fault('missing_scopes', 'The connection was not granted the right to do this. Connect it again.');
   }
   if (reasons.includes('SERVICE_DISABLED')) {
     return fault('integration_misconfigured', message || 'The Google Sheets API is not enabled.');
