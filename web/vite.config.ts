@@ -6,7 +6,7 @@ import { defineConfig, type Plugin } from 'vite';
 
 /**
  * How the browser's side is built: one HTML document for each entry, everything else in `assets/` under names that
- * change with their content. The service fills `__NONCE__` and the like in anew for each answer.
+ * change with their content. The service fills in `__NONCE__` and the like for each answer.
  */
 export default defineConfig({
   root: import.meta.dirname,

@@ -1,4 +1,4 @@
-/** The events that end an action which nobody waits for: whoever left it hears of it, however it ended. */
+/** The events at the end of an action whose caller has disconnected: they report every outcome to the application. */
 import type { Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 

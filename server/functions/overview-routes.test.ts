@@ -157,7 +157,7 @@ test('syncs are listed by what they are at, of a function or of a connection, a 
     'blocked',
   ]);
   const held = await until(async () => {
-    // Connections are believed for a second: the first runs may begin yet.
+    // Connections are cached for a second: the first runs may still begin.
     const [one] = (await syncs(`function=things&connection_id=${connectionId}`)).syncs;
     if (one?.state === 'held') return one;
     if (one?.state !== 'running') await trigger('things');

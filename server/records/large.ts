@@ -6,15 +6,15 @@
 const ordinaryBytes = 2 * 1024 * 1024;
 
 /**
- * Memory for bytes that are many and soon let go of. What is larger than ordinary is a resizable buffer, which has pages
- * of its own: they cost 3 microseconds per KB, which only large calls pay.
+ * Memory for many bytes that are soon freed. Above `ordinaryBytes` it is a resizable buffer, which has pages of its own:
+ * they cost 3 microseconds per KB, and only large calls pay this.
  */
 export function reserve(bytes: number): Buffer<ArrayBuffer> {
   if (bytes < ordinaryBytes) return Buffer.allocUnsafeSlow(bytes) as Buffer<ArrayBuffer>;
   return Buffer.from(new ArrayBuffer(bytes, { maxByteLength: bytes }));
 }
 
-/** Gives it back now, not when it is collected. The bytes must be all of their buffer, and are gone. */
-export function letGo(bytes: Uint8Array<ArrayBuffer>): void {
+/** Frees the memory at once, not at garbage collection. `bytes` must cover the whole buffer and is unusable afterwards. */
+export function freeBytes(bytes: Uint8Array<ArrayBuffer>): void {
   bytes.buffer.transferToFixedLength(0);
 }

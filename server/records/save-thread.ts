@@ -3,7 +3,7 @@
 import { parentPort } from 'node:worker_threads';
 import { DataKey } from '../vault.ts';
 import type { ThreadAnswer } from '../work-thread.ts';
-import { letGo } from './large.ts';
+import { freeBytes } from './large.ts';
 import { layParts } from './lay.ts';
 import { readPartsBody, readSaveBody } from './save-body.ts';
 import type { Done, Order } from './save-queue.ts';
@@ -29,7 +29,7 @@ function read({ bytes, metadataKey }: Extract<Order, { read: object }>['read']):
     if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
     answer({ refused: error });
   } finally {
-    letGo(bytes);
+    freeBytes(bytes);
   }
 }
 
@@ -40,13 +40,13 @@ function readParts({ bytes, metadataKey }: Extract<Order, { parts: object }>['pa
     if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
     answer({ refused: error });
   } finally {
-    letGo(bytes);
+    freeBytes(bytes);
   }
 }
 
 function seal({ piece, root, ...by }: Extract<Order, { seal: object }>['seal']): void {
   const done = sealBatch(piece, { ...by, dataKey: new DataKey(root.export()) });
-  letGo(piece.bytes);
+  freeBytes(piece.bytes);
   answer({ done }, [done.bodies.buffer, done.hashes.buffer]);
 }
 

@@ -12,7 +12,7 @@ import type { NewerChanges } from './newer-changes.ts';
 import { findPruned } from './payloads.ts';
 import { sealNames } from './previous.ts';
 import type { RunReads } from './run-reads.ts';
-import { letGoSealed, openPayload, type SealedRecord, sealRecords } from './seal.ts';
+import { freeSealed, openPayload, type SealedRecord, sealRecords } from './seal.ts';
 import { findStored, readStored, type Stored } from './stored.ts';
 import { noteSeen } from './track-deletes.ts';
 
@@ -101,7 +101,7 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
       ...(changedFields && { changedFields }),
     };
   });
-  const saved = await saving.finally(() => letGoSealed(sealed));
+  const saved = await saving.finally(() => freeSealed(sealed));
   countRecords({
     added: saved.added.length,
     updated: saved.updated.length,

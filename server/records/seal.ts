@@ -1,7 +1,7 @@
 import type { DataKey } from '../vault.ts';
 import { type CheckedRecords, countOf } from './checked.ts';
 import { hashBytes } from './hash.ts';
-import { letGo } from './large.ts';
+import { freeBytes } from './large.ts';
 import { sealOnThread } from './save-queue.ts';
 import { contextOf, type SealedBatch, type SealFor, sealBatch } from './seal-batch.ts';
 
@@ -21,10 +21,10 @@ export async function sealRecords(records: CheckedRecords, by: SealFor): Promise
   return sealed.flat();
 }
 
-/** Gives the memory of the bodies back now: the records must be of one `sealRecords`, and all of them done with. */
-export function letGoSealed(records: readonly SealedRecord[]): void {
+/** Frees the memory of the bodies at once. The records must come from one `sealRecords` and be no longer used. */
+export function freeSealed(records: readonly SealedRecord[]): void {
   for (const buffer of new Set(records.map(({ body }) => body.buffer)))
-    letGo(new Uint8Array(buffer as ArrayBuffer));
+    freeBytes(new Uint8Array(buffer as ArrayBuffer));
 }
 
 /** The payload's JSON text as UTF-8. Throws where the body is not the one of this record. */

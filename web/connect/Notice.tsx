@@ -37,7 +37,7 @@ export function Notice({
   );
 }
 
-/** What a machine said, as it said it: for whoever is asked for help. */
+/** A message of a machine, verbatim, for the person who gives support. */
 export function Said({ text }: { text: string }) {
   const say = useSay();
   return (

@@ -14,7 +14,7 @@ export function Shell({
 }: {
   settings: Settings;
   isFramed: boolean;
-  /** Where the application waits for whoever came from there. */
+  /** The application's page to which the user returns. */
   returnUrl: string | undefined;
   onLanguage: (language: Language) => void;
   onClose: () => void;

@@ -9,7 +9,7 @@ type Event =
   | { type: 'connect'; payload: { providerConfigKey: string; connectionId: string } }
   | { type: 'error'; payload: { errorType: string; errorMessage: string } };
 
-/** Does nothing where nobody is around. A provider's page may have cut the tie to whoever opened the window. */
+/** Does nothing if the page has no host. A provider's page may have cut the link to the window's opener. */
 export function tellHost(event: Event): void {
   if (window.parent !== window) window.parent.postMessage(event, '*');
   else (window.opener as Window | null)?.postMessage(event, '*');

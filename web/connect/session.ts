@@ -39,7 +39,7 @@ export function useToken(launch: Launch): string | undefined {
   return token;
 }
 
-/** Of one token: whoever uses it is keyed by that, so that nothing of one session is shown in another. */
+/** The session of one token. A component that uses it has the token as its key, so that no session shows data of another. */
 export function useSession(launch: Launch, token: string | undefined): SessionView {
   const [progress, setProgress] = useState<Progress>();
   const [settings, setSettings] = useState<Settings>();

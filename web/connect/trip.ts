@@ -2,11 +2,11 @@ import { useEffect, useRef, useState } from 'react';
 import { expectNoReturn, expectReturn, type Launch, type Told } from './launch.ts';
 
 /**
- * A trip to the provider, from the click to the word that it is over.
+ * A trip to the provider, from the click to the notification that it is over.
  *
- * The word may come from the window that was opened, over a channel where a provider's pages have cut the tie to it,
- * or by asking the service, which works in every browser, whichever node the person came back to. None of them is
- * believed but the service: the others are reasons to ask at once.
+ * The notification comes from the opened window, over a channel if a provider's pages have cut the link to that window,
+ * or from a request to the service, which works in every browser and at every node. Only the service's answer is
+ * trusted: the other two trigger a request at once.
  */
 export type Trip = {
   url: string;
@@ -100,7 +100,7 @@ export function useTrip(
      * closed where it rejects.
      */
     async begin(url: string, ready?: Promise<void>): Promise<void> {
-      // A small screen has no room for a second window.
+      // A small screen has no space for a second window.
       if (!launch.isFramed && window.innerWidth < 640) {
         await ready;
         travelInThisTab(launch, url);

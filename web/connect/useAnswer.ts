@@ -8,7 +8,7 @@ type Asked<T> = {
   again: () => void;
 };
 
-/** Asks when `ask` is another function than before; an answer to an older question is let go. */
+/** Sends a request when `ask` is a new function; the answer to an older request is discarded. */
 export function useAnswer<T>(ask: (() => Promise<T>) | undefined): Asked<T> {
   const [data, setData] = useState<T>();
   const [fault, setFault] = useState<unknown>();

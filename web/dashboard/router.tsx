@@ -57,7 +57,7 @@ const home = createRoute({
   getParentRoute: () => root,
   path: '/',
   beforeLoad: async ({ context }) => {
-    const me = await whoever(context.queries, undefined);
+    const me = await signedInUser(context.queries, undefined);
     const names = me.environments.map(({ name }) => name);
     const last = lastEnvironment();
     const environment = last !== undefined && names.includes(last) ? last : names[0];
@@ -69,7 +69,8 @@ const home = createRoute({
 const inside = createRoute({
   getParentRoute: () => root,
   path: '/$environment',
-  beforeLoad: ({ context, location }) => whoever(context.queries, location.pathname + location.searchStr),
+  beforeLoad: ({ context, location }) =>
+    signedInUser(context.queries, location.pathname + location.searchStr),
   // The frame stays around its pages, so that the focus does in the switch between environments.
   remountDeps: () => 'shell',
   component: Shell,
@@ -197,8 +198,8 @@ const playground = createRoute({
   component: lazyRouteComponent(() => import('./playground/PlaygroundPage.tsx'), 'PlaygroundPage'),
 });
 
-/** Who is signed in; everybody else goes to the sign-in page and comes back after. */
-async function whoever(queries: QueryClient, next: string | undefined): Promise<Me> {
+/** The signed-in user. Any other visitor is redirected to the sign-in page and returns after it. */
+async function signedInUser(queries: QueryClient, next: string | undefined): Promise<Me> {
   try {
     return await queries.ensureQueryData(meQuery());
   } catch (error) {

@@ -1,7 +1,7 @@
 import { Code, Group } from '@mantine/core';
 import { CopyButton } from './CopyButton.tsx';
 
-/** A value that somebody will paste elsewhere: in one line, cut where there is no room, with its button. */
+/** A value to be pasted elsewhere: in one line, cut if the space is too small, with a copy button. */
 export function Copyable({ value, what }: { value: string; what: string }) {
   return (
     <Group gap={4} wrap="nowrap" miw={0}>

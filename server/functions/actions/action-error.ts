@@ -1,4 +1,4 @@
-/** How an action that failed is told to whoever called it. Pure. */
+/** The error that the caller of a failed action receives. Pure. */
 import { AppError, type ErrorCode, type FieldError } from '../../errors.ts';
 import type { RunError } from '../runs/sealed-output.ts';
 

@@ -176,7 +176,7 @@ const stopped: RunError = {
   message: 'The node that ran the action stopped. What it did until then is done.',
 };
 
-/** What is authored to run once is not repeated, whoever asks for it. */
+/** An action with `once` is never retried, whatever the caller asks for. */
 function retriesOf({ definition }: DeployedFunction, asked = 0): number {
   return definition.once === true ? 0 : asked;
 }

@@ -23,7 +23,7 @@ import type { Actions } from './actions.ts';
 type Deps = {
   actions: Actions;
   connections: Pick<ConnectionReader, 'get'>;
-  /** Without the door of people: a cookie counts nowhere here. */
+  /** Without cookie authentication: these routes ignore cookies. */
   authenticate: Omit<AuthenticateCall, 'cookies'>;
   /** Origins of pages that may call, BASE_URL's among them. */
   origins: readonly string[];

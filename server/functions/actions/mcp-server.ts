@@ -19,7 +19,7 @@ export type Session = {
   actions: Actions;
   caller: ProxyCaller;
   connection: LiveConnection;
-  /** Whoever asked has gone. */
+  /** Aborts when the client has disconnected. */
   signal: AbortSignal;
 };
 

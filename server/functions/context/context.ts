@@ -153,7 +153,7 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
     requireRow(await reader.get(place), facts.connectionRow);
   const hasModels = facts.models.length > 0;
   const ofRun = { environmentId, runId: right.id };
-  /** Of the checkpoint that this run read or wrote last: whoever else writes one makes the next save a conflict. */
+  /** Version of the checkpoint that this run read or wrote last. A write by any other run makes the next save a conflict. */
   let checkpointVersion: number | undefined;
 
   async function checkpointPlace() {

@@ -8,7 +8,7 @@
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 
-/** Who may write: the owner is drawn anew by each claim. */
+/** The right to write for a run: each claim draws a new owner. */
 export type Right = { readonly id: string; readonly owner: string };
 
 /** Throws `run_lost` where the run has another owner by now, or has ended. */

@@ -71,9 +71,9 @@ type Deps = {
   quotaWaitS?: number;
 };
 
-/** What is kept of a request's body so that it can be sent again after a wait. */
+/** The maximum of a request's body that is kept, so that the body can be sent again after a wait. */
 const maxKeptBytes = 4 * 1024 * 1024;
-/** Of the calls of all runs together, beside what is small; a body for which there is no room is not kept. */
+/** The same for the calls of all runs together, small bodies excepted. A body beyond the maximum is not kept. */
 const maxKeptTogether = 32 * 1024 * 1024;
 const smallBytes = 64 * 1024;
 const maxQuotaWaitS = 60;
@@ -101,7 +101,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWait
     for (const side of [ours, theirs]) {
       open.add(side);
       side.on('close', () => open.delete(side));
-      // An end that breaks is told to whoever reads the call.
+      // The reader of the call receives the error of a broken end.
       side.on('error', () => {});
     }
     server.emit('connection', theirs);

@@ -1,6 +1,6 @@
 /** Bodies that functions send and that are held whole until they are used. */
 import { AppError } from '../../errors.ts';
-import { letGo, reserve } from '../../records/large.ts';
+import { freeBytes, reserve } from '../../records/large.ts';
 import { ByteGate } from './byte-gate.ts';
 
 /** Shorter bodies are read at once. */
@@ -48,7 +48,7 @@ export async function withBody<T>(
       }
       return await use(all.subarray(0, filled) as Buffer<ArrayBuffer>);
     } finally {
-      letGo(all);
+      freeBytes(all);
     }
   };
   return largeBodies.run(maxBytes, readAll, signal);

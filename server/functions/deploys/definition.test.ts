@@ -44,7 +44,7 @@ test('what a bundle says becomes a definition, with what it left out as it is by
   }
 });
 
-test('nothing that a bundle could say is believed', () => {
+test('an invalid description of a bundle is refused', () => {
   const hostile: unknown[] = [
     null,
     'sync',

@@ -1,9 +1,9 @@
 /**
- * What a function is, as its version keeps it: read out of what the bundle says of itself (`describe` of the harness), once,
- * at its deploy.
+ * The definition of a function, as its version stores it: parsed from the bundle's description of itself (`describe` of the
+ * harness), once, at its deploy.
  *
- * Owns: the shape of a definition, and the judgement of what a bundle says. Nothing of it is believed: the customer's code
- * could have said anything.
+ * Owns: the shape of a definition, and the validation of a bundle's description. No part of the description is trusted:
+ * the customer's code can return anything.
  */
 import { z } from 'zod';
 import { text } from '../../http/text.ts';

@@ -22,7 +22,7 @@ import { createRuntime, type Runtime } from '../isolation/runtime.ts';
 import { describeHere, examineAll, type Given } from './examine.ts';
 
 let runtime: Runtime;
-/** Holds what no deploy may read: files, a link, and a FIFO that loses its content to whoever reads it. */
+/** Holds files that no deploy may read: plain files, a link, and a FIFO that loses its content to any reader. */
 let directory: string;
 let fifo: number;
 const secret = 'tsk_dev_of_nobody';

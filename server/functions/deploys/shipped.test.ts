@@ -45,7 +45,7 @@ const versions = async () => {
   return row!.count;
 };
 
-/** Begins `work`, which waits for the lock of the environment's functions, does `meanwhile` under it, and lets go. */
+/** Starts `work`, which waits for the lock of the environment's functions, does `meanwhile` under the lock, and releases it. */
 async function amid<T>(work: () => Promise<T>, meanwhile: (tx: Tx) => Promise<unknown>): Promise<T> {
   const begun = Promise.withResolvers<Promise<T>>();
   await bench.db.transaction(async (tx) => {

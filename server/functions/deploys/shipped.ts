@@ -179,7 +179,7 @@ function listPlaced(db: Queryable, id?: number): Promise<Placed[]> {
   );
 }
 
-/** Made at the first call; anew after one that failed. */
+/** Calls `make` at the first call, and again after a call that failed. */
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined;
   return () => {

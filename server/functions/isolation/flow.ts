@@ -13,8 +13,8 @@ export class Inflow implements AsyncIterable<Uint8Array> {
   readonly #grant: (bytes: number) => void;
   readonly #drop: () => void;
   #held: Uint8Array[] = [];
-  /** Of the last piece that is held: its memory, of which the piece is the beginning. */
-  #room: Uint8Array | undefined;
+  /** The memory of the last held piece; the piece is its beginning. */
+  #lastBuffer: Uint8Array | undefined;
   #openBytes = windowBytes;
   #isDropped = false;
   #end: { error?: Error } | undefined;
@@ -40,15 +40,15 @@ export class Inflow implements AsyncIterable<Uint8Array> {
   #append(bytes: Uint8Array): void {
     const last = this.#held.at(-1);
     const end = last?.byteLength ?? 0;
-    const isLast = this.#room !== undefined && last?.buffer === this.#room.buffer;
-    if (isLast && end + bytes.byteLength <= this.#room!.byteLength) {
-      this.#room!.set(bytes, end);
-      this.#held[this.#held.length - 1] = this.#room!.subarray(0, end + bytes.byteLength);
+    const isLast = this.#lastBuffer !== undefined && last?.buffer === this.#lastBuffer.buffer;
+    if (isLast && end + bytes.byteLength <= this.#lastBuffer!.byteLength) {
+      this.#lastBuffer!.set(bytes, end);
+      this.#held[this.#held.length - 1] = this.#lastBuffer!.subarray(0, end + bytes.byteLength);
       return;
     }
-    this.#room = new Uint8Array(4 * shortBytes);
-    this.#room.set(bytes);
-    this.#held.push(this.#room.subarray(0, bytes.byteLength));
+    this.#lastBuffer = new Uint8Array(4 * shortBytes);
+    this.#lastBuffer.set(bytes);
+    this.#held.push(this.#lastBuffer.subarray(0, bytes.byteLength));
   }
 
   /** With an error: the stream broke off, and the reader is told so. */
@@ -72,7 +72,7 @@ export class Inflow implements AsyncIterable<Uint8Array> {
     return bytes;
   }
 
-  /** Lets go of what has not been read. */
+  /** Discards the unread bytes. */
   drop(): void {
     if (this.#end) return;
     this.#isDropped = true;

@@ -57,7 +57,7 @@ export function launch(order: Launch): { child: ChildProcess; channel: Socket } 
     cwd: '/',
     stdio: ['pipe', 'ignore', 'pipe', 'pipe'],
   });
-  // Whoever does not start does not read its program either; its exit tells.
+  // A process that fails to start does not read its program either; its exit reports the failure.
   child.stdin!.on('error', () => {});
   child.stdin!.end(script);
   return { child, channel: child.stdio[3] as Socket };

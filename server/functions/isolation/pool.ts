@@ -104,10 +104,10 @@ export class Pool {
     });
   }
 
-  /** Gives each who waits, in turn, what is idle, what is coming, or room for a process to start. */
+  /** Assigns each waiter, in turn, an idle process, a process that is coming, or a free slot for a new process. */
   #serve(): void {
     const coming = [...this.#starting, ...[...this.#settling].map(({ environmentId }) => environmentId)];
-    let roomComing = this.#leaving.size;
+    let slotsComing = this.#leaving.size;
     for (const waiter of this.#inTurn()) {
       const { environmentId } = waiter;
       const idle = this.#idleOf(environmentId);
@@ -115,8 +115,8 @@ export class Pool {
       if (idle) this.#hand(idle, waiter);
       else if (at >= 0) coming.splice(at, 1);
       else if (this.counts().processes < this.#settings.maxProcesses) void this.#startFor(environmentId);
-      else if (roomComing > 0) roomComing -= 1;
-      // Whoever is later in turn must not get what would make room for this one.
+      else if (slotsComing > 0) slotsComing -= 1;
+      // A later waiter must not get the process whose end frees a slot for this waiter.
       else this.#endLongestIdle();
     }
   }

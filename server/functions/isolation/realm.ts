@@ -33,8 +33,8 @@ const globals = {
   btoa,
 };
 
-/** Settings of the whole process, ways to run native code, and what would keep things past the end of a run. */
-const withheld: [object, string[]][] = [
+/** Settings of the whole process, ways to run native code, and APIs that keep objects past the end of a run. */
+const removedNames: [object, string[]][] = [
   [crypto, ['setEngine', 'setFips']],
   [stream, ['setDefaultHighWaterMark']],
   [
@@ -44,7 +44,7 @@ const withheld: [object, string[]][] = [
   [AbortSignal, ['timeout']],
   [URL, ['createObjectURL', 'revokeObjectURL']],
   [buffer, ['resolveObjectURL']],
-  // Doors to whole families of classes, of which no realm has the rest.
+  // Entry points to whole families of classes, whose other members no realm has.
   [events, ['EventEmitterAsyncResource']],
   [url, ['URLPattern']],
   [crypto, ['X509Certificate', 'parsePKCS12']],
@@ -63,7 +63,7 @@ export function hardenShared(): Hardened & { endRun(): void } {
   refuseCodeFromStrings();
   // Slices of a pool would show what the run before had in it.
   Buffer.poolSize = 0;
-  for (const [target, names] of withheld)
+  for (const [target, names] of removedNames)
     for (const name of names) if (name in target) Object.defineProperty(target, name, { value: undefined });
   Object.defineProperty(AbortSignal, 'any', { value: anySignal });
   const endRun = fenceLateAnswers();

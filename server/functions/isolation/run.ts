@@ -118,7 +118,7 @@ export class Run {
   #ask({ id, name, body }: Extract<Message, { t: 'ask' }>, payload: Buffer<ArrayBuffer>) {
     // Numbers only go up, so none can name an ask of another run, or the same one twice.
     if (id <= this.#lastAsk) return this.#broke('the number of an ask twice');
-    // Twice as many as ours opens: it counts a stream that it has let go of as closed before we hear of it.
+    // Twice the child's own limit: the child counts a dropped stream as closed before the parent receives the message.
     if (this.#open >= 2 * maxOpenAsks) return this.#broke(`more than ${2 * maxOpenAsks} open asks`);
     this.#lastAsk = id;
     this.#open += 1;

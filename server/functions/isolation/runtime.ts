@@ -1,8 +1,8 @@
 /**
- * Runs customer code where it can harm nothing: the one door to `functions/`' isolation.
+ * Runs customer code in isolation: the only entry point to the isolation of `functions/`.
  *
- * Owns: which process a run gets, its limits, what the code may ask, and how it ended. Does not own: what a function may
- * ask for (whoever calls passes `serve`), when functions run, where bundles are stored. Neighbours: `pool.ts` (processes
+ * Owns: which process a run gets, its limits, the form of the code's requests, and how a run ended. Does not own: which
+ * requests a function may make (the caller passes `serve`), when functions run, where bundles are stored. Neighbours: `pool.ts` (processes
  * by environment), `run.ts` (one run), `child.ts` (the other side), `launch.ts` and `confinement.ts` (how a process is
  * started), `check-requires.ts` (what a bundle requires, checked at a deploy).
  *

@@ -19,7 +19,7 @@ test('a map is sent to the thread once for each bundle, and again when others ha
     locateOnThread(bundle, { places: [{ row: 0, column: 0 }], mapOf: mapOf(text) });
   for (let n = 0; n < 3; n++) assert.deepEqual(await locate('once'), ['a.ts:1:1']);
   assert.equal(sent, 1);
-  // Maps of half the thread's room each.
+  // Each map takes half the thread's capacity.
   for (const bundle of ['large-1', 'large-2', 'large-3']) await locate(bundle, denseSourceMap(600_000));
   assert.deepEqual(await locate('once'), ['a.ts:1:1']);
   assert.equal(sent, 5);

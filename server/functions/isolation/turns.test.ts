@@ -27,7 +27,7 @@ test('the answer to a ping of the run before is no fault of the next', async () 
   }
 });
 
-test('memory that a run let go of shows nothing to the next', async () => {
+test('memory that a run freed shows nothing to the next run', async () => {
   const fill = `exports.default = () => {
     for (let n = 0; n < 200; n++) Buffer.alloc(4096, 'SECRET-OF-A!');
     return 'done';

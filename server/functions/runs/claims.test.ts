@@ -84,7 +84,7 @@ test('a run whose lease has ended is taken over, once; before that it is not', a
   assert.deepEqual(await findStopped(bench.db, [held!]), { lost: [held!.id], cancelled: [] });
 });
 
-test('whoever lost a run writes no record, checkpoint, lock or end any more', async () => {
+test('a node that lost a run writes no record, checkpoint, lock or end for it any more', async () => {
   const { id, dataKey } = await bench.connect('ada');
   await queueDue(bench.db, bench.now());
   const [late] = await claim();

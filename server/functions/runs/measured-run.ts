@@ -8,8 +8,9 @@ import type { Claim } from './claims.ts';
 type MeasuredRun = Pick<Claim, 'id' | 'kind' | 'trigger' | 'attempt' | 'function' | 'traceparent'>;
 
 /**
- * Does one turn of a run as a cause of its own, part of whoever waits for it, or linked to who queued it: what is logged meanwhile names it, what it calls
- * stands below its span, and it is counted by what `outcomeOf` makes of its end. What it throws counts as `lost`.
+ * Executes one turn of a run as a cause of its own: a child span of the caller that waits for it, or linked to the span that
+ * queued it. Log lines during the turn name the run, and its calls stand below its span. The metrics count the turn by
+ * `outcomeOf` of its result, and a turn that throws as `lost`.
  */
 export async function measuredRun<T>(
   { id, kind, trigger, attempt, function: of, traceparent }: MeasuredRun,

@@ -30,7 +30,7 @@ type Deps = {
   resumeSyncs: ConnectionHooks['afterReconnect'];
 };
 
-/** Whoever connects waits for it, in front of a page. */
+/** The user who connects waits for the validation, in front of a page. */
 export const validateMs = 30_000;
 /** All functions together; the deletion goes on then. */
 const deleteMs = 20_000;

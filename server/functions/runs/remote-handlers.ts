@@ -48,7 +48,7 @@ export function remoteHandlers({
         throw error;
       }
       if (claim === undefined) return answerOf(undefined);
-      // Another node may have it then: the claim holds for whoever has the errand.
+      // Another node may take it then: the claim is valid for the node that has the remote call.
       return runner.isStopping() ? undefined : answerOf(await runner.runNow(claim, signal), key);
     },
 

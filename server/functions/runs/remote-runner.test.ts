@@ -74,7 +74,7 @@ test('a run whose caller is gone before any node took it is cancelled', async ()
   assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
 });
 
-test('a run whose errand could not be asked is over, so that none who finds the errand later begins it', async () => {
+test('a run whose remote call could not be made is over, so that a node that finds the call later does not start it', async () => {
   const claim = await begin();
   const outage = new Error('the answer was lost');
   const failing = { ask: () => Promise.reject(outage) };
@@ -89,7 +89,7 @@ test('a run whose errand could not be asked is over, so that none who finds the 
   assert.deepEqual(await states(), [['failed', 'function_unavailable']]);
 });
 
-test('a run that its node may go on with although its errand is lost is ended there when the caller hangs up', async () => {
+test('a run that its node may continue although its remote call is lost is ended there when the caller hangs up', async () => {
   const claim = await begin();
   const lost = { ask: () => Promise.resolve({ none: 'lost' as const }) };
   const asking = runRemotely({ db: bench.db, vault: bench.one.vault, remoteCalls: lost, now: bench.now });
@@ -134,7 +134,7 @@ test('a run whose node could not say what it came to is told as its row says', a
   }
 });
 
-test('a run whose errand was lost in a crash of the database goes on, and is told once it is over', async () => {
+test('a run whose remote call was lost in a crash of the database continues, and its result is returned once it is over', async () => {
   const begun = Promise.withResolvers<void>();
   const isOver = Promise.withResolvers<void>();
   const claim = await begin();
@@ -156,7 +156,7 @@ test('a run whose errand was lost in a crash of the database goes on, and is tol
   await going.stop(0);
 });
 
-test('whoever hangs up while nothing is known of a run ends it', async () => {
+test('a caller that hangs up while the state of a run is unknown ends the run', async () => {
   const claim = await begin();
   const gone = new AbortController();
   const lost = desk(() => Promise.reject(new Error('lost')));

@@ -54,7 +54,7 @@ const hungUp: Ending = {
   error: { ...cancelled.error, message: 'Its caller hung up. What it did until then is done.' },
 };
 
-/** Runs that somebody waits for. What is queued needs nobody's word: it is found by those who look for it. */
+/** Runs with a waiting caller. A queued run needs no remote call: the workers find it in the queue. */
 export function runRemotely({
   db,
   vault,
@@ -76,7 +76,7 @@ export function runRemotely({
       const end = await remoteCalls
         .ask({ environmentId, kind: 'run', request, signal })
         .catch(async (error) => {
-          // Its errand may yet turn up: whoever takes it then finds the run over.
+          // The remote call may still appear: a node that takes it then finds the run over.
           await settleAs(untaken).catch(() => {});
           throw error;
         });
@@ -87,12 +87,12 @@ export function runRemotely({
         const isToldThere = ending === undefined || ending.state === 'succeeded';
         return isToldThere ? awaitEnding(db, { id, vault, signal }) : ending;
       }
-      // Who had it writes that it was cancelled.
+      // The node that had the run writes that it was cancelled.
       if (end.none === 'cancelled') return cancelled;
       if (end.none === 'lost') {
         const ending = await awaitEnding(db, { id, vault, signal });
         if (ending !== undefined || !signal?.aborted) return ending;
-        // Whoever has it yet finds that it is over, and ends it.
+        // A node that still runs it finds that the run is over, and ends it.
         await settleAs(hungUp);
         return hungUp;
       }

@@ -84,7 +84,7 @@ test('what changed while a run went on is seen by the run that a trigger asks fo
   );
 });
 
-test('twenty triggers while a run goes on, and as it ends, make one more, whoever looks', async () => {
+test('twenty triggers during a run, and at its end, make one more run, whichever node looks', async () => {
   const of = await begun();
   const many = <T>(act: () => Promise<T>) => Promise.all(Array.from({ length: 20 }, act));
   await many(trigger);

@@ -166,7 +166,7 @@ test('a model may be called as something that every object has', async () => {
   assert.equal('added' in Object, false);
 });
 
-test('whoever lost a run lets none of its locks go, and a run that is gone holds none', async () => {
+test('a node that lost a run releases none of its locks, and a deleted run holds none', async () => {
   await bench.deploy('rows', syncOf(''));
   await connect();
   const at = { environmentId: bench.environment.id, key: 'k' };
@@ -175,8 +175,8 @@ test('whoever lost a run lets none of its locks go, and a run that is gone holds
     bench.db.transaction((tx) => acquireLock(tx, { ...at, runId, ttlMs: 60_000 }));
   assert.equal(await acquire(late.id), true);
   const current = await lose();
-  const letGo = fencedDb(bench.db, late).transaction((tx) => releaseLock(tx, { ...at, runId: late.id }));
-  await assert.rejects(letGo, { code: 'run_lost' });
+  const released = fencedDb(bench.db, late).transaction((tx) => releaseLock(tx, { ...at, runId: late.id }));
+  await assert.rejects(released, { code: 'run_lost' });
   assert.equal(await acquire(randomUUIDv7()), false);
   await bench.db.query('delete from run where id = $1', [current.id]);
   assert.equal(await acquire(randomUUIDv7()), true);

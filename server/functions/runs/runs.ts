@@ -140,8 +140,8 @@ async function queueAsked(tx: Tx, { asked, at }: { asked: readonly Asked[]; at: 
 }
 
 /**
- * Ends the runs of these syncs at once, whoever runs them: from here on their nodes write nothing more. For what must not
- * overlap with them.
+ * Ends the runs of these syncs at once, on any node: from then on their nodes write nothing more. For operations that must
+ * not overlap with them.
  */
 export async function endRuns(
   tx: Tx,

@@ -54,7 +54,7 @@ test('the syncs of 10,000 connections are spread over their frequency, and keep 
   );
 });
 
-test('what is due is queued once, whoever looks and however late, and its next time keeps its phase', async () => {
+test('a due sync is queued once, whichever node looks and however late, and its next time keeps its phase', async () => {
   await many(50);
   await bench.deploy('rows', syncOf(''));
   const before = await times();

@@ -4,7 +4,7 @@ import '@mantine/charts/styles.css';
 import { duration } from './OperationsTable.tsx';
 import type { Point } from './queries.ts';
 
-/** How many there were and failed, and how long they took, side by side where there is room. */
+/** The number of operations and of failures, and the durations, side by side if the space suffices. */
 export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: number }) {
   const at = new Intl.DateTimeFormat(undefined, {
     ...(stepS >= 21_600 && { month: 'short', day: 'numeric' }),

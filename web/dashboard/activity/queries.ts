@@ -7,7 +7,7 @@ export type WholeOperation = Answer<'GET /operations/{id}'>;
 export type Filters = Query<'GET /operations'>;
 export type Point = NonNullable<Answer<'GET /operations/stats'>['series']>[number];
 
-/** Newest first; read anew every few seconds where nothing else tells what is new. */
+/** Newest first; fetched again every few seconds if no other source reports new operations. */
 export const operationsQuery = (environment: string, query: Filters, everyMs: number | false = 3_000) =>
   queryOptions({
     queryKey: [environment, 'operations', query],

@@ -17,7 +17,7 @@ export type RangeName = keyof typeof ranges;
 /** As the address has it: counted back from now, or between two times with Z, or neither. */
 type Given = { range?: RangeName | undefined; from?: string | undefined; to?: string | undefined };
 
-/** What the list is filtered by; it moves on with the minutes, so that it is not fetched anew all the time. */
+/** The filter of the list by time. It advances in whole minutes, so that the list is not fetched again constantly. */
 export function timesOf({ range, from, to }: Given, nowMs: number): { from?: string; to?: string } {
   if (range !== undefined) return { from: isoOf(floored(nowMs - ranges[range].ms)) };
   return { ...(from !== undefined && { from }), ...(to !== undefined && { to }) };

@@ -64,7 +64,7 @@ export function useTail({
             timer ??= setTimeout(show, gatherMs);
           }
         } catch (error) {
-          // Whoever may not read the log, or is signed out, is told so by the list.
+          // The list reports that the user may not read the log, or is signed out.
           if (signal.aborted || (error instanceof Fault && (error.status === 401 || error.status === 403)))
             return;
         }

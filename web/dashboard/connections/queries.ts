@@ -47,7 +47,7 @@ export const datasetsQuery = (environment: string, { integration, id }: At) =>
       ).datasets,
   });
 
-/** A link for whoever owns the account; the test end user stands for somebody of the application. */
+/** A link for the owner of the account; the test end user stands for an end user of the application. */
 export async function newConnectLink(
   environment: string,
   integration: string,

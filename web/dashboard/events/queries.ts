@@ -24,7 +24,7 @@ export const typesQuery = (environment: string) =>
     staleTime: Number.POSITIVE_INFINITY,
   });
 
-/** Newest first; the first page is read anew while it is in sight. */
+/** Newest first; the first page is fetched again while it is shown. */
 export const deliveriesQuery = (environment: string, query: Query<'GET /events/deliveries'>) =>
   queryOptions({
     queryKey: [environment, 'deliveries', query],
@@ -40,7 +40,7 @@ export const deliveryQuery = (environment: string, id: number) =>
     refetchInterval: 3_000,
   });
 
-/** Newest first; the first page is read anew while it is in sight. */
+/** Newest first; the first page is fetched again while it is shown. */
 export const latestQuery = (environment: string, query: Query<'GET /events/latest'>) =>
   queryOptions({
     queryKey: [environment, 'events', query],

@@ -7,7 +7,7 @@ import type { ProxiedRequest } from './request.ts';
 /** Which connection calls. */
 export type Caller = { environment: string; integration: string; connection: string };
 
-/** What came back, whoever said it. Times in ms since the call went out, as the browser saw it. */
+/** The answer, of the provider or of the service. Times in ms since the call was sent, measured in the browser. */
 export type ProxiedAnswer = {
   status: number;
   headers: [string, string][];
@@ -160,7 +160,7 @@ export const entryQuery = (answer: ProxiedAnswer) =>
       data != null || dataUpdateCount >= maxTries ? false : everyMs,
   });
 
-/** A small spreadsheet of its own in a test account, for whoever has none yet. */
+/** A small new spreadsheet in a test account, for a user who has none yet. */
 export async function makeSampleSheet(caller: Caller, signal: AbortSignal): Promise<string> {
   const cell = (value: string | number) => ({
     userEnteredValue: typeof value === 'number' ? { numberValue: value } : { stringValue: value },

@@ -131,7 +131,7 @@ export function isSecret(name: string): boolean {
   return secretName.test(name) && !harmless.test(name);
 }
 
-/** For the address: whoever gets it sees the same call, without what is named like a secret and without its body. */
+/** For the address: another user who opens it sees the same call, without its body and without values named like secrets. */
 export function searchOfForm(form: Form): FormSearch {
   const told = (pairs: Pair[]) => {
     const kept = pairs

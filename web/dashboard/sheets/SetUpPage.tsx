@@ -15,7 +15,7 @@ import { SpreadsheetStep } from './SpreadsheetStep.tsx';
 import { chosenOf } from './settings.ts';
 import { TabField } from './TabField.tsx';
 
-/** Choosing a sheet, or choosing anew how one is read. What is chosen so far stands in the address. */
+/** The choice of a sheet, or a new choice of how a sheet is read. The address holds the choices so far. */
 export function SetUpPage() {
   const environment = useEnvironment();
   const at: At = useParams({ from: '/$environment/connections/$integration/$id/sheets/new' });

@@ -26,7 +26,7 @@ export function nextStepOf(code: string): string | undefined {
   return Object.hasOwn(steps, code) ? steps[code] : undefined;
 }
 
-/** What went wrong with a sheet, in words for whoever can do something about it; anything else as everywhere. */
+/** A fault of a sheet, in words for the user who can fix it; any other error is shown as on all pages. */
 export function SheetFault({ error, onRetry }: { error: unknown; onRetry: () => void }) {
   const { code, message } = toldBy(error);
   const step = nextStepOf(code);

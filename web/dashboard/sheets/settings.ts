@@ -57,8 +57,8 @@ export function nameOf({ title, tab, spreadsheetId }: SheetSettings): string {
 export const variantPattern = /^[A-Za-z0-9_-]{1,255}$/;
 
 /**
- * A name for a sheet's variant that none has yet: `base` for the first, so that whoever reads the records needs none, and
- * the tab's own for the others.
+ * An unused name for a sheet's variant: `base` for the first sheet, so that a reader of the records needs no variant, and
+ * the tab's name for the others.
  */
 export function freeVariant(
   { title, tab }: { title: string; tab: string },

@@ -8,7 +8,7 @@ import { SignedOutLayout } from './SignedOutLayout.tsx';
 import { SignInNotice } from './SignInNotice.tsx';
 import { useToken } from './token.ts';
 
-/** A new password for whoever holds the link that an owner has made. */
+/** A new password for the user who holds a link that an owner has made. */
 export function ResetPasswordPage() {
   const token = useToken();
   const navigate = useNavigate();

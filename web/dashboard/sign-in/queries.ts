@@ -11,9 +11,9 @@ export type Me = {
   two_factor: boolean;
   environments: { name: string; role: Role; scopes: string[] }[];
 };
-/** How one signs in here. */
+/** The ways to sign in. */
 type SignInWays = { required: boolean; oidc: { name: string } | null; mail: boolean };
-/** What a link gives to whoever holds it. The first one makes the owner. */
+/** The rights that a link gives to its holder. The first link makes the owner. */
 export type Invitation = {
   kind: 'setup' | 'invitation';
   email: string | null;

@@ -1,4 +1,4 @@
-/** What each scope lets do, in words for whoever chooses some. Those that are not known here are shown by name. */
+/** The meaning of each scope, in words for the user who chooses scopes. A scope without words is shown by its name. */
 type ScopeGroup = { name: string; scopes: { scope: string; about: string }[] };
 
 const groups: [string, Record<string, string>][] = [
