@@ -27,12 +27,12 @@ import type { Parts } from './parts.ts';
 /** Runs of functions at once: from the queue, and beside it of those that somebody waits for. */
 const maxQueued = 8;
 const maxWaitedFor = 4;
-/** Errands taken beyond what there is a place for, so that no place waits for the next look. */
+/** Remote calls taken in addition to the free places, so that a place that becomes free does not wait for the next poll. */
 const maxAhead = 2;
 
 export type Functions = ReturnType<typeof createFunctions>;
 
-/** How often errands of other nodes are looked for: where there is a worker there are nodes that ask. */
+/** How often a node polls for remote calls: an installation with a worker has nodes that depend on its speed. */
 const remoteCallPollMs = { worker: 100, all: 500 };
 
 /** Ends with the server. No process of customer code is started before one is needed, and none on a node that serves alone. */
@@ -109,9 +109,9 @@ export function runWhile(app: App, parts: Parts, functions: Functions): void {
   const desk = createRemoteCallServer(db, {
     kinds: remoteHandlers({ db, vault, reader, runtime, runner, judge }),
     pollMs: config.role === 'worker' ? remoteCallPollMs.worker : remoteCallPollMs.all,
-    roomBeside(remoteCalls) {
+    remainingCapacity(remoteCalls) {
       const { running, waiting } = runtime.counts();
-      // What was taken just now is not at its process yet; what callers of this node wait for is no errand.
+      // A call that was just taken has not reached its process yet; runs for callers of this node are no remote calls.
       const load = Math.max(running + waiting, runner.fromQueue() + remoteCalls);
       return maxQueued + maxWaitedFor + maxAhead - load;
     },

@@ -11,9 +11,9 @@ import { type Db, openDb } from '../db/pool.ts';
 import { createRemoteCallServer } from './remote-call-server.ts';
 import { createRemoteCalls } from './remote-calls.ts';
 
-/** A server of the test's own: a crash empties the table of errands. */
+/** A server of the test's own: a crash empties the table of remote calls. */
 async function openServer(t: TestContext): Promise<Db> {
-  const dataDir = mkdtempSync(join(socketPlace, 'trellis-errand-test-'));
+  const dataDir = mkdtempSync(join(socketPlace, 'trellis-remote-test-'));
   chmodSync(dataDir, 0o755);
   const server = await startEmbedded({ dataDir });
   const db = openDb(server.connection);
@@ -49,7 +49,7 @@ test('what is lost with a crash of the server is done to its end, and what is as
         return request;
       },
     },
-    ...{ pollMs: 20, roomBeside: () => 2, onError: () => {} },
+    ...{ pollMs: 20, remainingCapacity: () => 2, onError: () => {} },
   });
   desk.start();
   t.after(() => desk.stop(0));

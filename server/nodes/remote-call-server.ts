@@ -1,4 +1,4 @@
-/** Takes errands of other nodes, does them and answers them: see `remote-calls.ts`. */
+/** Accepts remote calls of other nodes, runs them and answers them: see `remote-calls.ts`. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Db, mayPass, type Queryable } from '../db/pool.ts';
 import { remoteSpanOf } from '../tracing/span.ts';
@@ -6,8 +6,8 @@ import { spanned } from '../tracing/tracing.ts';
 import { awaitedS } from './remote-calls.ts';
 
 /**
- * Does one errand. `signal` says that nobody waits any more. Undefined: it has not begun here, and another node is to do it.
- * What it throws is told to nobody but the log.
+ * Runs one remote call. `signal` reports that no caller waits for it any more. Undefined: the call has not begun here, and
+ * another node is to run it. An error that it throws goes to the log alone.
  */
 export type HandleRemoteCall = (
   request: Buffer,
@@ -24,15 +24,15 @@ export type RemoteCallServer = {
   stop(graceMs: number): Promise<void>;
 };
 
-/** Under way at once, from this node, whatever room it has. */
+/** The maximum number of calls under way at once on this node, whatever its capacity. */
 const max = 200;
-/** Of those that all nodes have left for long, at each look. */
+/** The maximum number of calls, of those that all nodes have left for long, that one poll takes. */
 const maxLeft = 8;
 const patientMs = 1_500;
 const leaseS = 20;
-/** How often those under way are renewed, and looked for whether anybody waits. */
+/** How often calls under way are renewed, which also checks whether their callers still wait. */
 const renewMs = 1_000;
-/** Between one attempt and the next to write what became of an errand. */
+/** The pause between two attempts to write the result of a remote call. */
 const againMs = 250;
 /** A statement whose answer was lost may be carried out as late as this. */
 const lateMs = 5_000;
@@ -58,7 +58,7 @@ export function createRemoteCallServer(
   {
     kinds,
     pollMs,
-    roomBeside,
+    remainingCapacity,
     leftAfterMs = patientMs,
     onError,
   }: {
@@ -66,10 +66,10 @@ export function createRemoteCallServer(
     /** How often it is looked for new ones. Somebody waits for each. */
     pollMs: number;
     /**
-     * How many more this node has room for, beside so many errands. Without room it takes what other nodes have left for
-     * `leftAfterMs`: it waits here then, where it is cancelled and told of as what runs.
+     * How many more calls this node can take, beside so many remote calls. Without capacity it takes calls that other nodes
+     * have left for `leftAfterMs`: a call then waits here, where it is cancelled and reported as a running call is.
      */
-    roomBeside: (remoteCalls: number) => number;
+    remainingCapacity: (remoteCalls: number) => number;
     leftAfterMs?: number;
     onError: (error: unknown) => void;
   },
@@ -81,7 +81,7 @@ export function createRemoteCallServer(
   let isFailing = false;
   /** The last look took all that it could: there may be more. */
   let mayBeMore = false;
-  /** Until then errands may turn up that were taken here, and nobody was told. */
+  /** Until then, remote calls may turn up that were taken here by a statement whose answer was lost. */
   let straysUntilMs = Number.NEGATIVE_INFINITY;
   let loop: Promise<void> | undefined;
   let renewing: Promise<void> | undefined;
@@ -106,14 +106,14 @@ export function createRemoteCallServer(
     } catch (error) {
       if (!isHeld(of)) return;
       onError(error);
-      // Whoever waits learns at once that there is no answer.
+      // The caller learns at once that there is no answer.
       await whileHeld(of, () => removeAll(db, { ids: [id], owner })).catch(report);
     }
   }
 
   const isHeld = (of: UnderWay) => underWay.get(of.id) === of;
 
-  /** What became of an errand is worth several attempts while the database is away: nobody else can tell. */
+  /** Repeats the write while the database is away: the result of a remote call exists only here. */
   async function whileHeld(of: UnderWay, write: () => Promise<void>): Promise<void> {
     for (;;) {
       try {
@@ -128,9 +128,9 @@ export function createRemoteCallServer(
   }
 
   async function look(): Promise<void> {
-    const room = Math.min(roomBeside(underWay.size), max - underWay.size);
+    const capacity = Math.min(remainingCapacity(underWay.size), max - underWay.size);
     const wanted =
-      room > 0 ? { count: room } : { count: Math.min(maxLeft, max - underWay.size), leftAfterMs };
+      capacity > 0 ? { count: capacity } : { count: Math.min(maxLeft, max - underWay.size), leftAfterMs };
     if (wanted.count <= 0) return;
     const takenAtMs = performance.now();
     if (takenAtMs < straysUntilMs) await giveBackStrays();
@@ -209,7 +209,7 @@ export function createRemoteCallServer(
   };
 }
 
-/** As part of the trace of whoever asked. Who asked without one gets none. */
+/** Runs as part of the caller's trace; a call without a trace gets no span. */
 function spannedFor<T>(
   { kind, traceparent }: { kind: string; traceparent: string | null },
   work: () => Promise<T>,
@@ -218,7 +218,7 @@ function spannedFor<T>(
   return parent === undefined ? work() : spanned(`errand ${kind}`, { kind: 'server', parent }, work);
 }
 
-/** Removes errands for which nobody waits, whose nodes did not live to take them back. */
+/** Removes remote calls that no caller waits for, and that the caller's node did not live to take back. */
 export async function sweepRemoteCalls(db: Queryable): Promise<void> {
   await db.query(
     `delete from errand
@@ -234,8 +234,8 @@ export async function sweepRemoteCalls(db: Queryable): Promise<void> {
 }
 
 /**
- * With `leftAfterMs` only what was asked for that long ago: what is not renewed for that long, which is every errand now and
- * then.
+ * With `leftAfterMs`, only calls that were requested at least that long ago: calls that are not renewed for that long,
+ * which every remote call is now and then.
  */
 function take(
   q: Queryable,
@@ -269,18 +269,18 @@ function take(
 }
 
 /**
- * Of an errand whose row is not there any more, whether whoever asked for it has deleted it: so nodes of earlier versions take
- * one back, and then nobody waits. Else it was lost with a crash of the server, or given up since it was not renewed in time:
- * who asked looks elsewhere for what it came to.
+ * Whether the caller has deleted the row of a remote call whose row is missing: nodes of earlier versions take a call back
+ * in this way, and then no caller waits. Otherwise the row was lost with a crash of the server, or was given up because it
+ * was not renewed in time: the caller looks elsewhere for the result.
  */
 function isTakenBack({ renewedAtMs, ...of }: UnderWay, serverLife: string): boolean {
   return of.serverLife === serverLife && performance.now() - renewedAtMs < leaseS * 1000;
 }
 
 /**
- * Names the time in which no row of an unlogged table gets lost. A start of the server ends it, and so does a crash of one of its
- * processes alone, by which PostgreSQL resets its statistics as well (`pgstat_reset_after_failure`); whoever truncates the
- * table gives it another file.
+ * Names a period in which no row of an unlogged table is lost. A start of the server ends the period. So does a crash of
+ * one of its processes, after which PostgreSQL resets its statistics as well (`pgstat_reset_after_failure`). A truncation
+ * gives the table another file.
  */
 const serverLife = `concat_ws(
   ' ',
@@ -318,7 +318,7 @@ async function renew(
   return { serverLife: found[0]!.serverLife, rows };
 }
 
-/** Whoever looks next may take them. */
+/** Gives calls back, so that the next node that polls may take them. */
 async function giveBack(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<void> {
   await q.query('update errand set owner = null, lease_until = null where id = any($1) and owner = $2', [
     ids,

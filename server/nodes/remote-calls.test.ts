@@ -52,7 +52,7 @@ function open(
   { db = bench.db, ...settings }: Partial<Parameters<typeof createRemoteCallServer>[1]> & { db?: Db } = {},
 ): RemoteCallServer {
   const desk = createRemoteCallServer(db, {
-    ...{ kinds: { test: work }, pollMs: 10, roomBeside: () => 20, onError: fail },
+    ...{ kinds: { test: work }, pollMs: 10, remainingCapacity: () => 20, onError: fail },
     ...settings,
   });
   desks.add(desk);
@@ -85,7 +85,7 @@ const until = async (isSo: () => boolean | Promise<boolean>) => {
 };
 const left = async () => (await bench.db.query('select id from errand')).length;
 
-test('of twenty errands at once and two desks each is done once, and answered', async () => {
+test('of twenty remote calls at once and two servers each is run once, and answered', async () => {
   const done: string[] = [];
   const both = [0, 1].map(() =>
     open(async (request) => {
@@ -111,7 +111,7 @@ test('what nobody takes is taken back, and nobody does it later', async () => {
   assert.equal(await left(), 0);
 });
 
-test('whoever has an errand is told when nobody waits for it any more', async () => {
+test('the node that runs a remote call is told when its caller no longer waits', async () => {
   const begun = Promise.withResolvers<AbortSignal>();
   const desk = open(async (_, { signal }) => {
     begun.resolve(signal);
@@ -128,7 +128,7 @@ test('whoever has an errand is told when nobody waits for it any more', async ()
   assert.equal(await left(), 0);
 });
 
-test('whoever has an errand is told when an earlier version of the service takes it back, which deletes its row', async () => {
+test('the node that runs a remote call is told when an earlier version of the service takes it back, which deletes its row', async () => {
   const begun = Promise.withResolvers<AbortSignal>();
   const desk = open(async (_, { signal }) => {
     begun.resolve(signal);
@@ -143,7 +143,7 @@ test('whoever has an errand is told when an earlier version of the service takes
   await desk.stop(60_000);
 });
 
-test('whoever waits learns when the node that had it is gone, fails or stops', async () => {
+test('the caller learns when the node that had the call is gone, fails or stops', async () => {
   const remoteCalls = createRemoteCalls(bench.db);
   const killed = remoteCalls.ask(remoteCall('killed'));
   await until(async () => (await left()) > 0);
@@ -182,7 +182,7 @@ test('what a killed node has asked for is swept away', async () => {
   assert.equal(await left(), 0);
 });
 
-test('who waits is told of no outage that ends before the errand could not be taken any more', async (t) => {
+test('the caller is told of no outage that ends while a node may still take the call', async (t) => {
   const { cable, db, failures } = await cut(t);
   const done: string[] = [];
   const desk = open(async (request) => {
@@ -201,7 +201,7 @@ test('who waits is told of no outage that ends before the errand could not be ta
   await desk.stop(0);
 });
 
-test('an outage ends the wait once no node can take the errand, and none does afterwards', async (t) => {
+test('an outage ends the wait once no node can take the call, and none does afterwards', async (t) => {
   const { cable, db } = await cut(t);
   const asked = createRemoteCalls(db, { lastingS: 0.5 }).ask(remoteCall('long outage'));
   await until(async () => (await left()) === 1);
@@ -217,7 +217,7 @@ test('an outage ends the wait once no node can take the errand, and none does af
   await desk.stop(0);
 });
 
-test('an errand whose insertion was not answered is waited for where it is there, and is none where it is not', async (t) => {
+test('a remote call whose insertion was not answered is waited for if its row exists, and else fails', async (t) => {
   const { cable, db, failures } = await cut(t);
   cable.loseAnswerTo('insert into errand');
   const asked = createRemoteCalls(db).ask(remoteCall('in doubt'));
@@ -270,7 +270,7 @@ test('an answer whose writing fails is written again', async (t) => {
   }
 });
 
-test('a node takes what it has room for, and another one the rest', async () => {
+test('a node takes the calls that it has capacity for, and another node the rest', async () => {
   const isOver = Promise.withResolvers<void>();
   const counts = [0, 0];
   const both = counts.map((_, n) =>
@@ -280,7 +280,7 @@ test('a node takes what it has room for, and another one the rest', async () => 
         await isOver.promise;
         return request;
       },
-      { roomBeside: (remoteCalls) => 2 - remoteCalls, leftAfterMs: 10_000 },
+      { remainingCapacity: (remoteCalls) => 2 - remoteCalls, leftAfterMs: 10_000 },
     ),
   );
   const remoteCalls = createRemoteCalls(bench.db);
@@ -296,7 +296,7 @@ test('a node takes what it has room for, and another one the rest', async () => 
   for (const end of await Promise.all(asked)) assert.ok('answer' in end);
 });
 
-test('what every node has left for a while is taken by one without room, to wait there', async () => {
+test('a call that every node has left for a while is taken by a node without capacity, to wait there', async () => {
   const begun: string[] = [];
   const isOver = Promise.withResolvers<void>();
   const desk = open(
@@ -305,7 +305,7 @@ test('what every node has left for a while is taken by one without room, to wait
       await isOver.promise;
       return request;
     },
-    { roomBeside: (remoteCalls) => 1 - remoteCalls, leftAfterMs: 100 },
+    { remainingCapacity: (remoteCalls) => 1 - remoteCalls, leftAfterMs: 100 },
   );
   desk.start();
   const remoteCalls = createRemoteCalls(bench.db);

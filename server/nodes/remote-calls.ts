@@ -1,8 +1,8 @@
 /**
- * What one node asks another to do while somebody waits: a row that the other finds, and in which it answers.
+ * Calls from one node to another while a caller waits: a row that the other node finds, and in which it answers.
  *
- * Owns: the table `remoteCall` and its life. Neighbours: `remote-call-server.ts` takes errands and answers them. Does not own: what is
- * asked; whoever asks seals what is nobody else's business.
+ * Owns: the table `errand` and the life of its rows. Neighbours: `remote-call-server.ts` takes remote calls and answers
+ * them. Does not own: the content of a call; its caller seals content that must stay secret.
  */
 import { randomUUIDv7 } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -19,24 +19,24 @@ type RemoteCall = {
 };
 
 /**
- * `untaken`: nobody had taken it in time, or before it was taken back, and nobody does any more. `lost`: whoever had it is gone, and how far it got is not
- * known. `cancelled`: it was taken back from somebody who had it.
+ * `untaken`: no node had taken the call in time, or before its caller took it back, and none takes it later. `lost`: the
+ * node that had it is gone, and its progress is not known. `cancelled`: it was taken back from the node that had it.
  */
 export type RemoteCallEnd = { answer: Buffer } | { none: 'untaken' | 'lost' | 'cancelled' };
 
 export type RemoteCalls = {
   /**
-   * Waits through outages of the database, for as long as the errand may be taken: whoever is told of a failure is not told
-   * so while a node may still begin. It throws where nobody has begun, but for errors of ours.
+   * Waits through outages of the database, for as long as a node may take the call: no failure is reported while a node may
+   * still begin. It throws if no node has begun, except for errors of ours.
    */
   ask(remoteCall: RemoteCall): Promise<RemoteCallEnd>;
 };
 
-/** How long an errand outlives the node that asks, which renews it at a third of that. */
+/** How long a remote call outlives its caller's node, which renews it at a third of that. */
 export const awaitedS = 15;
 /** How often the rows of those who wait are looked at: one statement for all of a node. */
 const pollMs = 50;
-/** A node that takes errands looks several times a second. */
+/** A node that takes remote calls polls several times a second. */
 const untakenMs = 10_000;
 /** A row whose insert got no answer may come into being as late as this. */
 const lateMs = 2_000;
@@ -190,8 +190,9 @@ async function insert(
 }
 
 /**
- * Until when somebody waits for these: `lastingS` from now; null: nobody does any more, which whoever has one is told by, while
- * the row stays his: that one is gone says nothing. In the order in which everybody locks several.
+ * Sets until when the caller waits for these calls: `lastingS` from now. Null: no caller waits any more, which the node
+ * that runs a call reads there. Its row stays, since a missing row tells that node nothing. Locks in the order in which
+ * every statement locks several rows.
  */
 async function awaitFor(
   q: Queryable,

@@ -54,7 +54,7 @@ const elsewhere = (untakenAfterMs?: number, db: Db = bench.db) =>
   });
 function desk(run: HandleRemoteCall) {
   const opened = createRemoteCallServer(bench.db, {
-    ...{ kinds: { run }, pollMs: 10, roomBeside: () => 20 },
+    ...{ kinds: { run }, pollMs: 10, remainingCapacity: () => 20 },
     onError: () => {},
   });
   opened.start();
