@@ -24,10 +24,10 @@ type AppDeps = PartsDeps & {
 };
 
 /**
- * One node's HTTP interface, all rooms wired together; it does not listen yet.
+ * One node's HTTP interface, with all modules wired together; it does not listen yet.
  *
- * By its role it serves all routes, does what is due in the background, or both: a node that serves nothing tells
- * whether it lives, and no more.
+ * By its role it serves all routes, runs the background jobs, or both. A node without routes reports only whether it
+ * is alive.
  */
 export async function createApp({
   afterConnectionDeleted,

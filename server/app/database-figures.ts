@@ -11,7 +11,7 @@ import { metrics } from '../metrics/metrics.ts';
 
 const cachedMs = 10_000;
 const connectionsCachedMs = 300_000;
-/** Of the database for one statement, and of whoever asks for all of them: Prometheus gives up after ten seconds. */
+/** For one statement of the database, and for a scrape that reads all metrics: Prometheus gives up after ten seconds. */
 const statementMs = 1_000;
 const ordinaryWaitMs = 2_000;
 const maxCounted = 100_000;

@@ -1,4 +1,4 @@
-/** What a node tells at /metrics beyond what its rooms count: how it is at the moment somebody asks. */
+/** Metrics of a node at /metrics that no module counts: the state of the node when a client requests them. */
 
 import { metricsRoute } from '../http/metrics-route.ts';
 import type { App } from '../http/server.ts';

@@ -1,4 +1,4 @@
-/** What is done in the background, each minute and by one node: the jobs of all rooms. */
+/** The background jobs of all modules: each runs every minute, on one node. */
 import { sweepCounts } from '../activity/count-sweep.ts';
 import { keepDays } from '../activity/partitions.ts';
 import { sweepJob } from '../connect/sweep.ts';

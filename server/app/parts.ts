@@ -1,9 +1,9 @@
 /**
- * What every node has of the rooms, whatever its role: reading connections and giving their credentials, the proxy's
- * means, the activity log.
+ * The parts that every node has, whatever its role: the reader of connections and the source of their credentials, the
+ * means of the proxy, the activity log.
  *
- * Does not own: who is calling and which routes there are (`routes.ts`), functions (`functions.ts`), what is done in
- * the background (`jobs.ts`).
+ * Does not own: authentication and the list of routes (`routes.ts`), functions (`functions.ts`), background jobs
+ * (`jobs.ts`).
  */
 import { createActivity, noActivity } from '../activity/writer.ts';
 import type { Fetch } from '../auth-modes/token-response.ts';

@@ -1,8 +1,8 @@
 /**
- * The routes of all rooms, on nodes that serve the interface, and who is calling them.
+ * Registers the routes of all modules, on nodes that serve the interface, and the authentication of callers.
  *
- * What a lower floor sets off above it is passed in here: what follows a deletion for `connections/`, whose a cookie is for
- * `http/`.
+ * Effects that a lower module triggers in a higher one are passed in here: what follows a deletion, for `connections/`;
+ * the user of a cookie, for `http/`.
  */
 import { auditRoutes } from '../activity/audit-routes.ts';
 import { activityRoutes } from '../activity/routes.ts';

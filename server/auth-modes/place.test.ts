@@ -56,7 +56,7 @@ describe('credentials', () => {
     });
   });
 
-  test('go into the body where the definition says so, for whoever has one to put them there', () => {
+  test('go into the body if the definition says so, for callers that can put them there', () => {
     const placement: ProviderDefinition['placement'] = [
       { in: 'body', name: 'key', value: '$'.concat('{credentials.apiKey}') },
     ];

@@ -10,7 +10,7 @@ import { nameOf, placeholdersOf, TemplateError, type TemplateValues } from '../p
 import { type Credentials, modeOf } from './mode.ts';
 
 export type Placed = {
-  /** Names as to be sent. Whoever sends them drops the caller's headers of the same names first. */
+  /** Names as to be sent. The sender drops the caller's headers of the same names first. */
   readonly headers: Readonly<Record<string, string>>;
   /** Percent-encoded pairs without a leading `?`; empty when nothing goes there. */
   readonly query: string;

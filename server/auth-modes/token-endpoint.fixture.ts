@@ -1,4 +1,4 @@
-/** A provider on loopback for tests of this room: a real HTTP server that gives one answer to everything. */
+/** A provider on loopback for tests of this module: a real HTTP server that gives one answer to everything. */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';

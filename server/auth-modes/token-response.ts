@@ -30,7 +30,7 @@ export type Fetch = (
 
 /** Largest token answer that is read. Google's are under 4 KB. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
-/** Longest life that is believed; a longer one could not be a date. */
+/** The longest lifetime that is accepted; a longer one could not be a date. */
 const MAX_EXPIRES_IN_S = 100 * 365 * 24 * 3600;
 
 /** Why an answer cannot be judged by its content. */

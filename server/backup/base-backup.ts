@@ -4,13 +4,13 @@ import type { Session } from '../db/embedded-session.ts';
 import { copyTree, type Owner, readTree, sizeOf, type Tree } from './copy-tree.ts';
 
 /**
- * A copy of a cluster whose server goes on: files and the WAL that makes one moment of them.
+ * A copy of a running cluster: its files, and the WAL that makes them consistent at one moment.
  *
- * PostgreSQL manual, "Making a Base Backup Using the Low Level API". One session holds all of it: where that ends, also
- * with a killed process, the server forgets the backup and lets go of the WAL.
+ * PostgreSQL manual, "Making a Base Backup Using the Low Level API". One session holds the backup: when the session
+ * ends, also because its process was killed, the server ends the backup and no longer keeps the WAL.
  */
 
-/** Contents of directories that a server makes anew, or that are of its own moment ("Backing Up the Data Directory"). */
+/** Contents of directories that a server recreates, or that belong to its own moment ("Backing Up the Data Directory"). */
 const remade =
   /^(pg_wal|pg_replslot|pg_dynshmem|pg_notify|pg_serial|pg_snapshots|pg_stat_tmp|pg_subtrans)\/|(^|\/)pgsql_tmp/;
 /** Of the running server, of what an earlier backup left, and the memory of a process that crashed. */

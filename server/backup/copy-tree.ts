@@ -14,7 +14,7 @@ const chunkBytes = 1024 * 1024;
 /** Copied at a time: most files of a cluster are small. */
 const atOnce = 4;
 
-/** Who the copies belong to; undefined: whoever makes them. */
+/** The owner of the copies; undefined: the user of this process. */
 export type Owner = { uid?: number; gid?: number };
 
 /** Paths within a directory, with `/`: directories before what is in them. */

@@ -4,8 +4,8 @@ import { statfs } from 'node:fs/promises';
 const forWalBytes = 128 * 1024 ** 2;
 
 /**
- * Throws, with how much is missing, where the disk of `dir` has no room for a cluster of about `bytes`. `what` takes it
- * (`the backup`). A quota of the user is not seen: the disk is asked.
+ * Throws, with the missing size, if the disk of `dir` has too little space for a cluster of about `bytes`. `what` needs
+ * the space (`the backup`). Checks the disk alone: a quota of the user is not detected.
  */
 export async function requireFreeSpace(
   dir: string,

@@ -165,10 +165,10 @@ test('every relation of a backup is there to be read, of whatever kind', async (
   }
 });
 
-test('a disk without the room for a backup is told before anything is written, and how much is missing', async () => {
+test('a disk without the space for a backup is told before anything is written, and how much is missing', async () => {
   const hole = join(dataDir, 'postgres/data/hole');
   await writeFile(hole, '');
-  // As long as 8 TB, and takes no room.
+  // As long as 8 TB, and takes no space.
   await truncate(hole, 8 * 1024 ** 4);
   const before = await readdir(backupDir);
   await assert.rejects(

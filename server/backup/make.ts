@@ -24,10 +24,10 @@ type Made = { path: string; bytes: number };
 export type Step = { doing: 'copied' | 'summed'; bytes: number; total: number };
 
 /**
- * Makes a backup in `backupDir`: all that was committed before the call, and some of what was committed meanwhile. It is
- * there, on the disk and whole, when this resolves, and not at all where it rejects, as it does before it writes anything
- * where the disk has no room for it. It was recovered once and can be
- * started as it is; the data keys are not in it, not as rows and not as bytes.
+ * Makes a backup in `backupDir`: all that was committed before the call, and some of what was committed meanwhile. When
+ * this resolves, the backup is complete on the disk. When it rejects, there is no backup; if the disk has too little
+ * space, it rejects before it writes anything. The backup was recovered once and can be started as it is. It holds no
+ * data keys, neither as rows nor as bytes.
  */
 export async function makeBackup(given: {
   dataDir: string;

@@ -5,11 +5,11 @@ import type { Session } from '../db/embedded-session.ts';
 import { readTree } from './copy-tree.ts';
 
 /**
- * Files of a cluster that belong to nothing: a server that is killed leaves those of relations and databases whose
- * transaction came to no end, for ever, and what a row held before its table was written anew may stand in them.
+ * Files of a cluster that belong to nothing. A server that is killed leaves the files of relations and databases whose
+ * transaction never ended. They stay for ever, and may hold rows from before their table was rewritten.
  *
- * Which they are is known only where no transaction is under way: at a running server a file without a row in pg_class may
- * be that of a relation which is about to commit.
+ * They can be identified only while no transaction is under way: at a running server, a file without a row in pg_class
+ * may belong to a relation that is about to commit.
  */
 type Known = {
   /** Of relations with files, within the cluster (`base/5/2619`). */

@@ -74,7 +74,7 @@ test('records: cursors from before and from the lost time are good, and what com
   }
 });
 
-test('the feed goes on 2^32 further, people sign in anew, and the audit log has no gap', async () => {
+test('the feed goes on 2^32 further, people sign in again, and the audit log has no gap', async () => {
   await writeEvent(db);
   const [first] = await positions(db);
   await db.query(`insert into invitation (hash, role, expires_at) values ('\\x00', 'owner', 'infinity')`);

@@ -36,9 +36,9 @@ export type Wanted = {
 type Back = { madeAt: Date; keys: Restored; raised: Raised };
 
 /**
- * Restores: data of the backup, keys of the file, positions raised; ready for a start. Throws where the backup is damaged,
- * of another major version or platform, where the directory holds a database, where its disk has no room, and where
- * `restoreKeys` does; then the directory is as it was, and not there where it was not.
+ * Restores: data of the backup, keys of the file, positions raised; ready for a start. Throws if the backup is damaged
+ * or of another major version or platform, if the directory holds a database, if its disk has too little space, and if
+ * `restoreKeys` throws. Then the directory is as it was, and does not exist if it did not exist before.
  */
 export async function restoreBackup(wanted: Wanted): Promise<Back> {
   return inDraft(wanted, async (db, { draft, place, manifest }) => {

@@ -146,7 +146,7 @@ test('a database of an older PostgreSQL is brought over whole, also after a kill
   const server = await startEmbedded({ dataDir });
   const db = openDb(server.connection);
   try {
-    // A copy takes the room of its rows, and not that of their WAL too.
+    // A copy takes the space of its rows, and not that of their WAL too.
     const { wal_mb: walMb } = await ask<{ wal_mb: number }>(
       db,
       `select ((pg_current_wal_lsn() - '0/0') / 1024 ^ 2)::int as wal_mb`,

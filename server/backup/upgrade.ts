@@ -20,18 +20,18 @@ import { copyCounters, listForeignSchemas, listTables, makePartitions, sumOf, ty
  * The embedded database from one major version of PostgreSQL to another: table by table into a new cluster, since the
  * programs bring no pg_upgrade.
  *
- * The schema is made anew by the migrations that the database knows, the others are left to the start. The queue of
- * background jobs stays behind: the start makes it, and all jobs are queued each minute. The old cluster is only read,
- * and kept.
+ * The migrations that the database has recorded create the schema; the start applies the others. The queue of
+ * background jobs is not copied: the start creates it, and all jobs are queued each minute. The old cluster is only
+ * read, and kept.
  */
 type Copied = { tables: number; rows: number };
 type Upgraded = Copied & { from: string; to: string; kept: string };
 type Progress = { table: string; done: number; total: number };
 
 /**
- * Upgrades; undefined where the versions are the same. All or nothing: until every table was counted and summed on both
- * sides the old cluster stands where it stood. Throws where a service runs, where `oldBinaries` are of another version, and
- * where the disk has no room for a copy.
+ * Upgrades; undefined if the versions are the same. All or nothing: the old cluster stays in place until every table was
+ * counted and summed on both sides. Throws if a service runs, if `oldBinaries` are of another version, and if the disk
+ * has too little space for a copy.
  */
 export async function upgradeDatabase(wanted: {
   dataDir: string;
@@ -64,7 +64,10 @@ export async function upgradeDatabase(wanted: {
     const copied = await withPrivateServer(clusterDir, { binaries: old, account, log }, (source) =>
       withoutUsers(source, { log }, () =>
         withPrivateServer(draft, { binaries, account, log, settings: targetSettings }, (target) =>
-          copyDatabase({ source: source.connection, target: target.connection, room: programs }, wanted),
+          copyDatabase(
+            { source: source.connection, target: target.connection, scratchDir: programs },
+            wanted,
+          ),
         ),
       ),
     );
@@ -77,7 +80,7 @@ export async function upgradeDatabase(wanted: {
   }
 }
 
-/** Until it is whole, the copy is worth nothing; then `syncCluster` writes it all. Its room on the disk is that of its rows. */
+/** An incomplete copy is worthless, so `syncCluster` flushes it once, at the end. Its size on disk is that of its rows. */
 const targetSettings = {
   fsync: 'off',
   full_page_writes: 'off',
@@ -88,14 +91,14 @@ const targetSettings = {
   max_wal_size: '256MB',
 };
 
-/** `room` is a draft, for files that go with it. */
-type Servers = { source: EmbeddedConnection; target: EmbeddedConnection; room: string };
+/** `scratchDir` is a draft, for additional files. */
+type Servers = { source: EmbeddedConnection; target: EmbeddedConnection; scratchDir: string };
 type Told = { log: (message: string) => void; onProgress: (progress: Progress) => void };
 
-async function copyDatabase({ source, target, room }: Servers, told: Told): Promise<Copied> {
+async function copyDatabase({ source, target, scratchDir }: Servers, told: Told): Promise<Copied> {
   return withSession(source, (from, fromClient) =>
     withSession(target, async (to, toClient) => {
-      await makeSchema(from, { target, directory: join(room, 'migrations') });
+      await makeSchema(from, { target, directory: join(scratchDir, 'migrations') });
       return copyAll({ from, to, fromClient, toClient }, told);
     }),
   );

@@ -13,7 +13,7 @@ const colors: Record<State, 'green' | 'yellow' | 'red' | 'dim'> = {
   skipped: 'dim',
 };
 
-/** `trellis doctor [--json]`: exits with 1 where something has to be mended before the service can be relied on. */
+/** `trellis doctor [--json]`: exits with 1 if a problem has to be fixed before the service can be relied on. */
 export async function doctorCommand(args: string[]): Promise<number> {
   const { json } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } }).values;
   const findings = await examine({

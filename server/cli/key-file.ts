@@ -6,10 +6,10 @@ import { type BackedUpKey, backedUpKey } from '../environments/key-backup.ts';
 /**
  * The file of keys that goes with backups of the data: its format.
  *
- * A line that says what it is and of which moment, a line a data key (`data <id> <base64>`, still wrapped), a line an
- * API key that counts (`api <JSON>`), a line with the SHA-256 of all before it. Whoever keeps only the newest one has no
- * key of a connection that was deleted before, however many backups of the data are kept. Does not own: what may be
- * written (`keys-export.ts`), what is done with it (`keys-restore.ts`).
+ * A header line with the kind and the moment, one line for each data key (`data <id> <base64>`, still wrapped), one line
+ * for each valid API key (`api <JSON>`), and a line with the SHA-256 of all lines before it. An operator that keeps only
+ * the newest file has no key of a connection that was deleted before, however many backups of the data are kept. Does
+ * not own: the content of the file (`keys-export.ts`), its restore (`keys-restore.ts`).
  */
 const kind = 'trellis keys, version 1, ';
 

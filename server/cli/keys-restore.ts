@@ -44,7 +44,7 @@ export type Restored = {
  * they hold and their API keys: the file cannot know what was made since. It adds what they lack.
  *
  * All keys are wrapped by the first master key afterwards, the others are retired. In one transaction, with an audit entry
- * for each. All people sign in anew, as sessions that were ended after the backup would be back.
+ * for each. All users must sign in again, since the backup would bring back sessions that were ended after it.
  *
  * Refuses, with nothing changed, where a master key is missing, where an environment is left without a key, and, unless
  * `dropsNewer`, where a connection is that was made after the file was written: its key is in a newer file.

@@ -19,9 +19,9 @@ const flags = [
 const settings = { MALLOC_ARENA_MAX: '2' };
 
 /**
- * Starts this command anew, in the same process and with the same arguments, so that it keeps its memory small; returns
- * where that is so already, where the operator has set MALLOC_ARENA_MAX, where a parent watches this process through a
- * channel that would be lost, and on systems that cannot. To be called before anything is open.
+ * Restarts this command, in the same process and with the same arguments, so that it keeps its memory small. Returns if
+ * that is already so, if the operator has set MALLOC_ARENA_MAX, if a parent process uses a channel to this process that
+ * would be lost, and on systems that cannot. Call it before anything is open.
  */
 export function restartWithSmallMemory(): void {
   const { env, execPath, execArgv, argv } = process;

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises';
 
 /**
- * A secret that a command is given for itself: out of a file, which may be `/dev/stdin` or `/dev/fd/3`, else a setting, else
- * from whoever sits at the terminal, unseen. Never an argument, which every account of the machine can read. Throws where
- * there is none of these.
+ * Reads a secret of a command: from a file, which may be `/dev/stdin` or `/dev/fd/3`, else from a setting, else from the
+ * terminal, without an echo. Never from an argument, which every account of the machine can read. Throws if none of
+ * these gives a secret.
  */
 export async function readSecret({
   file,

@@ -16,7 +16,7 @@ const usage =
   'The commands are: user list, user invite --role ROLE [--environment NAME]... [--email ADDRESS], user reset-link ADDRESS, ' +
   'user remove-second-factor ADDRESS.';
 
-/** `trellis user ...`: for an owner who cannot sign in, and whoever runs the machine; also while the service runs. */
+/** `trellis user ...`: for an owner who cannot sign in, and the operator of the machine; also while the service runs. */
 export async function userCommand([command, ...args]: string[]): Promise<number> {
   const config = loadConfigWithoutKeys();
   if (config.signIn.isOff) throw new Error('TRELLIS_SIGN_IN is off: there are no users.');

@@ -53,7 +53,7 @@ test('all faults are told in one message', () => {
   }
 });
 
-test('the owner of the settings is somebody who can sign in, and an issuer is not believed over the wire', () => {
+test('the owner of the settings is somebody who can sign in, and an issuer is not trusted over the wire', () => {
   const admin = (email: string) =>
     faultsOf({ TRELLIS_ADMIN_EMAIL: email, TRELLIS_ADMIN_PASSWORD: 'correct horse battery' });
   assert.deepEqual(admin('ada@example.com'), []);

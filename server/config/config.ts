@@ -35,7 +35,7 @@ export type Config = NodeConfig &
     eventDays: number;
     logLevel: LogLevel;
     logFormat: 'pretty' | 'json';
-    /** Whose X-Forwarded-* headers are believed. CIDR ranges. */
+    /** The peers whose X-Forwarded-* headers are trusted. CIDR ranges. */
     trustedProxies: string[];
     signIn: SignInConfig;
     limits: LimitsConfig;

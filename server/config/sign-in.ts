@@ -75,7 +75,7 @@ function readOidc(read: (name: string) => string | undefined, faults: string[]):
     return undefined;
   }
   const url = URL.parse(readUrl(issuer, { name: 'TRELLIS_OIDC_ISSUER', fallback: '', faults }));
-  // What comes straight from the issuer is believed without a signature.
+  // An ID token that comes straight from the issuer is trusted without a signature.
   if (url?.protocol === 'http:' && !isLoopback(url.hostname))
     faults.push('TRELLIS_OIDC_ISSUER must be an https:// address; http is for loopback alone');
   // As it is spelled: it is compared with what the provider calls itself.
