@@ -45,7 +45,7 @@ export type Service = {
   sandboxUrl: string | undefined;
   /** The key of `dev`, when this start generated it. */
   newDevKey: string | undefined;
-  /** Makes whoever opens it the first owner; undefined where there is one. */
+  /** Makes the user that opens it the first owner; undefined if there is an owner. */
   setUpLink: string | undefined;
   /** Whether DATA_DIR/dev.key is there to be read. */
   hasDevKeyFile: boolean;
@@ -55,7 +55,7 @@ export type Service = {
   failed: Promise<Error>;
 };
 
-/** By then whoever calls has mostly gone. */
+/** By then most callers have given up. */
 const silentDatabaseMs = 60_000;
 
 type Part = { name: string; stop: () => Promise<unknown> };
@@ -271,7 +271,7 @@ const noHousekeeping: Housekeeping = {
   everyMinute: async () => {},
 };
 
-/** Positions of events and audit entries; the jobs of all rooms, each minute on one node. */
+/** Positions of events and audit entries; the jobs of all modules, each minute on one node. */
 async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<Housekeeping> {
   const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping goes on later');
   const jobs = await startJobs(db, { onError });
@@ -293,7 +293,7 @@ async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<
 
 async function listen(app: App, { host, port }: Config): Promise<void> {
   try {
-    // Those that come in a burst wait for their turn: one that finds no room is sent again by its system after a second.
+    // Connections of a burst wait in the backlog: if it is full, the client's system repeats the request after a second.
     await app.listen({ host, port, backlog: 4_096 });
   } catch (error) {
     throw asPortFault(error, { name: 'PORT', at: `${host}:${port}` });

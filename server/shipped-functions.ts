@@ -1,7 +1,7 @@
 /**
  * The functions that ship with the service, out of the folder `shipped/`, one folder a provider.
  *
- * Owns how their bundles come about. Whoever has bundles that were made before gives those in place of this.
+ * Owns how their bundles are made. A caller that has finished bundles passes those instead.
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TtlCache } from './ttl-cache.ts';
 
-/** Beliefs in texts whose reads are answered by hand, on clocks that the test moves. */
+/** A cache of texts whose reads the test answers, on clocks that the test moves. */
 function byHand(endOf?: (value: string) => number) {
   const clock = { ms: 0, now: 0 };
   const reads: PromiseWithResolvers<string>[] = [];
@@ -34,7 +34,7 @@ test('twenty that ask at once cause one read, and for a second from its beginnin
   assert.equal(cache.known('a'), undefined);
 });
 
-test('a read that is older than a second is not waited for by whoever asks now', async () => {
+test('a caller does not wait for a read that is older than a second', async () => {
   const { cache, clock, reads } = byHand();
   const early = cache.get('a');
   clock.ms = 1000;
@@ -64,13 +64,13 @@ test('what is forgotten while it is read is read again, by its name and by its v
   }
 });
 
-test('a reread is asked for anew and takes the place of what was known', async () => {
+test('a reread starts a new read, and its value replaces the cached one', async () => {
   const { cache, reads } = byHand();
   const first = cache.get('a');
   reads[0]!.resolve('old');
   await first;
   const again = cache.reread('a');
-  assert.equal(cache.get('a'), again, 'whoever asks meanwhile waits for it');
+  assert.equal(cache.get('a'), again, 'a caller waits for it meanwhile');
   reads[1]!.resolve('new');
   assert.equal(await again, 'new');
   assert.equal(cache.get('a'), 'new');
@@ -89,7 +89,7 @@ test('a full cache drops the value that it read first, and keeps all others', as
   );
 });
 
-test('a value is believed no longer than it lasts, and a failure not at all', async () => {
+test('a value is cached no longer than it lasts, and a failure not at all', async () => {
   const { cache, clock, reads } = byHand((value) => Number(value));
   const short = cache.get('a');
   reads[0]!.resolve('300');

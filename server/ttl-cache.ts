@@ -5,9 +5,9 @@ const ttlMs = 1_000;
 type Key = string | number;
 
 /**
- * What was read lately, for a second from when it was asked for: so a change is in force everywhere within that, and at
- * once where it is forgotten. Nothing stays in memory for longer than two. Whoever asks while it is read waits for the
- * same answer, unless that was asked for more than a second ago.
+ * Values that were read lately, each for a second from its request: so a change takes effect everywhere within a second,
+ * and at once if it is forgotten. No value stays in memory for longer than two. A caller that asks during a read waits
+ * for the same answer, unless the read began more than a second ago.
  */
 export class TtlCache<A, V> {
   readonly #load: (asked: A) => Promise<V>;
@@ -75,7 +75,7 @@ export class TtlCache<A, V> {
     return read;
   }
 
-  /** Whoever asks for it from now on is told what is stored now. */
+  /** Each later call gets the value that is stored then. */
   forget(asked: A): void {
     const key = this.#keyOf(asked);
     this.#held.delete(key);

@@ -15,15 +15,15 @@ import { basename, dirname, join } from 'node:path';
 
 /** Files that hold keys: readable by their owner alone, whole or not there at all. */
 const ownerOnly = 0o600;
-/** Whoever writes one writes all the time. */
+/** A process that writes a draft writes all the time. */
 const abandonedAfterMs = 600_000;
 
 /**
- * Writes a file in the place of what stood there, or of what a link there leads to; what `write` came to. All or nothing:
- * until all that `write` wrote is on the disk, and whenever it throws, the file from before stands. The new one belongs to
- * whoever writes it. Drafts of those that were killed are removed, since they may hold keys too.
+ * Writes a file in the place of the file there, or of the target of a link there; returns the result of `write`. All or
+ * nothing: until all that `write` wrote is on the disk, and whenever it throws, the previous file stays. The new file
+ * belongs to the process's user. Drafts of killed processes are removed, since they may hold keys too.
  *
- * `write` is also told where its draft is. Throws where a link leads nowhere: what it should lead to is not there today.
+ * `write` also receives the path of its draft. Throws if a link leads nowhere: its target does not exist now.
  */
 export async function writeWhole<T>(
   path: string,

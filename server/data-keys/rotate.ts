@@ -18,11 +18,11 @@ export async function countOthers(db: Queryable, vault: Vault): Promise<Map<stri
 }
 
 /**
- * Wraps all data keys anew with the first master key of the ring; how many it wrapped.
+ * Wraps all data keys again, with the first master key of the ring; returns how many it wrapped.
  *
- * What they seal is not touched, so everything stays readable at each moment to whoever has both master keys. Nothing
- * is noted of how far it came: it takes what is left, also after it was killed, and beside another one. A key that is
- * being destroyed, or was wrapped by somebody else meanwhile, is let be, and looked at again, until `patienceMs` pass
+ * The sealed data are not touched, so a process with both master keys can read everything at each moment. No progress is
+ * stored: the rotation takes the keys that are left, also after it was killed, and beside another rotation. A key that is
+ * being destroyed, or that another process has wrapped meanwhile, is skipped and checked again, until `patienceMs` pass
  * without any progress. Throws as `proveForRotation` does.
  */
 export async function rotateDataKeys(

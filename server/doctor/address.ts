@@ -64,7 +64,7 @@ export async function judgePort(at: Pick<Config, 'host' | 'port'>): Promise<Verd
   return fail(`Another program listens on ${host}:${port}.`, 'End it, or set PORT to another one.');
 }
 
-/** What the system says to whoever wants to listen there; undefined where it lets them. */
+/** The system's error code for a program that listens there; undefined if the program may listen. */
 function findListenFault({ host, port }: Pick<Config, 'host' | 'port'>): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -1,4 +1,4 @@
-/** DATA_DIR: whose it is, who else may read its keys, whether there is room. */
+/** DATA_DIR: its owner, other users that can read its keys, its free space. */
 import { constants } from 'node:fs';
 import { access, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';

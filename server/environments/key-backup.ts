@@ -44,10 +44,10 @@ export async function listBackedUpKeys(db: Queryable): Promise<BackedUpKey[]> {
 export type KeyOf = { key: Key; environmentId: number; environment: string };
 
 /**
- * Takes from the keys of a restored database what they were without when the file was made: revokes those that are not
- * in it, and leaves the others what both the file and the data let them do. Nothing is ever given back, so that a file
- * that knows less than the data does no harm. `lost` are those that were made after the backup: only who holds them knows
- * their secrets, so they are not made anew.
+ * Takes from the keys of a restored database what they lacked when the file was made: revokes keys that are not in the
+ * file, and leaves the others the rights that both the file and the data give them. Nothing is ever given back, so an
+ * incomplete file does no harm. `lost` are keys that were made after the backup: their secrets exist only with their
+ * holders, so they are not recreated.
  */
 export async function restoreBackedUpKeys(
   tx: Queryable,

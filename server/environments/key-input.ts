@@ -3,7 +3,7 @@ import { scopes } from '../http/caller.ts';
 import { proxyRules } from '../http/proxy-rule.ts';
 import { text } from '../http/text.ts';
 
-/** What may be said of a new key, by whichever door it is asked for. */
+/** The fields of a new key, for every entry point that creates one. */
 
 /** What the key of the setting is called, and no other. */
 export const settingName = 'TRELLIS_SECRET_KEY';

@@ -111,7 +111,7 @@ test('a change is in force at once where it is told, and elsewhere within a seco
   assert.equal(await codeOf(() => elsewhere.ticket(ticket)), 'invalid_ticket');
 });
 
-test('a key and a ticket end to the second, believed or not', async () => {
+test('a key and a ticket end to the second, cached or not', async () => {
   const reader = openReader();
   const { key, secret } = await newKey({ expiresAt: new Date(now + 500) });
   const lasting = await newKey();
@@ -176,7 +176,7 @@ test('the last use is noted once a minute, of a ticket as of its key, and no cal
   await reader.ticket(ticket);
   assert.equal(await usedAt(), start + 61_000);
 
-  // Whoever changes the row holds it: the caller is served all the same.
+  // A transaction that changes the row holds it: the caller is served all the same.
   now += 60_000;
   await database.db.transaction(async (tx) => {
     await findKeysForUpdate(tx, { ids: [key.id], environmentId: dev.id });
@@ -232,7 +232,7 @@ test('a key that gets the number of another one has not made its tickets', async
   assert.equal(await codeOf(async () => reader.ticket(await ticketOf(id))), 'passes');
 });
 
-test('whoever holds a key that has expired is told so', async () => {
+test('the holder of a key that has expired is told so', async () => {
   const reader = openReader();
   const { secret } = await newKey({ expiresAt: new Date(now + 500) });
   await reader.key(secret);
@@ -281,7 +281,7 @@ test('before a key is looked up that was not good lately it is asked whether it 
   await reader.key(secret, admit);
   await reader.ticket(ticket, admit);
   assert.equal(asked, 2);
-  // Believed no longer, and remembered.
+  // Cached no longer, and remembered.
   now += 3_600;
   await reader.key(secret, refuse);
   await reader.ticket(ticket, refuse);

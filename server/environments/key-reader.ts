@@ -37,14 +37,14 @@ type Maker = {
 };
 
 /**
- * Who a secret key or a ticket belongs to. `key` throws `invalid_secret_key_format`, or rejects with `unknown_account`;
- * `ticket` throws or rejects with `invalid_ticket`.
+ * Finds the owner of a secret key or a ticket. `key` throws `invalid_secret_key_format`, or rejects with
+ * `unknown_account`; `ticket` throws or rejects with `invalid_ticket`.
  *
- * The row of a key is believed for a second, so a key that is revoked, narrowed or expired is so everywhere within that,
- * and with it its tickets; within it there is no wait. No key and no ticket stays in memory for longer than two.
+ * The row of a key is cached for a second, so the revocation, narrowing or expiry of a key takes effect everywhere within
+ * a second, also for its tickets; a cached row costs no wait. No key and no ticket stays in memory for longer than two.
  *
- * Anybody may make keys up, and each costs a look. So `admit` is asked before, but for a key that was good when it was looked
- * up last: whoever has the address of somebody who makes them up is served on.
+ * Any client can make keys up, and each costs a query. So `admit` is called first, except for a key that was good at its
+ * last query: a caller that shares its address with a client that makes keys up is still served.
  */
 export function createKeyReader({
   db,
@@ -155,7 +155,7 @@ export function createKeyReader({
   };
 }
 
-/** Keys by their hashes, and makers of tickets by their ids; of too many the one that was added first is let go. */
+/** Keys by their hashes, and makers of tickets by their ids; if there are too many, the oldest is removed. */
 class Served {
   readonly #max: number;
   readonly #names = new Set<string | number>();

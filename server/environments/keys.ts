@@ -117,8 +117,8 @@ export async function updateKey(
 }
 
 /**
- * Revokes a key, and with it every ticket that it made; answers what it was, undefined where there is no such key.
- * Other nodes believe it for a second yet.
+ * Revokes a key, and with it every ticket that it made; returns the former key, undefined if there is no such key.
+ * Other nodes have the key cached for another second.
  */
 export async function revokeKey(
   tx: Queryable,

@@ -7,12 +7,13 @@ import { hashOf, keyColumns, noteKey, readKeyRow } from './keys.ts';
 /** The key of TRELLIS_SECRET_KEY: what the setting says holds at each start, whatever was done to the key meanwhile. */
 
 /**
- * Makes this secret a key with all scopes, no limit of its own and no end, also where it was another key of the environment, was narrowed or
- * revoked, and revokes whatever key stood in the setting before, which a new key replaces (`key-replacements.ts`). Nodes
- * believe those for a second yet. Each change is in the audit log. Of nodes that start with different secrets one at a time does this, so one secret alone is good.
+ * Makes this secret a key with all scopes, without a limit of its own and without an end, also if it was another key of
+ * the environment, was narrowed or revoked. Revokes the key that the setting held before, which a new key replaces
+ * (`key-replacements.ts`). Nodes have those keys cached for another second. Each change is in the audit log. Of nodes
+ * that start with different secrets one at a time does this, so one secret alone is good.
  *
- * A ConfigError: a secret of another environment's key, and one that another secret has taken the place of in the
- * setting. A node that was left with the old setting would make a secret good that may have leaked.
+ * A ConfigError: a secret of another environment's key, and one that another secret has replaced in the setting. A node
+ * that was left with the old setting would make a secret good that may have leaked.
  */
 export async function putSettingKey(
   tx: Queryable,

@@ -64,7 +64,7 @@ test('a job that is sent in a transaction exists exactly if that commits', async
       )
     )[0]?.count;
   try {
-    // The queue is made by whoever works on it; nobody does from here on.
+    // The node that works on the queue creates it; no node works on it from here on.
     await jobs.work({ name: 'test.transaction', run: async () => {} });
     await jobs.stop();
     const sender = await startJobs(bench.db, { onError: fail });

@@ -5,17 +5,17 @@ import { within } from '../tracing/cause.ts';
 import { spanned } from '../tracing/tracing.ts';
 
 /**
- * Work that runs in the background, on whichever node is free.
+ * Work that runs in the background, on any free node.
  *
- * Owns: the queues, which stand in a schema of their own (`pgboss`), and when they are looked at. Does not own: what a
- * job does. It knows no room: each brings its jobs, and `main.ts` registers them.
+ * Owns: the queues, which stand in a schema of their own (`pgboss`), and how often they are polled. Does not own: the
+ * work of a job. It depends on no module with jobs: each module brings its jobs, and `main.ts` registers them.
  */
 
 /** What a job holds: ids that say what to work on. Never a payload, never a secret: the queue is in plain text. */
 type JobIds = Readonly<Record<string, number | string>>;
 
 export type Job<Ids extends JobIds> = {
-  /** `records.retention`: room, then what is done. Also its queue. */
+  /** `records.retention`: the module, then the work. Also the name of its queue. */
   name: string;
   /**
    * Does the work. Ends soon after `signal` says so, and leaves the rest to the next job: it is told when the service

@@ -1,8 +1,8 @@
 /**
- * What figures are counted with: cheap enough for every call of the proxy, since whoever counts often keeps the cell it
- * counts in, and nothing is looked up then.
+ * Instruments of the metrics: cheap enough for every call of the proxy, since code that counts often keeps the cell it
+ * counts in, and looks nothing up then.
  *
- * Does not own: which figures there are (`metrics.ts`), how they are written (`text.ts`).
+ * Does not own: the list of metrics (`metrics.ts`), their text format (`text.ts`).
  */
 
 /** A figure at the moment it is read, by the values of its labels. */
@@ -134,7 +134,7 @@ export class Histogram<const L extends readonly string[] = readonly string[]> im
   }
 }
 
-/** A figure that is read when somebody asks, by whoever knows it: see `Reading`. */
+/** A metric that is read on request, by the module that holds it: see `Reading`. */
 export class Gauge<const L extends readonly string[] = readonly string[]> implements Description<L> {
   readonly type = 'gauge';
   readonly name: string;

@@ -1,10 +1,10 @@
 /**
- * The figures that the service tells of itself at `/metrics`. Rooms count in them; docs/operations/monitoring.md lists them,
- * and a test compares.
+ * The service's metrics at `/metrics`. Modules count in them; docs/operations/monitoring.md lists them, and a test
+ * compares.
  *
- * Labels have few values: names of providers, routes, codes and states that are written in this repository. Never what a
- * caller or a customer chose, such as an ID, a host or a path. None is called `job` or `instance`: whoever scrapes puts these
- * beside, and renames ours.
+ * Labels have few values: names of providers, routes, codes and states that are written in this repository. Never a
+ * value that a caller or a customer chose, such as an ID, a host or a path. None is called `job` or `instance`: a
+ * scraper adds these labels, and renames ours.
  */
 import { Cell, Counter, Gauge, Histogram } from './instruments.ts';
 
@@ -267,7 +267,7 @@ export function cellsOf(provider: string | undefined): ProviderCells {
   return found;
 }
 
-/** Records that were written, read or let go, once that is so. */
+/** Counts records that were written, read or removed, once that is done. */
 export function countRecords(counts: Partial<Record<RecordOperation, number>>): void {
   for (const [operation, count] of Object.entries(counts)) {
     if (count > 0) metrics.records.add([operation], count);

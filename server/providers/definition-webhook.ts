@@ -28,7 +28,7 @@ const proof = z.discriminatedUnion('scheme', [
         .string()
         .refine((text) => text.split('{body}').length === 2, 'holds {body} once')
         .default('{body}'),
-      /** `unset`: whoever set no secret takes everybody's. */
+      /** `unset`: an integration without a secret accepts the webhooks of every sender. */
       required: z.enum(['always', 'unset']).default('always'),
     })
     .refine(
@@ -49,7 +49,7 @@ const proof = z.discriminatedUnion('scheme', [
 
 const place = z.union([z.strictObject({ header }), z.strictObject({ body: path })]);
 
-/** What a provider sends of its own accord to an integration's webhook, and how it is believed. */
+/** The webhooks that a provider sends to an integration of its own accord, and how they are verified. */
 export const webhookSchema = z.strictObject({
   proof,
   /** What kind it is of: what a function subscribes to. */

@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: templates are what is tested
-/** Whoever writes a definition is told each kind of mistake at start, with the file and the line where it stands. */
+/** The author of a definition gets each kind of mistake reported at start, with its file and its line. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

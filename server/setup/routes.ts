@@ -67,7 +67,7 @@ export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
     return { session, connection: await getConnectionOf(deps, session) };
   }
 
-  /** What an action answers; it ends with whoever waits for it. */
+  /** The answer of an action; the action ends when its caller hangs up. */
   async function asked<T extends z.ZodType>(
     request: FastifyRequest,
     { reply, name, wire }: { reply: FastifyReply; name: Asking; wire: T },

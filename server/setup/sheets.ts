@@ -45,9 +45,9 @@ export async function getConnectionOf(
   const { outcome, expiresAt, environmentId } = session;
   if (outcome === undefined || expiresAt <= now()) throw new AppError('unknown_connect_session_token');
   const { integration: integrationKey, connection: connectionId } = outcome;
-  const believed = await connections.get({ environmentId, integrationKey, connectionId });
+  const cached = await connections.get({ environmentId, integrationKey, connectionId });
   // Another node may have stored it within the last second.
-  const connection = isMadeBy(session, believed) ? believed : await connections.reread(believed);
+  const connection = isMadeBy(session, cached) ? cached : await connections.reread(cached);
   requireMade(session, connection);
   if (toChoose(session, connection.integration.provider.name) === null)
     throw new AppError('unknown_connect_session_token');
@@ -173,7 +173,7 @@ function freeName(sheets: Record<string, unknown>): string {
   }
 }
 
-/** The sync of the variant runs as soon as there is room; from nothing where its rows get other ids. */
+/** The sync of the variant runs as soon as there is capacity; from nothing if its rows get other ids. */
 async function startRun(
   tx: Tx,
   {

@@ -1,8 +1,8 @@
 /**
- * What the work at hand is done for: the request, run or job that set it off, and the span that stands for it.
+ * The cause of the current work: the request, run or job that started it, and the span that stands for it.
  *
- * It follows the work through every `await`, so that a line of the log says what caused it wherever it is written. What a
- * shared socket or a kept process calls back does not follow: whoever listens there says whose work it is, by `within`.
+ * The cause follows the work through every `await`, so that a line of the log names the cause wherever it is written. It
+ * does not follow callbacks of a shared socket or a kept process: their listener sets the cause, by `within`.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Span } from './span.ts';

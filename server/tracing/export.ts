@@ -41,11 +41,11 @@ const kinds = {
 } as const;
 const everyMs = 500;
 const exportMs = 5_000;
-/** Where the collector does not keep up, what is beyond is let go. */
+/** If the collector does not keep up, the spans beyond this number are discarded. */
 const maxWaiting = 8_192;
 const stopMs = 1_000;
 
-/** `onError` is told of the first failure in a row; what could not be sent is let go. */
+/** `onError` receives the first failure in a row; spans that could not be sent are discarded. */
 export function createExport(
   config: TracingConfig,
   { version, onError }: { version: string; onError: (error: unknown) => void },

@@ -1,4 +1,4 @@
-/** Spans as the rooms know them: what a trace holds, without what sends it away. */
+/** Spans as the modules use them: the contents of a trace, without the export. */
 
 export type Attributes = Readonly<Record<string, string | number | boolean>>;
 

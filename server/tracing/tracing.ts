@@ -1,8 +1,8 @@
 /**
- * Traces: spans of what the service does, sent to the operator's collector where one is set.
+ * Traces: spans of the service's work, sent to the operator's collector if one is set.
  *
- * Owns: whether anything is traced, and how a span becomes that of the work within it. Does not own: what sends spans away
- * (`export.ts`, which is not even loaded while tracing is off), what a span is (`span.ts`). Rooms name their
+ * Owns: whether anything is traced, and how a span becomes that of the work within it. Does not own: the export of spans
+ * (`export.ts`, which is not even loaded while tracing is off), the contents of a span (`span.ts`). Modules name their
  * own spans. No span holds a query, a value of a path, a header or a body.
  */
 
@@ -36,7 +36,7 @@ export function isTracing(): boolean {
   return tracer !== undefined;
 }
 
-/** Begins a span; undefined while nothing is traced. Whoever begins it ends it. */
+/** Begins a span; undefined while nothing is traced. The caller that begins a span ends it. */
 export function startSpan(name: string, span: NewSpan): Span | undefined {
   if (tracer === undefined) return undefined;
   return tracer(name, { ...span, parent: span.parent ?? currentCause()?.span });

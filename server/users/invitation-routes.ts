@@ -32,7 +32,7 @@ const invitationWire = z.object({
   expires_at: z.string(),
 });
 
-/** Invitations: made and taken back by owners, accepted by whoever has the link. */
+/** Invitations: owners create and revoke them, and any user that has the link accepts. */
 export function invitationRoutes(app: App, { config, db, signIn, mailer, rights, now }: UserDeps): void {
   app.get(
     '/users/invitations',

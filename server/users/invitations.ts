@@ -184,7 +184,7 @@ export async function acceptInvitation(
     if (await hasOwner(tx)) throw new AppError('invalid_invitation');
     await tx.query('delete from invitation where is_set_up');
   }
-  // Whoever is invited by address is that address, as far as the inviter goes.
+  // A user that is invited by address counts as the owner of the address, as far as the inviter goes.
   const email = taken.email ?? user.email.toLowerCase();
   const id = await createUser(tx, { ...user, email, isVerified: taken.email !== null, at });
   await putGrant(tx, { userId: id, grant: grantOf(taken), at });
@@ -205,8 +205,8 @@ export async function createFirstOwner(tx: Tx, { user, at }: { user: NewUser; at
 }
 
 /**
- * Uses up the invitation of somebody who has no rights, by an address that was vouched for, and gives them what it grants;
- * nothing where none waits. So it is whenever they sign in: whoever the OpenID provider makes known is a user before.
+ * Accepts the invitation of a user without rights, by an address that was vouched for, and grants its rights; nothing if
+ * no invitation is open. It applies at each sign-in: a user that the OpenID provider introduces exists before that.
  */
 export async function acceptByEmail(db: Db, { userId, at }: { userId: string; at: Date }): Promise<void> {
   const awaited = await db.query(

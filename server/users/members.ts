@@ -56,8 +56,8 @@ export async function requireOtherOwner(tx: Tx, userId: string): Promise<void> {
 }
 
 /**
- * Asked in the transaction that gives somebody something lasting: who is calling is believed for a second, in which a right
- * that was just taken would otherwise be used to take it back. Nobody takes it until the transaction ends.
+ * Checked in the transaction that grants something lasting. The caller's rights are cached for a second, in which a right
+ * that was just revoked could be used to restore it. No other transaction revokes it until this transaction ends.
  */
 export type Rights = {
   /** Throws `forbidden` unless the person is an owner still. */

@@ -1,8 +1,8 @@
 /**
  * Signing in at an OpenID provider (OpenID Connect Core 1.0, authorization code with PKCE), as better-auth calls it.
  *
- * Owns: discovery, the exchange, what is believed of an ID token. Does not own: state, nonce and PKCE, which better-auth
- * makes and binds to the browser; who may sign in (`sign-in.ts`).
+ * Owns: discovery, the exchange, the checks of an ID token. Does not own: state, nonce and PKCE, which better-auth
+ * creates and binds to the browser; who may sign in (`sign-in.ts`).
  */
 import type { OAuthProvider } from 'better-auth/oauth2';
 import * as oauth from 'oauth4webapi';
@@ -109,7 +109,7 @@ export function createOidcProvider({
       try {
         return await readUser(tokens);
       } catch (error) {
-        // Its own words hold the claims of whoever tried.
+        // The error's own message holds the claims of the user.
         log.warn({ reason: (error as Error).message }, 'a sign-in at the OpenID provider was refused');
         return null;
       }

@@ -8,7 +8,7 @@ test('of passwords that come all at once some are hashed, a few at a time, and t
   const refused = tries.filter((one) => one.status === 'rejected');
   assert.equal(refused.length, 6);
   for (const { reason } of refused) assert.deepEqual([reason.code, reason.retryAfterS], ['unavailable', 5]);
-  // Whoever comes behind them is served again.
+  // The next request is served again.
   assert.match(await passwords.hash('correct horse'), /:/);
 });
 

@@ -13,8 +13,8 @@ type PersonReader = {
 };
 
 /**
- * Whose a cookie is. Believed for a second, as keys are: so a session that is ended, and a right that is taken, is so
- * everywhere within that. A cookie is not held in memory, its digest is.
+ * Finds the person of a cookie. The answer is cached for a second, as for keys: so the end of a session and the loss of a
+ * right take effect everywhere within a second. A cookie is not held in memory, its digest is.
  */
 export function createPersonReader({
   signIn,
@@ -66,7 +66,7 @@ export function createPersonReader({
   };
 }
 
-/** With the sign-in switched off everybody is an owner: whoever can reach this machine's loopback. */
+/** With the sign-in switched off every caller is an owner: any program that can reach this machine's loopback. */
 export function everybodyIsOwner(db: Queryable): PersonOf {
   return async () => {
     const rows = await db.query<{ id: number; name: string }>('select id, name from environment order by id');

@@ -75,7 +75,7 @@ async function audit(
     if (told === undefined) return;
     await writeAudit(tx, {
       environmentId: undefined,
-      // Whoever it was: it is not known to be the user.
+      // The caller is not proven to be the user.
       actor: 'nobody',
       action: 'user.sign_in_failed',
       target: told.userId,

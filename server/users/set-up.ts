@@ -4,8 +4,9 @@ import { createFirstOwner, createSetUp } from './invitations.ts';
 import { hasOwner } from './members.ts';
 
 /**
- * Sees to it that somebody can become the owner: TRELLIS_ADMIN_EMAIL, or whoever opens the link that is answered here and
- * told in the log. Undefined where there is an owner, or nobody signs in. Who merely comes first gets nothing.
+ * Ensures that a user can become the owner: the user of TRELLIS_ADMIN_EMAIL, or the user that opens the link that is
+ * returned here and written to the log. Undefined if there is an owner, or if the sign-in is switched off. Merely being
+ * the first visitor gives no rights.
  */
 export async function prepareOwner(
   db: Db,

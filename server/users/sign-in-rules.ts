@@ -2,7 +2,7 @@
 
 import type { Config } from '../config/config.ts';
 
-/** Where the address of whoever signs in is told to better-auth: nobody else may set it (`sign-in-routes.ts`). */
+/** The header that gives better-auth the address of a sign-in: no client can set it (`sign-in-routes.ts`). */
 export const addressHeader = 'x-sign-in-address';
 
 /** Shorter passwords are refused (NIST SP 800-63B §3.1.1 asks for 15 where there is no second factor, 8 at least). */
@@ -37,7 +37,7 @@ export const reading: ReadonlySet<string> = new Set(['GET /get-session', 'GET /l
 /** What is open besides where mails are sent. */
 export const openPathsWithMail: typeof openPaths = new Map([['POST /request-password-reset', ['email']]]);
 
-/** What the service says by itself, whoever asks: a new password ends all other sessions. */
+/** Fields that the service sets, for every caller: a new password ends all other sessions. */
 export const ownFields: ReadonlyMap<string, object> = new Map([
   ['POST /change-password', { revokeOtherSessions: true }],
 ]);
