@@ -144,7 +144,7 @@ for (const { what, statements, found } of attacks) {
   });
 }
 
-test('a kept head finds a log that was cut off or written anew', async () => {
+test('a kept head finds a log that was cut off or rewritten', async () => {
   await fill(6);
   const { head: kept } = await verifyAudit(database.db);
   await fill(2);
@@ -157,8 +157,8 @@ test('a kept head finds a log that was cut off or written anew', async () => {
   const cut = await verifyAudit(database.db, { kept });
   assert.deepEqual([cut.fault?.kind, cut.fault?.position], ['removed', 5]);
   await fill(5);
-  const anew = await verifyAudit(database.db, { kept });
-  assert.deepEqual([anew.fault?.kind, anew.fault?.position], ['changed', 6]);
+  const rewritten = await verifyAudit(database.db, { kept });
+  assert.deepEqual([rewritten.fault?.kind, rewritten.fault?.position], ['changed', 6]);
 });
 
 test('an entry that its owner removes while it is chained leaves the chain whole', async () => {

@@ -5,7 +5,7 @@ import type { OperationIds } from './operation-id.ts';
 import type { Operation, OperationDetails, OperationMessage, SealedMessage } from './operations.ts';
 import { type CountNames, Tally } from './tally.ts';
 
-/** So many entries are written in one go, while the processor has the code at hand: one at a time takes three times as long. */
+/** Number of entries that are written in one pass, with the code in the processor's cache: one at a time takes three times as long. */
 const writtenTogether = 64;
 const maxIdleMs = 5_000;
 

@@ -313,7 +313,7 @@ test('invented names fill no table, and hide no call', async () => {
   const range = minutes(0, 1);
   assert.deepEqual(await total(range, 60), { count: 6_000, failed: 3_000, isAtLeast: false });
   assert.deepEqual(await total({ ...range, type: 'run' }, 60), { count: 3_000, failed: 0, isAtLeast: false });
-  // Some of its variants had no room of their own, and the answer says so.
+  // Some of its variants are beyond `maxNames` and have no count of their own, and the answer says so.
   const some = await total({ ...range, type: 'run', sync: 'rows' }, 60);
   assert.deepEqual([some.count, some.isAtLeast], [1_000, true]);
   const named = { type: 'run', sync: 'rows' } as const;

@@ -13,8 +13,8 @@ const endings: Record<EndReason, string> = {
 };
 
 /**
- * Server-sent events (HTML standard, §9.2) on their way to one reader. What is not read yet is at most what was sent
- * last and some 16 KB: `send` resolves when there is room again.
+ * Server-sent events (HTML standard, §9.2) for one reader. The buffer holds at most the last sent text and some 16 KB:
+ * `send` resolves once the buffer has capacity again.
  */
 export class EventStream {
   readonly body: Readable;
@@ -23,7 +23,7 @@ export class EventStream {
   readonly #stallMs: number;
   readonly #lingerMs: number;
   readonly #ending = new AbortController();
-  #room: (() => void) | undefined;
+  #drained: (() => void) | undefined;
 
   /** A reader who takes nothing for `stallMs` is told that it ends, and after `lingerMs` more is cut off. */
   constructor({ stallMs, lingerMs }: { stallMs: number; lingerMs: number }) {
@@ -31,7 +31,7 @@ export class EventStream {
     this.#lingerMs = lingerMs;
     this.ended = this.#ending.signal;
     this.body = new Readable({
-      read: () => this.#room?.(),
+      read: () => this.#drained?.(),
       destroy: (error, done) => {
         this.#ending.abort();
         done(error);
@@ -42,13 +42,13 @@ export class EventStream {
   /** Sends `text`, which is whole lines, and waits until it is on its way; at once where the stream has ended. */
   async send(text: string): Promise<void> {
     if (this.ended.aborted || this.body.push(text)) return;
-    const { promise: room, resolve } = Promise.withResolvers<void>();
-    this.#room = resolve;
+    const { promise: drained, resolve } = Promise.withResolvers<void>();
+    this.#drained = resolve;
     const over = new AbortController();
     const signal = AbortSignal.any([over.signal, this.ended]);
     const stalled = wait(this.#stallMs, 'stalled', { signal }).catch(() => 'ended');
-    const outcome = await Promise.race([room, stalled]);
-    this.#room = undefined;
+    const outcome = await Promise.race([drained, stalled]);
+    this.#drained = undefined;
     over.abort();
     if (outcome === 'stalled') this.end('too_slow');
   }

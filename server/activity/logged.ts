@@ -5,7 +5,7 @@ import type { Activity } from './writer.ts';
 /** Takes down what is worth telling of an operation on its way. Never a secret. */
 export type Tell = (level: OperationMessage['level'], message: string, details?: OperationDetails) => void;
 
-/** Whoever turns in circles fills no more of the log. */
+/** The maximum of messages of one operation, so that an operation in a loop does not fill the log. */
 const maxMessages = 50;
 
 /**

@@ -2,7 +2,7 @@
  * The activity log: what was done through the service, to be looked up for some days.
  *
  * Owns: what an operation is, and reading one. Neighbours: `writer.ts` writes in batches, `tally.ts` counts them, `counts.ts` reads
- * counts, `partitions.ts` makes and drops days, `redact.ts` says what may be kept, `logged.ts` is how rooms log, `search.ts` looks up, `tail.ts` follows,
+ * counts, `partitions.ts` makes and drops days, `redact.ts` says what may be kept, `logged.ts` logs for other modules, `search.ts` looks up, `tail.ts` follows,
  * `routes.ts` serves. Does not own: who changed what (`audit.ts`), which is written in the transaction of its cause and
  * kept.
  */
@@ -13,7 +13,7 @@ import { AppError } from '../errors.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import { timeOfId } from './operation-id.ts';
 
-/** What a room logs. Never a secret: all but what the code of functions wrote is kept in plain text. */
+/** An operation that a module logs. It holds no secret: everything is stored in plain text, except texts that the code of functions wrote. */
 export type Operation = {
   readonly environmentId: number;
   readonly type: OperationType;

@@ -3,11 +3,11 @@ import type { Db, Queryable } from '../db/pool.ts';
 /**
  * The days of the activity log: one partition of each of its tables a day (UTC).
  *
- * A day's partitions are made by whoever writes into it first, or by the job of the day before, and dropped whole.
+ * The first writer of a day makes its partitions, unless the job of the day before has; they are dropped whole.
  */
 const parents = ['operation', 'operation_message'] as const;
 const dayMs = 86_400_000;
-/** A drop waits for its lock no longer: whoever writes would wait behind it. */
+/** The maximum wait of a drop for its lock: writers wait behind it. */
 const dropWaitS = 1;
 
 /** `20260131`. */

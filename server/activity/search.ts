@@ -6,11 +6,11 @@ import { type OperationFilter, operationColumns } from './operations.ts';
 import { listDays, timesOf } from './partitions.ts';
 
 /**
- * Looking operations up, newest first, in a bounded time however many there are.
+ * Looks operations up, newest first, in a bounded time for any number of operations.
  *
- * It walks back day by day, along the index that fits best, and applies the other conditions to what it finds there. So a
- * search for something rare looks at so many entries, says until when it has looked, and goes on from there with the
- * next call: to look at a million of them for a text takes seconds, whoever waits for it.
+ * The search goes back day by day, along the index that fits best, and applies the other conditions to the entries found
+ * there. A search with rare results reads a bounded number of entries, reports until when it has searched, and continues
+ * from there with the next call: a search of a million entries for a text takes seconds.
  */
 type Found = {
   operations: Operations;

@@ -12,7 +12,7 @@ import { operationToWire } from './wire.ts';
 type TailDeps = {
   db: Db;
   now: () => Date;
-  /** Rejects where whoever sent this request may not read the log any more, as it is stored now. */
+  /** Rejects if the sender of this request may no longer read the log, by the rights stored now. */
   authorizeAgain: (request: IncomingMessage) => Promise<unknown>;
   timing?: TailTiming;
 };

@@ -66,7 +66,7 @@ export function tailOperations(
   };
 }
 
-/** From where to follow so that nothing is missed by whoever saw the log up to this operation. */
+/** The time from which to follow, so that a reader who has the log up to this operation misses nothing. */
 export function sinceOperation(id: string): number {
   return timeOfId(id).getTime() - lateMs;
 }

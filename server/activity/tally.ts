@@ -33,7 +33,7 @@ export class CountNames {
   readonly #targets = new Map<number, Set<string>>();
   readonly #integrations = new Set<string>();
 
-  /** The operation's target and variant; two empty texts when there is none, or the day has no room for another name. */
+  /** The operation's target and variant; two empty texts if it has none, or if the day has `maxNames` names already. */
   targetOf(operation: Operation, epochMs: number): { target: string; variant: string } {
     const named = targetOf(operation);
     if (named.target === '') return named;

@@ -150,7 +150,7 @@ test('what is logged is in the database by itself, also when nothing follows', a
   assert.equal((await listed(1)).length, 1);
 });
 
-test('a full queue lets go what comes, counts it, says so once, and delays nobody', async () => {
+test('a full queue drops new operations, counts them, reports it once, and delays no caller', async () => {
   const { activity, lines } = open({ capacity: 100 });
   await ensureDay(database.db, Date.now());
   const other = openDb(database.target, { maxConnections: 1 });
@@ -189,7 +189,7 @@ test('calls that the sample leaves out are counted as discarded when the queue i
   assert.equal(activity.dropped, 1);
 });
 
-test('what was let go within a minute is told at its end, though nothing more is', (t) => {
+test('operations dropped within a minute are reported at its end, even if no more are dropped', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { activity, lines } = open({ capacity: 0 });
   const told = () => lines.map(({ dropped }) => dropped);

@@ -8,7 +8,7 @@ import type { Operation } from './operations.ts';
 import { ensureDay } from './partitions.ts';
 import { CountNames } from './tally.ts';
 
-/** Where rooms log what they did. */
+/** The activity log for all modules. */
 export type Activity = {
   /** Returns at once, never throws, and waits for nobody. What was logged is in the database within a second. */
   log(operation: Operation): void;
@@ -112,7 +112,7 @@ export function createActivity({
   }
 
   function writeNow(): void {
-    // A batch is of many callers, whoever's call it was that began it.
+    // A batch holds operations of many callers, so it runs outside the async context of the caller that started it.
     writing ??= outside(writeAll).finally(() => {
       writing = undefined;
       if (batches.length > 0 && !isStopped) writeLater(failures ? retryMs : flushMs);

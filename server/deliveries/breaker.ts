@@ -45,8 +45,8 @@ export function afterFailure(
 }
 
 /**
- * As `afterFailure`, for an answer that says when to come back: whoever does is not broken, though nothing arrives. Where that
- * is sooner than any attempt would be repeated, it says nothing, and counts; but once for all that was under way together.
+ * As `afterFailure`, for an answer with a time to retry: a receiver that sends one is not broken, although no delivery
+ * arrives. If the time is earlier than any retry, the answer counts as a failure, but once for all concurrent attempts.
  */
 export function afterPause(
   breaker: Breaker & { readonly pausedUntil: Date | null },

@@ -59,7 +59,7 @@ export async function claimLanes(db: Db, claiming: Claiming): Promise<Claim[]> {
   const { endpointId, now } = claiming;
   return db.transaction(async (tx) => {
     const leasedAtMs = performance.now();
-    // Whoever holds the row is the one who counts and claims; the others look at other endpoints.
+    // The transaction that locks the row counts and claims; the others look at other endpoints.
     const [target] = await tx.query<Target>(
       `select
          endpoint.environment_id as "environmentId",

@@ -131,7 +131,7 @@ export async function insertEndpoint(
   tx: Tx,
   given: { environmentId: number; url: string; description: string; types: readonly string[] },
 ): Promise<number> {
-  // Whoever counts is the only one who adds.
+  // The lock lets only one transaction at a time count and add.
   await tx.query('select from environment where id = $1 for no key update', [given.environmentId]);
   const [row] = await tx.query<{ id: number }>(
     `insert into endpoint (environment_id, kind, url, description, types)

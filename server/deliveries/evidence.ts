@@ -8,8 +8,8 @@ const assigned =
 const bearer = /\b(bearer|basic)\s+[\w.~+/=-]{8,}/gi;
 
 /**
- * The beginning of what a receiver answered, for whoever looks for the reason of a failure: at most 1000 characters, in
- * one line, without `secrets` (the signing secrets) and without what is called one.
+ * The beginning of a receiver's answer, for the user who looks for the reason of a failure: at most 1000 characters, in
+ * one line, without `secrets` (the signing secrets) and without values that are named like secrets.
  */
 export function keptAnswer(bytes: Buffer, secrets: readonly string[]): string {
   let text = bytes.toString('utf8');

@@ -35,7 +35,7 @@ const statuses = async () =>
     ({ status }) => status,
   );
 
-test('a node whose lease has ended leaves the lane to whoever has it, and notes only what arrived', async () => {
+test('a node whose lease has ended leaves the lane to its new owner, and notes only what arrived', async () => {
   const id = await bench.endpoint('https://app.example.com/hook');
   await bench.raise(range(3));
   const [late, current] = [await claim(id, 0), await claim(id, minuteMs)];
@@ -52,7 +52,7 @@ test('a node whose lease has ended leaves the lane to whoever has it, and notes 
   assert.deepEqual(await statuses(), ['delivered', 'waiting', 'waiting']);
 });
 
-test('whoever goes on in a lane has a new lease, and the last one closes it', async () => {
+test('a node that continues in a lane has a new lease, and the last node closes the lane', async () => {
   const id = await bench.endpoint('https://app.example.com/hook');
   await bench.raise(range(2));
   const first = await claim(id, 30_000);

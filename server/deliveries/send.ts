@@ -27,8 +27,8 @@ export type Attempt = {
   readonly askedPauseMs?: number;
 };
 /**
- * `status`: it answered, but not with 2xx; a redirect is not followed, whoever it leads to. `internal`: nothing was sent,
- * since it could not be written or signed here.
+ * `status`: the receiver answered, but not with 2xx; redirects are never followed. `internal`: nothing was sent, since
+ * this node could not write or sign the request.
  */
 type AttemptError = 'status' | 'redirect' | 'timeout' | 'no_answer' | 'address_not_allowed' | 'internal';
 

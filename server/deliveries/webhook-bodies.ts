@@ -4,9 +4,9 @@ import { normalizedHeaderName } from '../providers/credential-header.ts';
 import type { DataKey, Vault } from '../vault.ts';
 
 /**
- * What a provider's webhook held, kept sealed beside its event until that goes: the table `webhook_body`.
+ * The content of a provider's webhook, stored sealed beside its event until the event is removed: the table `webhook_body`.
  *
- * Does not own: which webhooks are believed and told (`webhooks/`), or how they are sent (`send.ts`).
+ * Does not own: which webhooks are accepted and forwarded (`webhooks/`), or how they are sent (`send.ts`).
  */
 export type WebhookBody = {
   payload: unknown;

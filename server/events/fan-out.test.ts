@@ -52,7 +52,7 @@ test('a lane that is closed while an event comes into it is opened again', async
   await feed.db.query(`update delivery set status = 'delivered', settled_at = now()`);
   await queue();
   let placing: Promise<number> | undefined;
-  // Whoever holds a lane and finds it empty removes it.
+  // A transaction that holds a lane and finds it empty removes it.
   await other.transaction(async (tx) => {
     await tx.query('select from delivery_lane for update');
     placing = placeNext(feed.db, eventSequence);

@@ -71,7 +71,7 @@ export async function fanOut(
      on conflict (environment_id, md5(url)) where kind = 'override' and deleted_at is null do nothing`,
     values,
   );
-  // The row of a lane is locked although nothing in it changes: whoever finds a lane empty removes it.
+  // The row of a lane is locked although nothing in it changes: a node that finds a lane empty removes it.
   const [result] = await tx.query<{ count: number }>(
     `with placed as materialized (${placedEvents(range)}), wanted as (
        select placed.id, placed.environment_id, placed.position, placed.lane, placed.created_at, endpoint.id as endpoint

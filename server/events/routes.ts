@@ -28,7 +28,7 @@ const query = z.strictObject({
 export function eventRoutes(app: App, { db }: { db: Db }): void {
   app.describe((brand) => ({ webhooks: eventWebhooks(brand) }));
   const watch = createFeedWatch(db);
-  // Whoever waits for an event is answered at once when the service stops, and goes on at another node.
+  // When the service stops, it answers waiting clients at once, and they continue at another node.
   app.addHook('preClose', async () => watch.stop());
 
   app.get(

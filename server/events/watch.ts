@@ -40,7 +40,7 @@ export function createFeedWatch(db: Db, { everyMs = 100 }: { everyMs?: number } 
     isLooking = true;
     while (waiting.size > 0) {
       await look();
-      // Whoever waits has a socket that keeps the process alive.
+      // The socket of a waiting client keeps the process alive.
       await sleep(everyMs, undefined, { ref: false });
     }
     isLooking = false;

@@ -21,11 +21,11 @@ import { type Judged, note, type OpenImport, type Put } from './ledger.ts';
 import { isAsStored, readOrigin } from './origin.ts';
 
 /**
- * Connections from elsewhere, stored as our own: under their ID, sealed with a data key of their own.
+ * Imported connections, stored as own ones: under their ID, each sealed with its own data key.
  *
- * Credentials are not tried: the source has just vouched for them, and thousands of trials would look like an attack to a
- * provider. No event is raised and no event function is run: the application knows its connections. The audit log has an
- * entry for each. Does not own: which are imported (`ledger.ts`), when their syncs begin (whoever ends the import).
+ * Credentials are not tested: the source has just exported them as valid, and thousands of tests would look like an attack
+ * to a provider. No event is raised and no event function is run: the application has these connections already. The audit
+ * log has an entry for each. Does not own: which are imported (`ledger.ts`), when their syncs begin (the end of the import).
  */
 
 const organization = organizationInput.nullish();

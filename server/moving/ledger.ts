@@ -8,11 +8,11 @@ import { AppError } from '../errors.ts';
  * are here (`origin.ts`), what the source has no more (`missing-at-source.ts`), that one import at a time goes into an environment
  * (`import-lock.ts`), how what is imported is read (`peer/`, `file/`) and stored (`connections.ts`, `datasets.ts`).
  *
- * Who has lost what kept others away finds that out late. So each run has a token, and what it stores is one transaction with
- * a note that fails once another run has begun in the environment: from then on it writes nothing.
+ * A process may notice late that it lost the lock. So each run has a token, and each write is in one transaction with a
+ * note that fails once another run has begun in the environment: from then on the earlier run writes nothing.
  *
- * A source's rows stay, so that whoever runs the same import again, after a kill or a month, goes on where it was, and a
- * connection that was deleted here since does not come back.
+ * A source's rows stay, so that the same import, run again after a kill or a month, continues where it stopped, and does
+ * not restore a connection that was deleted here since.
  */
 export type Outcome =
   | 'made'

@@ -17,8 +17,8 @@ import type { Vault } from '../vault.ts';
 import type { Dataset } from './ledger.ts';
 
 /**
- * Records from elsewhere, saved in the order in which they changed there, so that a position among them means the same
- * here: whoever had seen what stood up to it goes on behind it.
+ * Imported records, saved in the order of their changes at the source, so that a position among them means the same
+ * here: a consumer that had read up to the position continues after it.
  *
  * Saving the same ones again changes nothing. Does not own: whether they are to be saved, and how far an import is
  * (`datasets.ts`).

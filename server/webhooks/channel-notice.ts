@@ -1,8 +1,8 @@
 /**
- * A message of a push channel: whether it is believed, and which syncs run soon because of it.
+ * A message of a push channel: its verification, and which syncs run soon because of it.
  *
- * It says no more than that something may have changed. So its number, its order and its repetition make no difference, and
- * nothing of it is kept.
+ * The message says only that something may have changed. So its number, its order and its repetition make no difference,
+ * and no part of it is stored.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';

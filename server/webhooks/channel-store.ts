@@ -5,8 +5,8 @@ import type { Db, Queryable, Tx } from '../db/pool.ts';
  * What is watched for connections, and the channels by which it is: the tables `watching`, `watch` and `channel`.
  *
  * Does not own: what has to be watched and when something is done for it (`watches.ts`), or the provider's side
- * (`channel-request.ts`). Whoever takes a row moves its time on: of many nodes one does the work, and where that is killed
- * another does it later.
+ * (`channel-request.ts`). A node that takes a row advances its time: of many nodes one does the work, and if that node is
+ * killed, another does it later.
  */
 export type Place = { environmentId: number; integrationKey: string; connectionId: string };
 /** Where messages for it go to is told by the name. */
@@ -135,8 +135,8 @@ export async function setTargets(
   );
 }
 
-/** Those are asked for anew whose channel leads elsewhere than to `address`, or is from before the connection's grant. */
-export async function askAnew(
+/** Requests a new channel for each watch whose channel has another address than `address`, or is older than the grant. */
+export async function replaceOutdated(
   tx: Tx,
   { connection, address, grantedAt, at }: { connection: number; address: string; grantedAt: Date; at: Date },
 ): Promise<void> {
@@ -184,7 +184,7 @@ export async function noteAsked(
   );
 }
 
-/** It is believed from now on, and the one before it ends. Where nobody wants it any more, it ends itself. */
+/** Messages of the channel are accepted from now on, and the previous channel ends. A channel without a watch ends at once. */
 export async function noteOpen(
   tx: Tx,
   of: { id: string; watch: Watch; resourceId: string; expiresAt: Date; renewAt: Date; at: Date },
@@ -249,7 +249,7 @@ export function takeEnding(q: Queryable, { at, max }: { at: Date; max: number })
   );
 }
 
-/** All of a connection that is about to go; should it stay, they are asked for anew. */
+/** All channels of a connection that is about to be deleted; if it stays, they are requested again. */
 export async function takeAllOf(
   tx: Tx,
   { connection, at }: { connection: number; at: Date },

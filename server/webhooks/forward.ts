@@ -1,5 +1,5 @@
 /**
- * A webhook that is believed, told to the application: an event, whose payload is kept sealed until it is sent.
+ * A verified webhook, forwarded to the application as an event, whose payload is kept sealed until it is sent.
  *
  * Does not own: how it is delivered (`deliveries/`), or to whom it is handed besides (`functions/runs/webhook-runs.ts`).
  */

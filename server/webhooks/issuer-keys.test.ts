@@ -22,7 +22,7 @@ const knock = () => {
 };
 const publish = (...keys: Key[]) => Object.assign(bench.provider.state, { served: keys });
 
-test('a new key of the issuer is believed as soon as it is published, by twenty tokens at once', async () => {
+test('a new key of the issuer is accepted as soon as it is published, by twenty tokens at once', async () => {
   const one = await bench.connect(integration, 'ada');
   const { own, next } = bench.provider.keys;
   assert.equal((await signedBy(own)).status, 202);
@@ -34,7 +34,7 @@ test('a new key of the issuer is believed as soon as it is published, by twenty 
   assert.equal(bench.provider.state.keyReads, 2);
 });
 
-test('a new key that comes right after a knock with a made-up one is put off, and believed when it comes again', async () => {
+test('a new key right after a request with a made-up key is deferred, and accepted when it comes again', async () => {
   const one = await bench.connect(integration, 'ada');
   const { own, next } = bench.provider.keys;
   assert.equal((await signedBy(own)).status, 202);

@@ -17,7 +17,7 @@ export type IssuerKeys = {
   verify(token: string): Promise<void>;
 };
 
-/** After a failure the keys are not asked for again for so long, whoever knocks. */
+/** Time after a failure during which no request makes the service read the keys again. */
 export const retryAfterMs = 5_000;
 /** For an unknown key they are read again once in this time: anyone can make one up. */
 const rereadAfterMs = 60_000;

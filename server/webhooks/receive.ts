@@ -1,8 +1,8 @@
 /**
- * A provider's webhook: whether it is believed, whom it is for, and what follows.
+ * Receives a provider's webhook: verifies it, finds its connections, and queues runs and events.
  *
- * Does not own: how one is proved (`signature.ts`) and read (`webhook-payload.ts`), whether it came before (`replay-guard.ts`), the runs that it
- * queues (`functions/runs/webhook-runs.ts`), or what the application is told of it (`forward.ts`).
+ * Does not own: how a webhook is verified (`signature.ts`) and parsed (`webhook-payload.ts`), whether it is a repetition
+ * (`replay-guard.ts`), the runs that it queues (`functions/runs/webhook-runs.ts`), or the event for the application (`forward.ts`).
  */
 import { sql } from 'kysely';
 import type { Brand } from '../brand.ts';
@@ -34,7 +34,7 @@ export type ReceiveDeps = {
   isOn: boolean;
 };
 
-/** An account may have as many; more is a mistake of ours or of whoever names them. */
+/** The maximum of connections of one webhook; more is an error of this service or of the sender. */
 const maxConnections = 1_000;
 
 /**

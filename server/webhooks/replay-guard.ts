@@ -5,11 +5,11 @@ import type { Job } from '../jobs/jobs.ts';
 import { maxAgeMs } from './signature.ts';
 
 /**
- * Webhooks that say when they were made and came already: the table `webhook_seen`. Somebody who kept one may send it again
- * while it is young enough to be believed; a provider that repeats one makes it anew.
+ * Received webhooks with a signed timestamp: the table `webhook_seen`. An attacker who recorded a webhook can send it again
+ * until it is too old to be accepted; a provider that repeats a webhook signs it with a new timestamp.
  */
 
-/** One that is dated ahead is believed for twice its age; a while more costs nothing. */
+/** A webhook dated in the future is accepted for up to twice the maximum age; a longer time costs nothing. */
 const keptMs = 3 * maxAgeMs;
 const removedAtOnce = 10_000;
 
@@ -38,7 +38,7 @@ export async function isFirstDelivery(
   return rows.length > 0;
 }
 
-/** Forgets those that nobody believes any more. */
+/** Removes webhooks that are too old to be accepted. */
 export function replaySweepJob({ db, now }: { db: Db; now: () => Date }): Job<Record<string, never>> {
   return {
     name: 'webhooks.seen',

@@ -7,10 +7,10 @@ import type { ProviderDefinition } from '../providers/definition.ts';
 import { createIssuerKeys, type IssuerKeys, retryAfterMs } from './issuer-keys.ts';
 
 /**
- * Whether a security event token (RFC 8417) may be believed.
+ * Verifies a security event token (RFC 8417).
  *
- * Owns: issuer, audience, age, whom it is about. Does not own: the issuer's keys (`issuer-keys.ts`), whether it came
- * before, and what it does (`security-events.ts`).
+ * Owns: issuer, audience, age, and the subject. Does not own: the issuer's keys (`issuer-keys.ts`), whether the token is a
+ * repetition, and its effects (`security-events.ts`).
  */
 export type Rules = NonNullable<ProviderDefinition['security_events']>;
 

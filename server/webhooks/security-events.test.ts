@@ -178,7 +178,7 @@ describe('an event about a token', () => {
   };
   const alike = (end: string) => `1//0aabbccddeeff-${end}`;
 
-  test('ends whoever holds it although the credentials of another cannot be opened', async () => {
+  test('ends the connection that holds it although the credentials of another cannot be opened', async () => {
     const [bad, one] = [
       await bench.connect(sheets, 'ada', alike('one')),
       await bench.connect(sheets, 'ada', alike('two')),

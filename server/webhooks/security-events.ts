@@ -15,10 +15,10 @@ import { noteRetries, retry } from './retries.ts';
 import { oldestMs, type Rules, type SecurityEventToken, type Subject } from './security-event-token.ts';
 
 /**
- * What a believed security event does.
+ * The effects of a verified security event.
  *
- * Owns: the table `security_event`, that each event is acted upon once, and which connections it is about. Does not
- * own: whether it is believed (`security-event-token.ts`), how a change of state is written (`connections/status-transitions.ts`).
+ * Owns: the table `security_event`, that each event takes effect once, and which connections it is about. Does not
+ * own: its verification (`security-event-token.ts`), how a change of state is written (`connections/status-transitions.ts`).
  */
 export type SecurityEventDeps = {
   db: Db;

@@ -40,7 +40,7 @@ describe('a signature', () => {
   const emptyHmac = createHmac('sha256', '').update(body).digest('hex');
   const right = `sha256=${hmac(body).digest('hex')}`;
 
-  test('is believed over exactly these bytes, in either case of its digits', () => {
+  test('is accepted over exactly these bytes, in either case of its digits', () => {
     assert.equal(judge(plain, { 'x-sig': right }), undefined);
     assert.equal(judge(plain, { 'x-sig': `sha256=${right.slice(7).toUpperCase()}` }), undefined);
   });
@@ -58,7 +58,7 @@ describe('a signature', () => {
     ['one of an empty secret', { 'x-sig': `sha256=${emptyHmac}` }, { secret: '' }],
     ['two at once', { 'x-sig': `${right}, ${right}` }, {}],
   ] as [string, Record<string, string>, object][]) {
-    test(`is not believed: ${what}`, () => {
+    test(`is not accepted: ${what}`, () => {
       const fault = judge(plain, headers, more);
       assert.ok(fault !== undefined);
       assert.ok(!fault.includes(secret) && !fault.includes(right));
@@ -100,7 +100,7 @@ describe('a signature', () => {
   });
 });
 
-test('Standard Webhooks are believed as their own library signs them', () => {
+test('Standard Webhooks are accepted as their own library signs them', () => {
   const key = `whsec_${Buffer.alloc(24, 7).toString('base64')}`;
   const proof = { scheme: 'standard', key: 'webhook_secret' };
   const signature = new Webhook(key).sign('msg_1', now, body.toString());
@@ -130,7 +130,7 @@ test('a secret of Standard Webhooks that is no base64 of 16 bytes proves nothing
       'webhook-timestamp': seconds,
       'webhook-signature': `v1,${signed}`,
     };
-    assert.match(judge(proof, headers, { secret }) ?? 'believed', /16 bytes/, secret);
+    assert.match(judge(proof, headers, { secret }) ?? 'accepted', /16 bytes/, secret);
   }
 });
 

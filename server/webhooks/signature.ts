@@ -11,8 +11,9 @@ export type Sent = { headers: IncomingHttpHeaders; body: Buffer };
 export const maxAgeMs = 5 * 60_000;
 
 /**
- * Why it is not believed, for whoever set the webhook up; undefined: it is. `secrets` are the integration's of the proof's
- * key, the one in force first: while a sender is moved to another one, both are good. An empty one is none.
+ * Why the signature is not valid, for the operator who set the webhook up; undefined if it is valid. `secrets` are the
+ * integration's secrets for the proof's key, the current one first: during a rotation at the sender, both are valid. An
+ * empty secret counts as none.
  */
 export function faultOfSignature(
   proof: WebhookSignature,

@@ -1,6 +1,6 @@
 /**
- * Keeps push channels for the connections whose syncs subscribe to changes: asked for, renewed at half their life, asked
- * for anew where the address or the account is another one.
+ * Keeps push channels for the connections whose syncs subscribe to changes: requests them, renews them at half their
+ * lifetime, and replaces them if the address or the account has changed.
  *
  * Does not own: how they end (`channel-ends.ts`), the rows (`channel-store.ts`), what is said to the provider (`channel-request.ts`), or what a message does
  * (`channel-notice.ts`). A channel only makes a sync run sooner: without one everything goes by the schedule.
@@ -81,7 +81,7 @@ async function look(deps: WatchDeps, place: store.Looked): Promise<void> {
   const of = { connection: place.id, at: now() };
   await db.transaction(async (tx) => {
     await store.setTargets(tx, { ...of, targets: targetsOf(known, rules) });
-    await store.askAnew(tx, { ...of, address: addressOf(deps, place), grantedAt: known.grantedAt });
+    await store.replaceOutdated(tx, { ...of, address: addressOf(deps, place), grantedAt: known.grantedAt });
   });
 }
 
@@ -145,7 +145,7 @@ const refused = (fault: store.WatchFault) => ({
   isLasting: fault.code === 'address_not_public' || fault.code === 'scope_missing',
 });
 
-/** The channel is written before it is asked for: a node that is killed in between leaves one that nobody believes. */
+/** The channel is stored before it is requested: a node that is killed in between leaves a channel whose messages are refused. */
 async function askFor(
   deps: WatchDeps,
   {

@@ -73,7 +73,7 @@ function readPayload({ headers, body }: Sent): Payload {
 
 const maxLevels = 100;
 
-/** What would change whatever it is merged into, or overflow the stack of whoever walks it, is no payload. */
+/** Refuses a payload that changes the object it is merged into, or overflows the stack of code that walks it. */
 function requireHarmless(payload: Payload): Payload {
   let level: unknown[] = [payload];
   for (let depth = 0; level.length > 0; depth++) {

@@ -261,7 +261,7 @@ test('records, tombstones and those who follow come over; what is pruned is told
   assert.deepEqual(sorted(is), sorted(was));
   const live = (rows: typeof was) => rows.filter(([, action]) => action !== 'DELETED');
   assert.deepEqual(live(is), live(was));
-  // Whoever followed there goes on here behind the same record.
+  // A consumer that followed at the source continues here after the same record.
   const [followedThere, followedHere] = [await consumerOf(there, 'app'), await consumerOf(here, 'app')];
   assert.deepEqual(
     sorted(await rowsOf(here, followedHere!.cursor)),
@@ -272,7 +272,7 @@ test('records, tombstones and those who follow come over; what is pruned is told
   assert.deepEqual(dataset, { ignore_fields: ['seen'], mass_delete_share: 0.9 });
 });
 
-test('without records those who follow begin anew, and no key of the interface is in the file unasked', async () => {
+test('without records the consumers start again, and the file holds no API key unless requested', async () => {
   const report = await take(await exported({ hasRecords: false, hasApiKeys: false }));
   assert.equal(report.records, null);
   assert.equal((await consumerOf(here, 'app'))!.cursor, undefined);

@@ -28,7 +28,7 @@ const maxHeadBytes = 64 * 1024;
 type Cost = { n: number; r: number; p: number };
 /** 128 MB and some tenths of a second for each guess. */
 const usualCost: Cost = { n: 2 ** 17, r: 8, p: 1 };
-/** Whoever made a file chooses what opening it costs; no more than this. */
+/** The creator of a file chooses the cost of opening it, up to this memory. */
 const maxMemory = 512 * 1024 * 1024;
 
 const scrypt = promisify<string, Buffer, number, object, Buffer>(scryptCallback);

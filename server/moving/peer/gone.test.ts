@@ -62,7 +62,7 @@ for (const { of, gone, isDoubted } of [
   { of: 7, gone: 6, isDoubted: true },
   { of: 1, gone: 1, isDoubted: true },
 ])
-  test(`${gone} of ${of} that are gone are ${isDoubted ? 'doubted until they are deleted here' : 'believed'}`, async () => {
+  test(`${gone} of ${of} that are gone are ${isDoubted ? 'doubted until they are deleted here' : 'accepted'}`, async () => {
     for (let n = 0; n < of; n += 1)
       peer.connections.push(peerConnection({ id: `c${n}`, integration: 'sheets' }));
     await run();

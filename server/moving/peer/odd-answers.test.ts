@@ -89,7 +89,7 @@ for (const clientId of ['c.apps', 'other.apps'])
       assert.ok(!isWhole(report));
     }
     if (clientId !== 'c.apps') return;
-    // Whoever says that it is the same one has it filled.
+    // With `overwrites` the operator says that it is the same connection, and its dataset is filled.
     const told = await run({ ...onto, records, overwrites: true });
     assert.deepEqual([failedOf(told), await other.count('record')], [[], 1]);
   });

@@ -108,7 +108,7 @@ test('records come over in their order, tombstones too; pruned ones are counted 
   assert.equal((await stored(undefined, 'eu')).length, 3);
 });
 
-test('a second run saves nothing anew, and goes on where the one before was cut off', async () => {
+test('a second run saves nothing again, and continues where the previous run was cut off', async () => {
   peer.connections[0]!.records.set(
     'Row',
     some(900, (n) => ({ isDeleted: n === 450 })),
@@ -294,7 +294,7 @@ test('a dataset that holds no record is filled, whatever its position is', async
   assert.deepEqual(failedOf(await run()), []);
   assert.equal((await stored()).length, 20);
 
-  // The way out for one that is refused: it is emptied, and begins anew.
+  // The way out for a refused dataset: it is emptied, and starts again.
   await saveHere([{ id: 'here', fields: { name: 'here', n: 1 }, order: 0 }]);
   const positions = positionsOf({ modified_after: '2020-01-01T00:00:00Z' });
   assert.deepEqual(failedOf(await run({ positions })), ['dataset_has_records']);

@@ -109,7 +109,7 @@ export async function tryPeerRun(run: PeerRun): Promise<Reported> {
   return { report: { ...report, connections: [...counts.values()] }, from: undefined, only };
 }
 
-/** Imports. Where the peer is lost on the way, the report says so. Whoever calls sees that no other import runs. */
+/** Imports. If the peer is lost on the way, the report says so. The caller ensures that no other import runs. */
 export async function runPeer(run: PeerRun): Promise<Reported> {
   const { db, environment, now, overwrites, only } = run;
   const startedAt = now();
