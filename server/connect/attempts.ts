@@ -85,9 +85,10 @@ export async function storeAttempt(
 }
 
 /**
- * Reads a trip and marks it as taken in the same statement, whoever asks: a state that was seen outside its browser
- * is spent. `secrets` are those that the browser shows, and `browser` that of the trip. `unknown` is one that never was, was taken, or has expired. What is taken is to be ended with `endAttempt`;
- * the sweep finds what was not.
+ * Reads an attempt and marks it as taken in the same statement, for any caller: a state presented outside its browser is
+ * used up. `secrets` are those that the browser presents, and `browser` is the secret of the attempt. `unknown` is an
+ * attempt that never existed, was taken, or has expired. The caller ends a taken attempt with `endAttempt`; the sweep
+ * deletes attempts that were not ended.
  */
 export async function takeAttempt(
   db: Queryable,

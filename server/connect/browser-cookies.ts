@@ -14,10 +14,10 @@ const max = 20;
  *
  * Owns: the cookies and their names. Does not own: which session a secret belongs to (`sessions.ts`, `attempts.ts`).
  *
- * A secret is made for a session and never taken over from a browser, since somebody else may have put it there: whoever
- * knows the secret of another browser could end its trips, or have his own ended in it. With https nobody else can put
- * one there: a browser takes a cookie called `__Host-` from its very host alone, over a secure connection (RFC 6265bis
- * §4.1.3.2). With plain http, meant for loopback, whatever runs on that host can.
+ * A secret is made for a session and never taken over from a browser, since an attacker may have put it there: an attacker
+ * who knows the secret of another browser could end its attempts, or have his own attempt ended in it. With https no
+ * other site can set the cookie: a browser takes a cookie called `__Host-` only from that host, over a secure connection
+ * (RFC 6265bis §4.1.3.2). With plain http, meant for loopback, any program on that host can.
  */
 export function createBrowserCookies({ brand, baseUrl }: { brand: Brand; baseUrl: string }) {
   const isSecure = new URL(baseUrl).protocol === 'https:';

@@ -217,7 +217,7 @@ test('two trips of one session that end at once make one connection', async () =
   assert.equal((await bench.connections()).length, 1);
 });
 
-test('a session belongs to the first browser that begins, whoever looked at its page before', async () => {
+test('a session belongs to the first browser that begins, whichever browser opened its page before', async () => {
   const token = await bench.session();
   assert.equal((await bench.choices(token)).choices.length > 0, true);
   const browser = bench.browser();

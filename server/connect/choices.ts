@@ -128,7 +128,7 @@ function toChoice(target: Target, { logosUrl, baseUrl }: { logosUrl: string; bas
   };
 }
 
-/** Whoever holds the link sees the address of an account only as far as its owner knows it. */
+/** The expected account. A holder of the link sees a masked address, which only the owner recognizes. */
 function expectedAccount(target: Target): Choice['account'] {
   const { require_same_account: isFixed, end_user: endUser } = target.session.settings;
   const before = target.current?.account?.email;

@@ -63,7 +63,7 @@ describe('a client of the connection', () => {
     assert.equal(answer.status, 200);
   });
 
-  test('that the provider refuses makes nothing, is named in no answer, and can be mended in the same session', async () => {
+  test('that the provider refuses makes nothing, is named in no answer, and can be corrected in the same session', async () => {
     const token = await bench.session();
     for (const wrong of [
       { ...client, client_secret: 'not-the-secret-at-all' },
@@ -180,7 +180,7 @@ describe('the connect page', () => {
     assert.deepEqual(await fieldsOf('ours', token), []);
   });
 
-  test('asks again whoever brought a client of their own, and the connection is renewed by what they fill in', async () => {
+  test('asks a user with a client of their own again, and the connection is renewed with the new values', async () => {
     const { body } = await submit('ours', client);
     await bench.db.query(`update connection set status = 'needs_reauth'`);
     const token = await bench.reconnectSession(body.connectionId, { integration_id: 'ours' });

@@ -14,7 +14,7 @@ export function leadsToOwnPages(address: string, baseUrl: string): boolean {
   return path.startsWith(`${own}/`) && /^\/(oauth|connect)(\/|$)/.test(path.slice(own.length));
 }
 
-/** The address for whoever opens a connect page; null where it leads to pages of ours, or there is none. */
+/** The exit address of a connect page; null if it leads to a page of this service, or is not set. */
 export function wayOut(address: string | undefined, baseUrl: string): string | null {
   return address === undefined || leadsToOwnPages(address, baseUrl) ? null : address;
 }

@@ -46,7 +46,7 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
   app.get(
     '/oauth/connect/:key',
     {
-      // A HEAD would bind the session, and below take the attempt, for whoever only checks links.
+      // A HEAD of a link checker would bind the session, and in the route below take the attempt.
       exposeHeadRoute: false,
       config: { access: { by: 'session in query' } },
       errorHandler: tellAndShow,
@@ -117,10 +117,10 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
 }
 
 /**
- * Whether no page of ours has led a browser here. Whoever has a session could else have a stranger's browser connect its
- * account for him, where the provider asks nothing either.
+ * Whether the browser did not come from a page of this service. Otherwise the holder of a session could make a stranger's
+ * browser connect the stranger's account for him, if the provider does not ask either.
  *
- * Programs send no `Sec-Fetch-Site`, nor do browsers from before 2023, nor any over plain http to another machine.
+ * `Sec-Fetch-Site` is missing in requests of programs, of browsers from before 2023, and over plain http to another machine.
  */
 function isLedHere({ headers }: FastifyRequest): boolean {
   const site = headers['sec-fetch-site'];

@@ -1,13 +1,13 @@
 /**
- * The script of the callback page, sent with a nonce. What it works on stands in a `data-` attribute of the body, so
- * that no value is ever put into script text.
+ * The script of the callback page, sent with a nonce. Its input is in a `data-` attribute of the body, so that no value is
+ * ever put into script text.
  *
- * It tells whoever opened it how it went, over `window.opener` and, for browsers in which the
- * provider's pages have cut that tie, over a BroadcastChannel. The message holds no secret, so any origin may get it.
- * What goes over the channel names no trip, so a fault is not closed by it: whoever answers may have meant another.
- * A connect page that went to the provider in its own tab has left the search of its address in the tab's storage: it is
- * led back to, as its link had it, and finds there how it went. The token, the code and the state leave the address, so
- * that no history keeps them.
+ * The script reports the result to the window's opener, over `window.opener` and, for browsers in which the provider's
+ * pages have cut that link, over a BroadcastChannel. The message holds no secret, so any origin may receive it. A message
+ * on the channel names no attempt, so an acknowledgement on it does not close a page with a fault: it may be meant for
+ * another page. A connect page that went to the provider in its own tab has stored the search of its address in the tab's
+ * storage: the script returns to that page, which finds the result there. The token, the code and the state are removed
+ * from the address, so that no history keeps them.
  */
 export const callbackScript = `
 const { channel, ack, message, closesItself, connectPath, returnKey } = JSON.parse(document.body.dataset.result);
@@ -34,11 +34,12 @@ if (back) location.replace(back);
 `;
 
 /**
- * The script of the page that asks before a trip begins, sent with a nonce. The token leaves the address, and the page the
- * history of the tab: who comes back from the provider comes to where they were before. Without it the link works, too.
+ * The script of the page that asks before an attempt begins, sent with a nonce. It removes the token from the address, and
+ * the page from the tab's history: a user who goes back from the provider reaches the page before. Without the script the
+ * link works, too.
  *
- * A click while the first is on its way does nothing: a request that is cut off may have bound the session to a cookie
- * that this browser then never gets. Whoever stops the first may click again.
+ * A second click while the first request is under way does nothing: an aborted request may have bound the session to a
+ * cookie that this browser then never receives. A user who stops the first request can click again.
  */
 export const askScript = `
 const whole = location.href;

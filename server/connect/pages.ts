@@ -6,8 +6,8 @@ import type { Explanation } from './fault.ts';
 import { askScript, callbackScript } from './page-scripts.ts';
 
 /**
- * The page that asks before a trip begins, those that tell a result, and the callback page's contract with whoever opened
- * it. Does not own: the document around them (`http/page.ts`), the connect page (`web/connect/`), words for faults
+ * The page that asks before an attempt begins, the pages that show a result, and the callback page's contract with the
+ * window that opened it. Does not own: the document around them (`http/page.ts`), the connect page (`web/connect/`), words for faults
  * (`fault.ts`).
  */
 /** What the callback page posts to its opener and to the channel. */

@@ -12,8 +12,8 @@ import { getSession, isMadeBy, reopenSession, type Session } from './sessions.ts
 import type { ConnectDeps } from './target.ts';
 
 /**
- * How far a session is: what its page waits for while the person is at the provider, on whichever node they come back,
- * and what it says to whoever opens it again.
+ * The progress of a session. Its page polls this while the user is at the provider, whichever node the user returns to,
+ * and shows it to a user who opens the page again.
  */
 export const progressWire = z.object({
   state: z.enum(['open', 'connected', 'expired']),

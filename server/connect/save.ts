@@ -221,7 +221,7 @@ function differs(one: { id: string } | undefined, other: { id: string } | undefi
   return one !== undefined && other !== undefined && one.id !== other.id;
 }
 
-/** `a…@example.com`: enough for whoever owns it. */
+/** `a…@example.com`: enough for the owner to recognize it. */
 export function masked(email: string): string {
   const [name = '', domain = ''] = email.split('@');
   return `${name.slice(0, 1)}…@${domain}`;

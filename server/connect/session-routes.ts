@@ -10,8 +10,8 @@ import { findSession, getSession, type Session } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
 
 /**
- * What our connect page asks for, and any other page with the token of a session may. Each has the token as Bearer:
- * in an address it would be kept by whoever keeps addresses.
+ * The routes for the connect page, and for any other page with the token of a session. Each takes the token as Bearer:
+ * logs and histories would store a token in an address.
  */
 export function connectSessionRoutes(app: App, deps: ConnectDeps): void {
   const { db, reading } = deps;

@@ -48,7 +48,7 @@ async function openSilent(address: string) {
   return { line: first.toString('latin1').split('\r\n', 1)[0], socket, closed };
 }
 
-test('a client that is gone without a word is let go, and one that answers is not', async () => {
+test('a client that disappeared is disconnected, and a client that answers is not', async () => {
   const there = new WebSocket(`ws://127.0.0.1:${port}/`);
   await once(there, 'message');
   const gone = await openSilent('203.0.113.1');

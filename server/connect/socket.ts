@@ -19,7 +19,7 @@ import type { ConnectDeps } from './target.ts';
 type Waiter = {
   hash: Buffer;
   socket: WebSocket;
-  /** Of whoever opened it. */
+  /** Network of the client. */
   network: string;
   /** Whether the last ping was answered. */
   isAlive: boolean;
@@ -52,7 +52,7 @@ const socketOperation: Operation = {
   },
 };
 
-/** Clients that do not answer a ping until the next one, such as phones that went out of reach, are let go. */
+/** A client that does not answer a ping before the next one, such as a phone out of reach, is disconnected. */
 export function connectSocket(
   app: App,
   deps: Pick<ConnectDeps, 'db' | 'log' | 'guard' | 'trustedProxies'>,

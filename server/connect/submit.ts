@@ -82,8 +82,8 @@ function readForm(
 }
 
 /**
- * What the provider gives for them, once it has accepted them; whoever typed them in is there to try again, so that
- * what proves nothing is not taken either.
+ * The authorization for credentials that the provider has accepted. A test without a result refuses them, too, since the
+ * user who entered them is present and can try again.
  */
 async function authorizationFrom(
   deps: ConnectDeps,

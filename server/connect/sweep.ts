@@ -26,9 +26,9 @@ const maxAtOnce = 200;
 const noticeLifeMs = 2 * 60_000;
 
 /**
- * Raises `connection.connect_abandoned` for sessions that have expired unused with a trip that did not come back, and
- * deletes what has expired. A session is kept for as long again as it lived: whoever was at the provider when it ended
- * may still come back, and its page can say that it has expired.
+ * Raises `connection.connect_abandoned` for sessions that have expired unused with an unfinished attempt, and deletes
+ * expired rows. An expired session is kept for its lifetime once more: a user who was at the provider when the session
+ * expired may still return, and the page can say that it has expired.
  */
 export async function sweepConnect(
   { db, vault, log, activity = noActivity, now = () => new Date() }: Deps,
@@ -80,7 +80,7 @@ export function sweepJob(deps: Deps): Job<Record<string, never>> {
   return { name: sweepJobName, run: (_, signal) => sweepConnect(deps, signal) };
 }
 
-/** The attempts go in the statement that finds them, so whoever takes them tells, once. */
+/** The statement that finds the attempts deletes them, so only one transaction reports them, once. */
 async function tellAbandoned(
   tx: Queryable,
   { session, vault, log, at }: { session: Abandoned; vault: Vault; log: Logger; at: Date },

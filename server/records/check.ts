@@ -23,7 +23,7 @@ export class RecordChecker {
 
   /** `expectedBytes` is about what the records have as JSON. */
   constructor(by: { metadataKey: string; expectedBytes: number }) {
-    // Both forms of each, and room to spare: a text is known to fit where it has three bytes a character.
+    // Both forms of each record, with a reserve: a text certainly fits if it has three bytes for each character.
     this.#packer = new RecordPacker(by.expectedBytes * 3);
     this.#metadataKey = by.metadataKey;
   }

@@ -66,7 +66,7 @@ export class RecordPacker {
     return { pieces: pieces.filter((piece) => piece.ids.length > 0), duplicates: [...this.#duplicates] };
   }
 
-  /** The piece that has room for so many bytes. */
+  /** The piece with free capacity for `max` bytes. */
   #reserve(max: number): Buffer<ArrayBuffer> {
     const last = this.#bytes.at(-1);
     if (last !== undefined && this.#end + max <= last.length) return last;

@@ -2,13 +2,13 @@ import type { Readable } from 'node:stream';
 import { AppError } from '../errors.ts';
 import { reserve } from './large.ts';
 
-/** Of a body that tells its length so much has to be there before all of it is given room. */
+/** Share of a body with a Content-Length that must arrive before memory for the whole body is allocated. */
 const begunShare = 1 / 4;
 
 /**
- * The bytes of a request's body, all of a buffer of their own; `told` is its Content-Length. A body that tells its length is
- * laid where it stays once a good part of it is there: whoever only announces one takes no memory. Throws
- * `body_too_large` beyond `max` bytes, before any is read where the length tells.
+ * The bytes of a request's body, in a buffer of their own; `told` is its Content-Length. A body with a Content-Length is
+ * copied to its final buffer once a good part of it has arrived: a client that only announces a body takes no memory. Throws
+ * `body_too_large` beyond `max` bytes, before any byte is read if the Content-Length is larger.
  */
 export async function collect(
   body: Readable,
@@ -30,7 +30,7 @@ export async function collect(
   return whole ?? laid(chunks, length);
 }
 
-/** The chunks, which are let go of, at the beginning of so many bytes. */
+/** A buffer of so many bytes with the chunks at its beginning. Removes the chunks from the array as it copies them. */
 function laid(chunks: Buffer[], bytes: number): Buffer<ArrayBuffer> {
   const whole = reserve(bytes);
   for (let at = 0; chunks.length > 0; ) at += chunks.shift()?.copy(whole, at) ?? 0;

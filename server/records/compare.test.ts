@@ -62,7 +62,7 @@ test('a pruned row that was compared without other fields counts as changed', as
   assert.equal(outcome(await calls.save(a(1, 1))), '0 added, 0 updated, 1 restored, 1 unchanged');
 });
 
-test('a payload that comes back with another ignored field is measured anew', async () => {
+test('a payload that comes back with another ignored field is measured again', async () => {
   const calls = await fresh();
   await calls.set({ ignoreFields: ['note'] });
   await calls.save([{ id: 'a', note: 'short' }]);

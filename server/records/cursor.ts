@@ -8,7 +8,7 @@ import { AppError } from '../errors.ts';
  * says since when its reader has been reading (`since`, 30 bytes, 40 characters): a record that was dead by then was
  * never alive for that reader, who misses nothing when its tombstone goes. 21 and 30 are multiples of 3, so no bits
  * are left over and each position has exactly one spelling. Nothing in it rotates: a cursor stays good as long as its
- * dataset. The check finds damage, it is no secret: whoever may read a dataset may name any position in it.
+ * dataset. The check finds damage and is not a secret: a caller that may read a dataset may name any position in it.
  */
 const plain = { version: 1, bytes: 21 };
 const dated = { version: 2, bytes: 30 };
@@ -49,8 +49,8 @@ export function readCursor(cursor: string, dataset: { id: number; lastSeq: numbe
 }
 
 /**
- * As `readCursor`, for whoever goes on from there: throws `cursor_expired` where a policy has removed a tombstone that
- * lies after the cursor and after its reader began, since a deletion would go unseen.
+ * As `readCursor`, for a reader that continues from there: throws `cursor_expired` if a policy has removed a tombstone
+ * after the cursor and after the reader began, since the reader would miss a deletion.
  */
 export function readFollowedCursor(
   cursor: string,

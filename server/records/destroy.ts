@@ -10,7 +10,7 @@ const chunk = 500;
  * Removes the datasets of connections that are deleted or gone, whose payloads nobody can open any more, with all
  * their rows; how many datasets. In small transactions, so that it may be stopped at any time and goes on at the next
  * call; several nodes may run it at once. Writers cannot come in between: such a connection takes no more records.
- * `signal` stops it after the transaction at hand.
+ * `signal` stops it after the current transaction.
  */
 export async function destroyOrphans(db: Db, { signal }: { signal?: AbortSignal } = {}): Promise<number> {
   const orphans = await db.query<Orphan>(

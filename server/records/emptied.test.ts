@@ -15,7 +15,7 @@ const unlessEmptied = true;
 const open = async () => datasetCalls(bench.db, await bench.connect());
 const idsOf = ({ records }: { records: { id: string }[] }) => records.map(({ id }) => id);
 
-test('a cursor from before a dataset was emptied is refused to whoever asks for that, and good for others', async () => {
+test('a cursor from before a dataset was emptied is refused with `unlessEmptied`, and valid without it', async () => {
   const calls = await open();
   await calls.save(rows(1, 3));
   const [middle, last] = [await calls.cursorOf(2), await calls.cursorOf(3)];
@@ -68,7 +68,7 @@ test('positions that are raised leave those from before refused, and those from 
   await assert.rejects(calls.list({ cursor: behind, unlessEmptied }), expired);
 });
 
-test('a page that is under way when its dataset is emptied breaks off for whoever asks for that', async () => {
+test('a page that is under way when its dataset is emptied breaks off with `unlessEmptied`', async () => {
   const connection = await bench.connect();
   const calls = datasetCalls(bench.db, connection);
   const asked = { connection: async () => connection, model: 'Row', variant: 'base', limit: 3000 };

@@ -16,7 +16,7 @@ const fail = (error: unknown) => {
   throw error;
 };
 
-test('jobs let go what a policy names and what belongs to deleted connections, and hold nothing of it', async () => {
+test('jobs remove the records that a policy names or that belong to deleted connections, and keep no data of them', async () => {
   const [kept, doomed] = [await bench.connect(), await bench.connect()];
   const calls = datasetCalls(bench.db, kept);
   await calls.save(rows(1, 5));

@@ -78,9 +78,9 @@ export type Portion = {
 /**
  * Records after a cursor, in the order of their latest changes, as of one moment. `hasMore` is exact.
  *
- * Whoever follows the cursor of each portion's last record sees the latest change of every record: positions become
- * visible in their order, and a record that changes again moves behind all. A portion holds at least one record unless
- * there is none.
+ * A reader that follows the cursor of each portion's last record sees the latest change of every record: positions become
+ * visible in their order, and a record that changes again moves to the end. A portion holds at least one record unless
+ * none is left.
  * Throws `invalid_cursor` for a cursor that is malformed or of another dataset, and `cursor_expired` for one behind a
  * removed tombstone, with `unlessEmptied` also for one from before the dataset was emptied.
  */
@@ -266,7 +266,7 @@ export function cut(
   return { records, bytes };
 }
 
-/** Room for payloads of so many sealed bytes, which are fewer when they are opened. */
+/** A buffer for payloads of so many sealed bytes; opened payloads are smaller. */
 export function growScratch(bytes: number, scratch: ScratchBuffer): Buffer {
   if (scratch.bytes.length < bytes) scratch.bytes = Buffer.allocUnsafeSlow(bytes);
   return scratch.bytes;

@@ -70,8 +70,8 @@ export async function findPreviousBytes(
 }
 
 /**
- * Puts a payload in place of the one at `former`, which is kept beside it, and moves both to `seq`; in place of what was
- * kept there before. The former one is neither read nor sealed anew: its seal is bound to dataset and id alone.
+ * Replaces the payload at `former`, keeps that payload beside the new one in place of the payload kept before, and moves
+ * both to `seq`. The former payload is neither read nor sealed again: its seal is bound only to dataset and id.
  */
 export async function replacePayloads(
   tx: Tx,

@@ -1,7 +1,7 @@
 import { type Db, first, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 
-/** What may be let go by age, counted from a record's `last_modified_at`. Undefined: never. */
+/** The ages at which payloads and tombstones are removed, counted from a record's `last_modified_at`. Undefined: never. */
 export type RetentionPolicy = {
   pruneAfterDays: number | undefined;
   removeTombstonesAfterDays: number | undefined;
@@ -70,8 +70,8 @@ export async function removePolicy(q: Queryable, at: PolicyPlace): Promise<boole
 }
 
 /**
- * What a save does with equal pruned records where it does not say: where a policy prunes by age, a full re-sync must
- * not bring back what the policy let go.
+ * The default of a save for equal pruned records: if a policy prunes by age, a full re-sync must not restore the payloads
+ * that the policy pruned.
  */
 export async function defaultRestore(
   db: Db,

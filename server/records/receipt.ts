@@ -29,7 +29,7 @@ export function removerOf(
 export type Receipt = {
   action: 'records.pruned' | 'records.tombstones_removed' | 'records.destroyed';
   dataset: { id: number; model: string; variant: string };
-  /** The position up to which records were let go. */
+  /** The position up to which records were pruned or removed. */
   until: number;
   count: number;
   /** Sealed bytes of the payloads that went. */

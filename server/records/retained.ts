@@ -2,7 +2,7 @@ import type { Activity } from '../activity/writer.ts';
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 
-/** What retention has let go: `bytes` are sealed ones, of payloads and of what tombstones still held. */
+/** The totals that retention has removed: `bytes` are sealed bytes of payloads and of contents of tombstones. */
 export type PurgeTotals = { payloads: number; bytes: number; tombstones: number };
 
 export const nothing: PurgeTotals = { payloads: 0, bytes: 0, tombstones: 0 };
@@ -15,7 +15,7 @@ export function sum(a: PurgeTotals, b: PurgeTotals): PurgeTotals {
   };
 }
 
-/** Notes what a step let go, in its transaction, so that it is told of even where the run does not come to its end. */
+/** Stores the totals of a step in its transaction, so that they are reported even if the run does not finish. */
 export async function noteRetained(
   tx: Tx,
   of: { environmentId: number; datasetId: number },

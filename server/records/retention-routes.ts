@@ -18,7 +18,7 @@ const policyWire = z.object({
   updated_at: z.string(),
 });
 
-/** Policies by which records are let go by age. */
+/** Policies that prune and remove records by age. */
 export function retentionRoutes(app: App, { db }: { db: Db }): void {
   app.get(
     '/records/retention',

@@ -63,7 +63,7 @@ const stepCounts = async () =>
     )
   ).map(({ count }) => count);
 
-test('what a run let go before it was cut off is told of by the next one, once', async () => {
+test('the next run reports once what a run removed before it was cut off', async () => {
   const { calls } = await dueTomorrow(1200);
   const { payload_bytes } = await calls.row();
   // Stale consumers, what is due, one step; then nothing comes through any more.

@@ -77,7 +77,7 @@ type Step = (
   by: { due: Due; dataset: Dataset; until: number; records: number },
 ) => Promise<Receipt | undefined>;
 
-/** Lets go what is due in a dataset, payloads before tombstones; what went. */
+/** Removes the due payloads and then the due tombstones of a dataset. Returns the totals. */
 export async function retainDataset(db: Db, work: Work): Promise<PurgeTotals> {
   const payloads = await takeSteps(db, {
     ...work,
@@ -95,8 +95,8 @@ export async function retainDataset(db: Db, work: Work): Promise<PurgeTotals> {
 }
 
 /**
- * Steps until one finds nothing left: each locks the dataset, asks anew what the policy says and how far it may go,
- * and writes its receipt, and what is to be told of. A policy that was taken back ends it.
+ * Takes steps until a step finds nothing left: each locks the dataset, reads the policy and its limit again, and writes
+ * its receipt and its totals. A policy that was withdrawn ends the steps.
  */
 async function takeSteps(
   db: Db,

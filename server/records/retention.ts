@@ -6,7 +6,7 @@ import { createPace, type Due, policyOfConnection, retainDataset } from './reten
 import { noteStaleConsumers } from './stale.ts';
 
 /**
- * Retention: lets go by age what a policy names, in small steps.
+ * Retention: removes payloads and tombstones by age, as a policy says, in small steps.
  *
  * Owns: what is due. Does not own: the steps (`retention-steps.ts`), what is told of them (`retained.ts`), policies
  * (`policy.ts`), who follows (`consumers.ts`, `stale.ts`), how a payload goes (`prune.ts`), datasets whose connection

@@ -7,7 +7,7 @@ import type { Laid, Layers } from './lay.ts';
 import type { PartsBody, SaveBody } from './save-body.ts';
 import type { SealedBatch, SealFor } from './seal-batch.ts';
 
-/** What the thread is sent. The root key goes as a handle and is let go of with the piece. */
+/** A message to the thread. The root key is sent as a handle, which is released with the piece. */
 export type Order =
   | { read: { bytes: Uint8Array<ArrayBuffer>; metadataKey: string } }
   | { parts: { bytes: Uint8Array<ArrayBuffer>; metadataKey: string } }

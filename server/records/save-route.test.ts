@@ -82,7 +82,7 @@ test('a body is refused alike whether it is small, large or sent to another rout
     const other = await send('PATCH', body);
     assert.deepEqual([other.status, other.code, other.errors], [400, code, small.errors], name);
   }
-  // Refused as everywhere, whoever notices first.
+  // Refused as on all routes, whichever check comes first.
   const deep = `{"model":"M","x":${'['.repeat(50_000)}${']'.repeat(50_000)}}`;
   for (const method of ['POST', 'PATCH']) {
     const { status, code } = await send(method, deep);
@@ -153,7 +153,7 @@ test('a body beyond 32 MB is refused, and one below it is taken', async () => {
   assert.deepEqual([refused.status, refused.code], [413, 'body_too_large']);
 });
 
-// Whoever still sends behind the answer is read to the end: a connection that is not would stand for 30 s.
+// A client that still sends after the answer is read to the end: otherwise the connection would stay open for 30 s.
 test('a body that does not tell its length is taken alike, and refused beyond 32 MB', {
   timeout: 25_000,
 }, async () => {

@@ -45,7 +45,7 @@ export function sealBatch({ bytes, ids, marks }: Piece, by: SealFor): SealedBatc
   return { hashes, bodies, sizes };
 }
 
-/** Makes the canonical form anew for payloads that have fields to leave out; undefined for the others. */
+/** Makes the canonical form again for payloads with ignored fields; undefined for the others. */
 function ignorer(names: readonly string[]): ((text: Buffer) => Buffer | undefined) | undefined {
   if (names.length === 0) return undefined;
   const ignored = ignoredFields(names);

@@ -81,7 +81,7 @@ test('a run that is resumed deletes nothing it saw before it was interrupted', a
   assert.deepEqual(await calls.endTracking(), { count: 1, deletedKeys: ['r9'] });
 });
 
-test('what was seen is forgotten with the end: the next tracking begins anew', async () => {
+test('the end of tracking discards the saved keys: the next tracking starts empty', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 3));
   await calls.startTracking();

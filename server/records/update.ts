@@ -156,7 +156,7 @@ async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Ma
   const lengthOf = ({ id, size }: Stored) =>
     (by.parts.get(id) ?? []).reduce((sum, { text }) => sum + text.length, size);
   const isLarge = by.rows.reduce((sum, row) => sum + lengthOf(row), 0) >= leastForThread;
-  // Both forms of each, and room to spare.
+  // Both forms of each record, with a reserve.
   const names = new Map<string, string[]>();
   const changed = new RecordPacker(by.rows.reduce((sum, { size }) => sum + size * 3, 0));
   const read: { row: Stored; stored: string; parts: readonly CheckedPart[] }[] = [];
