@@ -42,25 +42,25 @@ test('what says who may connect is written through no link', () => {
 });
 
 test('a socket lies beside its cluster, for the user of its server alone', async () => {
-  const room = makeDir('room');
-  const { socketDir, remove } = await listenBeside(room, { clusterDir: path.join(room, 'data'), account });
-  assert.equal(path.dirname(socketDir), room);
+  const dir = makeDir('dir');
+  const { socketDir, remove } = await listenBeside(dir, { clusterDir: path.join(dir, 'data'), account });
+  assert.equal(path.dirname(socketDir), dir);
   const { uid: owner, mode } = lstatSync(socketDir);
   assert.deepEqual([owner, mode & 0o777], [account.uid, 0o700]);
   // What a killed server left is gone, and what is no directory is not taken for one.
   writeFileSync(path.join(socketDir, '.s.PGSQL.5432.lock'), '1');
-  await listenBeside(room, { clusterDir: path.join(room, 'data'), account });
+  await listenBeside(dir, { clusterDir: path.join(dir, 'data'), account });
   assert.throws(() => lstatSync(path.join(socketDir, '.s.PGSQL.5432.lock')), /ENOENT/);
   remove();
   symlinkSync(makeDir('elsewhere'), socketDir);
-  await assert.rejects(listenBeside(room, { clusterDir: path.join(room, 'data'), account }), /ENOTDIR|ELOOP/);
+  await assert.rejects(listenBeside(dir, { clusterDir: path.join(dir, 'data'), account }), /ENOTDIR|ELOOP/);
   assert.equal(lstatSync(path.join(base, 'elsewhere')).uid, uid);
 });
 
 test('a socket whose path would be too long, or not read by PostgreSQL, lies in /tmp', async () => {
   for (const name of ['x'.repeat(90), 'with, comma']) {
-    const room = makeDir(name);
-    const { socketDir, remove } = await listenBeside(room, { clusterDir: path.join(room, 'data'), account });
+    const dir = makeDir(name);
+    const { socketDir, remove } = await listenBeside(dir, { clusterDir: path.join(dir, 'data'), account });
     assert.match(socketDir, /^\/tmp\/trellis-[0-9a-f]{16}\/socket$/);
     const server = createServer().listen(path.join(socketDir, '.s.PGSQL.5432'));
     await new Promise((resolve) => server.close(resolve));
@@ -70,13 +70,13 @@ test('a socket whose path would be too long, or not read by PostgreSQL, lies in 
 });
 
 test('the files of a server of a command lie where its own user can put no link', () => {
-  const { room, socketDir, remove } = listenInTmp(path.join(base, 'draft'), account);
-  assert.equal(lstatSync(room).uid, uid);
-  assert.equal(lstatSync(room).mode & 0o022, 0);
-  assert.equal(path.dirname(socketDir), room);
+  const { dir, socketDir, remove } = listenInTmp(path.join(base, 'draft'), account);
+  assert.equal(lstatSync(dir).uid, uid);
+  assert.equal(lstatSync(dir).mode & 0o022, 0);
+  assert.equal(path.dirname(socketDir), dir);
   remove();
-  // Whoever made it before us is refused.
-  symlinkSync(makeDir('elsewhere'), room);
+  // A directory that another user made before us is refused.
+  symlinkSync(makeDir('elsewhere'), dir);
   assert.throws(() => listenInTmp(path.join(base, 'draft'), account), /belongs to uid \d+, not to us/);
-  rmSync(room);
+  rmSync(dir);
 });

@@ -35,15 +35,15 @@ interface Listening {
 const pathOfSocket = /^[\w./-]{1,89}$/;
 
 /**
- * Where the server of a service listens: beside its cluster, so that whoever finds the cluster finds the socket, also
- * where a supervisor gives the service a /tmp of its own. `room` is DATA_DIR/postgres. In /tmp where that path is too
- * long, or of a file system that has no sockets.
+ * Where the server of a service listens: beside its cluster, so that a process that finds the cluster finds the socket,
+ * also if a supervisor gives the service a /tmp of its own. `dir` is DATA_DIR/postgres. The socket is in /tmp if that
+ * path is too long, or is on a file system without sockets.
  */
 export async function listenBeside(
-  room: string,
+  dir: string,
   { clusterDir, account }: { clusterDir: string; account: Account },
 ): Promise<Listening> {
-  const socketDir = path.join(room, 'socket');
+  const socketDir = path.join(dir, 'socket');
   if (pathOfSocket.test(socketDir)) {
     makeSocketDir(socketDir, account);
     const remove = () => rmSync(socketDir, { recursive: true, force: true });
@@ -53,32 +53,32 @@ export async function listenBeside(
   return listenInTmp(clusterDir, account);
 }
 
-/** Where a server listens that nobody looks for. `room` is a directory of ours, for the files of that server. */
-export function listenInTmp(clusterDir: string, account: Account): Listening & { room: string } {
-  const room = makePrivateDir(clusterDir, account);
-  const socketDir = path.join(room, 'socket');
+/** Where a server listens that no other process looks for. `dir` is a directory of ours, for the files of that server. */
+export function listenInTmp(clusterDir: string, account: Account): Listening & { dir: string } {
+  const dir = makePrivateDir(clusterDir, account);
+  const socketDir = path.join(dir, 'socket');
   makeSocketDir(socketDir, account);
-  return { room, socketDir, remove: () => rmSync(room, { recursive: true, force: true }) };
+  return { dir, socketDir, remove: () => rmSync(dir, { recursive: true, force: true }) };
 }
 
 /**
- * A directory of this process's user in /tmp, which the server's may pass: where that is another one, it must not be able
- * to put a link in the place of what we write. The name is known before, so whoever else made it is refused.
+ * A directory of this process's user in /tmp, which the server's user may pass: if that is another user, it must not be
+ * able to replace our files with a link. The name is predictable, so a directory that another user made is refused.
  */
 function makePrivateDir(clusterDir: string, account: Account): string {
   const name = createHash('sha256').update(`room ${account.uid} ${clusterDir}`).digest('hex').slice(0, 16);
-  const room = `/tmp/trellis-${name}`;
+  const dir = `/tmp/trellis-${name}`;
   try {
-    mkdirSync(room, { mode: 0o700 });
+    mkdirSync(dir, { mode: 0o700 });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    const found = lstatSync(room);
+    const found = lstatSync(dir);
     if (!found.isDirectory() || found.uid !== process.getuid?.()) {
-      throw new Error(`${room} belongs to uid ${found.uid}, not to us; remove it`, { cause: error });
+      throw new Error(`${dir} belongs to uid ${found.uid}, not to us; remove it`, { cause: error });
     }
   }
-  chmodSync(room, account.identity.uid === undefined ? 0o700 : 0o711);
-  return room;
+  chmodSync(dir, account.identity.uid === undefined ? 0o700 : 0o711);
+  return dir;
 }
 
 /**
@@ -116,8 +116,8 @@ async function takesSockets(dir: string): Promise<boolean> {
 }
 
 /**
- * Who may connect: of those who can reach the socket, the user the service runs as. The files lie outside
- * the cluster, and are written anew at each start.
+ * Who may connect: of the users who can reach the socket, the user that the service runs as. The files lie outside the
+ * cluster, and are written again at each start.
  */
 export function accessFiles(dir: string): { hba_file: string; ident_file: string } {
   const files = { hba_file: path.join(dir, 'pg_hba.conf'), ident_file: path.join(dir, 'pg_ident.conf') };

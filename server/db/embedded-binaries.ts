@@ -115,7 +115,7 @@ function complete(
     });
     return { ...programs(copyDir), libraryPath: path.join(copyDir, 'lib'), major };
   }
-  // Made anew at each start, since the package may have moved or changed its version.
+  // Made again at each start, since the package may have moved or changed its version.
   rmSync(libraryDir, { recursive: true, force: true });
   mkdirSync(libraryDir);
   chmodSync(libraryDir, 0o755);

@@ -42,7 +42,7 @@ export async function removeDrafts(dir: string): Promise<void> {
 
 /**
  * Makes a cluster of ours at `clusterDir`, UTF-8 and ordered by code point, on disk when this resolves.
- * It is made in a draft beside it: whoever is killed half-way leaves no `clusterDir`. Throws what initdb said.
+ * It is made in a draft beside it: a process that is killed half-way leaves no `clusterDir`. Throws the output of initdb.
  */
 export async function makeCluster(
   clusterDir: string,

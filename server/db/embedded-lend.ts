@@ -46,10 +46,10 @@ async function useRunning<T>(
   let hasBegun = false;
   try {
     return await withSession(running, async (session) => {
-      // Whoever has it alone stops the server in the end. To wait for that here would be without a word or a limit.
+      // The process with the exclusive lock stops the server in the end. A wait for that would have no limit and no log line.
       if (!(await takes(session, 'pg_try_advisory_lock_shared'))) return undefined;
-      // A server that stops says so in its file, then ends its sessions, and with them whoever held the lock alone. So it is
-      // ours where the file says no such thing, and where the session still answers: the file may be another server's.
+      // A server that stops writes so in its file, then ends its sessions, also that of the exclusive lock. So the lock is
+      // ours if the file does not say so and the session still answers: the file may be another server's.
       if ((await findEmbedded(dataDir)) === undefined) return undefined;
       await session.query('select 1');
       hasBegun = true;
@@ -81,9 +81,9 @@ async function useOwn<T>(
 }
 
 /**
- * Runs `work` once no command uses `server` any more, and stops it. From the beginning of `work` on, a command that asks for
- * the server is turned away before anything was begun, and waits for whoever has the place. Commands that come before that
- * are served. `log` is told where it takes long.
+ * Runs `work` once no command uses `server` any more, and stops it. From the beginning of `work` on, a command that
+ * requests the server is turned away before it has begun anything, and waits for the process that holds the place.
+ * Commands that come before that are served. `log` receives a message if the wait is long.
  */
 export async function withoutUsers<T>(
   server: EmbeddedPostgres,

@@ -27,7 +27,7 @@ function put(dir: string, name: string): void {
 }
 const take = async () => (await takePlace({ dataDir, log: () => {} })).release();
 
-test('an exchange of clusters keeps the old one, and one that was broken off is ended by whoever comes next', async () => {
+test('an exchange of clusters keeps the old one, and the next process ends one that was broken off', async () => {
   put(clusterDir, 'old');
   put(path.join(dataDir, 'postgres/draft-x'), 'new');
   const kept = `${clusterDir}.17.old`;

@@ -23,10 +23,10 @@ export async function withPrivateServer<T>(
 ): Promise<T> {
   const { binaries, account, log = () => {} } = given;
   await endOrphan(clusterDir, log);
-  const { room, socketDir, remove } = listenInTmp(clusterDir, account);
+  const { dir, socketDir, remove } = listenInTmp(clusterDir, account);
   try {
     const server = await runServer(clusterDir, {
-      ...{ accessDir: room, socketDir, binaries, account, log },
+      ...{ accessDir: dir, socketDir, binaries, account, log },
       settings: { ...privateSettings, ...given.settings },
     });
     try {

@@ -9,7 +9,7 @@ export interface Session {
   query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>;
 }
 
-/** Lends a session to `work` and ends it. A server that goes away fails the statement at hand, or the next one. */
+/** Lends a session to `work` and ends it. If the server goes away, the current statement fails, or the next one. */
 export async function withSession<T>(
   target: EmbeddedConnection,
   work: (session: Session, client: pg.Client) => Promise<T>,

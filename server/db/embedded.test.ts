@@ -75,7 +75,7 @@ test('what a server writes beside its cluster goes through no link', async () =>
   assert.equal(readFileSync(victim, 'utf8'), 'mine');
 });
 
-test('stopping twice does not stop the server of whoever came next', async () => {
+test('stopping twice does not stop the server of the next process', async () => {
   const dataDir = copyOfMade('twice');
   const first = await startEmbedded({ dataDir });
   await Promise.all([first.stop(), first.stop()]);

@@ -1,4 +1,4 @@
-// The PostgreSQL that comes with the service, for whoever sets no DATABASE_URL.
+// The PostgreSQL that comes with the service, for installations that set no DATABASE_URL.
 //
 // Owns: DATA_DIR/postgres and the life of the server in it: made, started, stopped, never two at once, never
 // left behind. Does not own: the pool (pool.ts), the schema (migrate.ts). Its parts: whom the server runs as

@@ -1,9 +1,10 @@
 /**
  * Statements of a migration that cannot be run in a transaction, such as `create index concurrently`.
  *
- * Their waits are bounded by no lock_timeout, since there is no transaction to set it for, and behind a pooler no session
- * either. So they are watched from another connection. One that waits for a table is cancelled soon, since whoever needs the
- * table waits behind it. One that waits for older transactions to end is let wait: it holds nobody up, and would have to begin anew.
+ * No lock_timeout bounds their waits, since there is no transaction to set it for, and behind a pooler no session either.
+ * So another connection watches them. A statement that waits for a table is cancelled soon, since each other statement on
+ * the table waits behind it. A statement that waits for older transactions to end is left alone: it blocks nothing, and
+ * would have to start again.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';

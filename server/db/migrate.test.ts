@@ -71,7 +71,7 @@ test('ten processes migrate a database of an earlier version, one of them killed
   const died = once(victim, 'exit');
   const holder = openDb(bench.target);
   await holder.transaction(async (tx) => {
-    // Later migrations change it: whoever migrates comes to stand here, with others done and not committed.
+    // Later migrations change it: a node that migrates comes to stand here, with others done and not committed.
     await tx.query('lock table connection in share mode');
     while ((await countWaiting(bench.db, 'relation')) === 0) await pause(10);
     victim.kill('SIGKILL');
@@ -114,7 +114,7 @@ const apart = `-- An index of a table that may be large.
 -- runs with: 0001
 
 drop index concurrently if exists a_id;
--- Whoever writes goes on meanwhile.
+-- Writers go on meanwhile.
 create index concurrently a_id on a (id);
 `;
 
@@ -130,7 +130,7 @@ test('an index is built beside those who write, by one of ten nodes, and again a
   const nodes = Array.from({ length: 10 }, () => openDb(bench.target, { maxConnections: 2 }));
   let migrated: Promise<string[][]> | undefined;
   await bench.db.transaction(async (tx) => {
-    // The index waits for whoever reads what there was before.
+    // The index waits for the readers of what there was before.
     await tx.query('select');
     migrated = Promise.all(nodes.map((node) => migrate(node, { directory })));
     while ((await countWaiting(bench.db, 'virtualxid')) === 0) await pause(10);

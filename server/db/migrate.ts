@@ -9,7 +9,7 @@ import {
 } from './migration-files.ts';
 import type { Db, Queryable, Tx } from './pool.ts';
 
-/** A number that stands for "Trellis migrates"; any nodes that start at once wait for whoever has it. */
+/** A number that stands for "Trellis migrates"; nodes that start at the same time wait for the holder of this lock. */
 const lockKey = 0x7472656c;
 /** How often those who wait ask for it. Who waited inside a statement would hold up an index that is built concurrently. */
 const askAgainMs = 100;

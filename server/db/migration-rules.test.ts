@@ -18,7 +18,7 @@ const unsafe: { why: string; found: (statement: string, made: ReadonlySet<string
     found: (text) => /\brename\b/.test(text),
   },
   {
-    why: 'writes the whole table anew or looks through it, while nobody reads it',
+    why: 'rewrites the whole table or looks through it, while nobody reads it',
     found: (text, made) =>
       !made.has(tableOf(text)) &&
       /\balter column \w+ (set data )?type\b|\bset not null\b|\bset (un)?logged\b/.test(text),

@@ -191,7 +191,7 @@ test('who asks whether the server works may lose its own connection once', async
   assert.deepEqual(await db.query('select 1 as one'), [{ one: 1 }]);
 });
 
-test('a server that has no room for the question is not taken for one that is gone', async (t) => {
+test('a server that has no capacity for the question is not taken for one that is gone', async (t) => {
   const { cable, db } = await openSilent(t, 500);
   cable.crowd();
   assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
@@ -250,7 +250,7 @@ test('fresh connections that never come about keep nobody from the next ones, an
   silent.close();
 });
 
-test('a server without room is told as unavailable, and no other fault of a statement is', async () => {
+test('a server without capacity is told as unavailable, and no other fault of a statement is', async () => {
   const raise = (code: string) =>
     database.db.query(
       `do $$ begin raise exception using errcode = '${code}', message = 'No space left'; end $$`,

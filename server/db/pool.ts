@@ -123,10 +123,10 @@ export function openDb(
     /** A connection on which a rollback is not answered by then is given up. */
     rollbackWithinMs?: number;
     /**
-     * On a connection that is lent and on which nothing has come or gone for as long the server is believed to be working
-     * only where it says so on another: else the connection is given up, and what waits for it is `unavailable`. Where
-     * nobody can say so, behind a pooler or at a server without room for the question, it is waited for five times as long,
-     * and until it is asked once more where the server was not reached.
+     * If nothing has come or gone on a lent connection for this long, the server counts as working only if it confirms that
+     * on another connection: else the connection is given up, and its waiting query is `unavailable`. If no answer is
+     * possible, behind a pooler or at a server without a free connection, the query may wait five times as long. If the
+     * server was not reached, the query waits until the server is asked once more.
      */
     silentMs?: number;
   } = {},
@@ -176,7 +176,7 @@ export function openDb(
         clearTimeout(timer);
         timer = setTimeout(() => void client.end(), Math.max(since + givenMs - performance.now(), 0));
       };
-      // The server too lets go of what it has locked.
+      // The server releases its locks too.
       const limits = ['statement_timeout', 'idle_in_transaction_session_timeout'];
       const begin = ['begin', ...limits.map((limit) => `set local ${limit} = ${ms}`)].join('; ');
       const connect = () => connectWithin(connection === 'fresh' ? fresh : pool, connectMs);
@@ -269,8 +269,8 @@ function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
 }
 
 /**
- * Codes of PostgreSQL (appendix A, classes 08 and 57P) that say the server is not to be reached, has no room: on the disk
- * (53100), in memory (53200), for one more connection (53300); or is one that only reads, as after a failover (25006).
+ * Codes of PostgreSQL (appendix A, classes 08 and 57P) for a server that cannot be reached; has no space on the disk
+ * (53100), no memory (53200), no free connection (53300); or is read-only, as after a failover (25006).
  */
 const unreachable = /^(08...|57P0[1-5]|53[123]00|25006)$/;
 /** Any code of the system or of TLS (ENETUNREACH, EMFILE, CERT_HAS_EXPIRED); other `ERR_` codes blame the program. */

@@ -3,7 +3,7 @@ import { type Db, first, type Tx } from './pool.ts';
 /**
  * Positions for rows that are written without one, in the transactions of their causes.
  *
- * Whoever holds the row of a sequence in `sequencer` is its sequencer; where that one dies the lock goes with it. A
+ * The holder of the row of a sequence in `sequencer` is its sequencer; if the holder dies, the lock is released. A
  * position becomes visible only when its step commits, and the next step waits for that, so a visible position is never
  * overtaken, and writers never wait for each other.
  */
@@ -54,8 +54,8 @@ export async function placeNext(db: Db, sequence: Sequence): Promise<number> {
 }
 
 /**
- * Until all that was committed before the call has its position, whoever gave it. False where a lock that this needs is held
- * for seconds. Calls at the same time share a round, so that a node never waits on more than one connection.
+ * Until all that was committed before the call has its position, from any sequencer. False if a lock that this needs is
+ * held for seconds. Calls at the same time share a round, so that a node never waits on more than one connection.
  */
 export async function placeAll(db: Db, sequence: Sequence): Promise<boolean> {
   const memory = memoryOf(db, sequence.name);

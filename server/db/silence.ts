@@ -81,7 +81,7 @@ async function askServer(
   });
 }
 
-/** A server that refuses (it has no room, it starts) is there. */
+/** A server that refuses (it has no free connection, it starts) is there. */
 function notAsked(error: Error): () => Answer {
   const isAnswered = error instanceof pg.DatabaseError || error.cause instanceof pg.DatabaseError;
   return () => (isAnswered ? 'unknown' : 'not asked');
