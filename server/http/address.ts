@@ -6,7 +6,7 @@ import type { FastifyRequest } from 'fastify';
  * Where requests come from, read as the routes do (`request.ip`), for those that reach no route: an address counts from
  * `X-Forwarded-For` as far as the proxies that name it are trusted (ranges as in TRELLIS_TRUSTED_PROXIES).
  *
- * What is answered stands for whoever holds it: an IPv4 address, or the first 64 bits of an IPv6 address, since a
+ * The answer stands for the holder of the address: an IPv4 address, or the first 64 bits of an IPv6 address, since a
  * single subscriber is given as many addresses as there are below them (RFC 6177).
  */
 export function createNetworkReader(
@@ -31,7 +31,7 @@ export function createNetworkReader(
   };
 }
 
-/** Whether a request says whom it comes from, and whoever brought it is none of the trusted proxies. */
+/** Whether a request carries a forwarded address although its peer is none of the trusted proxies. */
 export function isForwardedInVain({ headers, ip, socket }: FastifyRequest): boolean {
   return headers['x-forwarded-for'] !== undefined && ip === socket.remoteAddress;
 }

@@ -24,7 +24,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Present on every route that is not open to anyone. */
     caller: Caller;
-    /** Who is calling, asked anew: for an answer that had to wait. Rejects with the 401 or 403 that fits by now. */
+    /** The caller, checked again: for an answer that had to wait. Rejects with the 401 or 403 that fits by now. */
     callerNow(): Promise<Caller>;
     /** Present on the routes of people. */
     person: Person;
@@ -121,7 +121,7 @@ async function establish(
   return fields ?? rates?.takeOf(request.caller);
 }
 
-/** Whoever calls with the token of a session counts by their address. */
+/** A caller with the token of a session counts by its address. */
 function takeOfSession(
   { headers, raw }: FastifyRequest,
   { access, brand, rates }: By & { access: Access },

@@ -122,7 +122,7 @@ test('what has come counts until it is answered: a body that does not fit beside
   await untilAdmitted('/known', 1000 * kb);
 });
 
-test('of bodies that fill the room together one is told to come again, and the others get to their end', async (t) => {
+test('of bodies that fill the memory together one is told to come again, and the others get to their end', async (t) => {
   const { server, announce, untilRefused, untilAdmitted } = await serve(t, 2048 * kb);
   const text = body(1000 * kb);
   const clients = [];
@@ -157,7 +157,7 @@ test('one alone goes however large it is, and none is read that is longer than i
   await untilAdmitted('/known', 1000 * kb);
 });
 
-test('who has shown no key takes a quarter of the room, and the rest is for those who have', async (t) => {
+test('callers without a key take a quarter of the memory, and the rest is for callers with one', async (t) => {
   const { announce, untilRefused, statusOf } = await serve(t, 4096 * kb);
   const strangers = [0, 1].map(() => announce('/open', 600 * kb).send(body(600 * kb).slice(0, 500 * kb)));
   await untilRefused('/open', 100 * kb);

@@ -1,8 +1,8 @@
 /**
  * How much of large bodies a node holds at once, and which are refused.
  *
- * A body is kept whole until its request is answered, so many large ones at a time would fill the memory. It counts what
- * has come, not what was announced: whoever announces much and sends nothing keeps nobody out.
+ * A body is kept whole until its request is answered, so many large ones at a time would fill the memory. It counts the
+ * bytes received, not the announced length: a caller that announces much and sends nothing keeps no other caller out.
  */
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RequestPayload } from 'fastify';
@@ -67,10 +67,10 @@ export function limitBodyMemory(app: FastifyInstance, maxBytes: number): void {
 }
 
 /**
- * Hands on a body that may be large, each part of it counted before anybody holds it, until its request is answered.
- * Where there is no room for it the request is refused before any of it is read; where there is none for the next part,
- * the body ends with the refusal, and what it held is free again: so of those that fill the room together some always get
- * to their end.
+ * Hands on a body that may be large, each part of it counted before it is kept, until its request is answered. Without free
+ * memory the request is refused before any of it is read. Without free memory for the next part, the body ends with the
+ * refusal, and the memory that it held is free again: so of bodies that fill the memory together some always get to their
+ * end.
  */
 export function holdIn(
   budgets: readonly BodyBudget[],
@@ -101,7 +101,7 @@ export function holdIn(
   }
   const { raw } = reply;
   let held = 0;
-  const letGo = () => {
+  const release = () => {
     for (const budget of budgets) budget.add(-held);
     held = 0;
   };
@@ -109,14 +109,14 @@ export function holdIn(
     // What comes behind an answer nobody keeps, and after the end nobody would give it back.
     if (raw.headersSent || raw.closed || raw.destroyed) return undefined;
     if (budgets.some((budget) => budget.isFullFor(bytes, held))) {
-      letGo();
+      release();
       return refusal();
     }
     held += bytes;
     for (const budget of budgets) budget.add(bytes);
     return undefined;
   };
-  raw.once('close', letGo);
+  raw.once('close', release);
   done(null, counted(payload, { admit, isAnswered: () => raw.writableEnded }));
 }
 
@@ -154,7 +154,7 @@ function counted(
     },
   });
   payload.once('end', () => body.push(null)).once('error', (error) => body.destroy(error));
-  // Whoever reads it may have stopped to listen.
+  // The reader of the body may have stopped listening.
   body.on('error', () => {});
   return body;
 }

@@ -62,7 +62,7 @@ test('buckets of many names stay few, and a name that is in use keeps its own', 
   buckets.take('often', 2_000);
   buckets.take('often', 2_000);
   assert.ok(buckets.take('often', 2_000).waitMs > 0);
-  // Those that are full again make room first.
+  // Buckets that are full again are removed first.
   for (let at = 0; at < 100; at++) buckets.take(`later ${at}`, 45_000);
   assert.ok(buckets.take('often', 45_000).waitMs === 0);
   assert.equal(buckets.size, 100);

@@ -65,7 +65,7 @@ export class Buckets {
   readonly #max: number;
   readonly #byName = new Map<string, Bucket>();
 
-  /** `max`: beyond so many names the one that came first is forgotten, and begins anew. */
+  /** `max`: beyond so many names the oldest name is forgotten, and starts with a new bucket. */
   constructor(limit: number, { max = 20_000 }: { max?: number } = {}) {
     this.#limit = limit;
     this.#max = max;

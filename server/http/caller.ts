@@ -109,7 +109,7 @@ type SessionCaller = {
 
 /** Whom a route serves. Every route declares it; a start without is refused. Of several scopes any one will do. */
 export type Access =
-  /** Counts for the limit of the address that it comes from, unless its room has limits of its own or it costs nothing. */
+  /** Counts for the limit of the client's address, unless its module has limits of its own or the route costs nothing. */
   | { by: 'anyone'; isLimited?: false }
   /** Viewers are served what reads (GET, HEAD) unless the route says otherwise. */
   | { by: 'key'; scope: Scope | readonly Scope[]; viewers?: 'served' | 'refused' }

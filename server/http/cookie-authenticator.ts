@@ -1,8 +1,8 @@
 /**
- * The door for pages of ours: who calls with a cookie, and in which environment.
+ * The authentication of our own pages: the caller of a cookie, and its environment.
  *
- * Owns: when a cookie counts at all. Does not own: whose a cookie is (`users/person-reader.ts`), what a role may do
- * (`roles.ts`).
+ * Owns: when a cookie counts at all. Does not own: the person of a cookie (`users/person-reader.ts`), the rights of a
+ * role (`roles.ts`).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Brand } from '../brand.ts';

@@ -20,7 +20,7 @@ function stopOf({ server }: Pick<App, 'server'>): AbortController {
   return stop;
 }
 
-/** Whether a stop was asked for: whoever chooses among nodes is to choose another one, although this one answers yet. */
+/** Whether a stop was requested: a load balancer must choose another node then, although this one still answers. */
 export function isStopping(app: Pick<App, 'server'>): boolean {
   return stopOf(app).signal.aborted;
 }
@@ -41,9 +41,9 @@ export function announceStop(app: FastifyInstance, tell: () => void): void {
 }
 
 /**
- * What stops the server, to be made before it listens. For `delayMs` it goes on as before, but that `isStopping` says so and
- * that each answer ends its connection; then nothing new is taken. Resolves once every connection and every room is closed,
- * which takes no longer than the answers do, and `limitMs` at most for the connections.
+ * Stops the server; to be created before it listens. For `delayMs` the server goes on as before, except that `isStopping`
+ * is true and that each answer ends its connection; then it accepts nothing new. Resolves once every connection and every
+ * module is closed, which takes no longer than the answers do, and `limitMs` at most for the connections.
  */
 export function createDrain(
   app: App,

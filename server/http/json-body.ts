@@ -5,9 +5,9 @@ export const deepest = 1_000;
 /** A body that is no longer than that is read sooner than it could wait for its turn. */
 const smallLength = 64 * 1024;
 /**
- * Of the event loop, between two long ones, and the time after which there were enough of them. It takes one new connection in
- * each (libuv, `uv__server_io`), so that who comes anew would wait for one body of each connection that came before; but
- * where each turn has much to do, the bodies would wait for all of that.
+ * Turns of the event loop between two long bodies, and the time after which there were enough of them. The loop accepts one
+ * new connection in each turn (libuv, `uv__server_io`), so without them a new connection would wait for one body of each
+ * earlier connection; but if each turn has much to do, the bodies would wait for all of that.
  */
 const turnsBetween = 32;
 const maxMsBetween = 50;

@@ -9,9 +9,10 @@ export function isForwarded(headers: IncomingHttpHeaders): boolean {
 }
 
 /**
- * With the sign-in switched off whoever reaches the service is an owner. So it serves only requests that a program of this
- * machine has sent to it by a name of this machine: a page of the web whose name was made to lead here sends its own name
- * (DNS rebinding), and whatever passes requests on from elsewhere says so. Answers why one is refused; undefined: it is not.
+ * With the sign-in switched off every client that reaches the service is an owner. So it serves only requests that a
+ * program of this machine has sent to it by a name of this machine: a page of the web whose name was made to lead here
+ * sends its own name (DNS rebinding), and a proxy that forwards requests from other machines adds its headers. Returns the
+ * reason of a refusal; undefined: the request is allowed.
  */
 export function createLoopbackGuard(baseUrl: string): (request: IncomingMessage) => AppError | undefined {
   const { port } = new URL(baseUrl);

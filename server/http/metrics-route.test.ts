@@ -69,7 +69,7 @@ test('without a token programs of this machine read the metrics, and nobody else
   }
 });
 
-test('with a token whoever brings it reads the metrics, also from this machine', async () => {
+test('with a token any client that sends it reads the metrics, also from this machine', async () => {
   const token = 'a-token-of-the-operator';
   const ask = await serve(token);
   const bearer = (given: string) => ({ authorization: `Bearer ${given}` });

@@ -9,9 +9,9 @@ import { isForwarded } from './loopback-only.ts';
 import type { App } from './server.ts';
 
 /**
- * `/metrics`, in the form of Prometheus: what the whole installation does, which is no caller's business. With a token it is
- * told to whoever brings it; without one to programs of this machine alone, as `requireLocal` tells them, and to nobody where
- * `baseUrl` is public.
+ * `/metrics`, in the form of Prometheus: figures of the whole installation, which callers must not read. With a token it
+ * is for any client that sends the token; without one for programs of this machine alone, as `requireLocal` recognizes
+ * them, and for no client if `baseUrl` is public.
  */
 export function metricsRoute(
   app: App,

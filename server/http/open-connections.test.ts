@@ -34,7 +34,7 @@ async function serve(t: TestContext) {
   return { slow, upgraded, open, ask };
 }
 
-test('where all places are taken, who has sent no whole request makes room, then who waits between two', async (t) => {
+test('if all places are taken, a connection without a whole request is closed first, then an idle one', async (t) => {
   const { slow, upgraded, open, ask } = await serve(t);
   const socket = await open();
   upgraded.push(socket);
@@ -47,7 +47,7 @@ test('where all places are taken, who has sent no whole request makes room, then
   while (slow.length === 0) await new Promise(setImmediate);
   const half = await Promise.all(Array.from({ length: 7 }, open));
   for (const client of half) client.send('GET / HTTP/1.1\nHost: ');
-  // As many as there are places come anew, one after the other, and keep theirs until another one needs it.
+  // As many new connections as there are places, one after the other; each keeps its place until another one needs it.
   const newcomers: RawClient[] = [];
   for (const client of half) {
     const newcomer = await open();

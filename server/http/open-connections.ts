@@ -8,7 +8,7 @@
 import type { Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Looking through all of them makes room for several newcomers at once. */
+/** One pass over all connections frees places for several newcomers at once. */
 const evictedShare = 0.02;
 
 /** Node's names for the answer that is under way on a socket, and for what reads requests from it. */

@@ -101,7 +101,7 @@ export class Overload {
   }
 }
 
-/** Whoever watches over the node must see it. */
+/** A monitor of the node must reach these. */
 const vital = new Set(['/health', '/ready', '/metrics']);
 
 function isVital(url: string): boolean {

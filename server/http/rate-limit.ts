@@ -23,8 +23,9 @@ export type RateLimits = {
    */
   takeOf(caller: Caller | ProxyCaller | { kind: 'person'; userId: string }): RateFields | undefined;
   /**
-   * Of whoever has shown no key, or one that may be made up: its address, where that is a public one. Behind a balancer that is not trusted all
-   * have that of the balancer, which is none of these as a rule. Throws `too_many_requests` (429).
+   * Counts a caller without a key, or with one that may be made up, by its address, if that is a public one. Behind an
+   * untrusted balancer all callers have the balancer's address, which is usually not public. Throws `too_many_requests`
+   * (429).
    */
   takeAt(request: Pick<IncomingMessage, 'headers' | 'socket'>): RateFields | undefined;
 };

@@ -93,7 +93,7 @@ export function createRequestQueue(): RequestQueue {
         const answer = onIncoming(...given);
         return answer === goOn && isFull(socket) ? stop : answer;
       };
-      // Whoever reads a body, or leaves one, lets the connection flow again.
+      // The reader of a body, or the code that skips one, lets the connection flow again.
       socket.on('resume', () => {
         if (!isFull(socket)) return;
         socket.pause();

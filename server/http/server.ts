@@ -43,7 +43,7 @@ import { strictTransport } from './strict-transport.ts';
  * The HTTP server: what is the same for every route.
  *
  * Owns: parsing, validation, who is calling, how errors are written, CORS, OpenAPI, the request log. Does not
- * own: any route but its own documents. Rooms add theirs in `routes.ts`.
+ * own: any route but its own documents. Modules add theirs in `routes.ts`.
  */
 export type App = FastifyInstance<
   RawServerDefault,
@@ -229,7 +229,7 @@ function serverOf(
     if (isSent) limitBody(request, { response, limitMs: bodyMs, expire });
     routes(request, response);
   });
-  // Whoever vanishes without a word is found out by the kernel.
+  // The kernel detects a client that vanishes without closing its connection.
   const server = createServer({
     ...{ keepAlive: true, keepAliveInitialDelay: 60_000, requireHostHeader: false },
     ...{ headersTimeout: headersMs, connectionsCheckingInterval: checkEveryMs },
@@ -260,7 +260,7 @@ const slash = 0x2f;
 
 /** Why a request that Node has read is none; undefined: it is one. */
 function faultOf({ headers, httpVersion, rawHeaders }: IncomingMessage): string | undefined {
-  // Whoever is in front of us and knows no chunks would find another request in them (RFC 9112 §6.1).
+  // A proxy in front of us that does not know chunks would find another request in them (RFC 9112 §6.1).
   if (httpVersion === '1.0' && headers['transfer-encoding'] !== undefined) {
     return 'A request of HTTP/1.0 has no Transfer-Encoding.';
   }

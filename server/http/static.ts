@@ -146,7 +146,7 @@ function sendDocument(
     );
 }
 
-/** Loads itself anew every second until there is a dashboard; a failed build is tried by hand, so that page stays. */
+/** Reloads itself every second until there is a dashboard; a failed build is retried by hand, so that page stays. */
 function sendProgress(reply: FastifyReply, building: Building): FastifyReply {
   const told = {
     running: html`<h1>The dashboard is being built</h1>

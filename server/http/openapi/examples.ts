@@ -1,8 +1,8 @@
 /**
  * The words of the interface: what a field of this name is, and a value that it may have.
  *
- * One word means one thing in all rooms, so that examples agree with each other: the connection that one call makes is
- * the one that the next call names. A name may be longer (`operations.status`, `account.id`) where its end alone means
+ * One word means one thing in all modules, so that examples agree with each other: the connection that one call makes is
+ * the connection that the next call names. A name may be longer (`operations.status`, `account.id`) if its end alone means
  * several things; its first part may be the tag of the route. A schema's own description goes before `is`.
  */
 type Word = { is?: string; examples: readonly unknown[] };
