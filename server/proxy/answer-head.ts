@@ -10,7 +10,7 @@ export const lengthAlone = new Set(['content-length']);
 /** The headers that describe an answer as it goes on. */
 export function headersOf({ status, rawHeaders }: Head, isDecoded: boolean): string[] {
   if (isDecoded) return withoutEncoding(rawHeaders);
-  // Who believed a length would wait for the body.
+  // A caller that trusted a length would wait for the body.
   return status === 204 ? without(rawHeaders, lengthAlone) : rawHeaders;
 }
 

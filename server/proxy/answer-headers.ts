@@ -25,7 +25,7 @@ const neverTrailers = new Set([
   'strict-transport-security', 'vary', 'warning', 'www-authenticate',
 ]); // biome-ignore format: a list reads better in lines
 
-/** The provider's answer headers for the caller; ours (CORS) are added by whoever writes them. */
+/** The provider's answer headers for the caller; the code that writes them adds ours (CORS). */
 export class AnswerRules {
   readonly #policy: HeaderPolicy<HeaderRule>;
 

@@ -1,4 +1,4 @@
-/** Most calls find all that they need at hand, and are sent within the turn in which they come. */
+/** Most calls find all that they need in the caches, and are sent within the turn in which they come. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { AppError } from '../errors.ts';
@@ -27,7 +27,7 @@ async function ask(url: string, headers: Record<string, string> = {}) {
   return { status: answer.statusCode, marker: answer.headers['x-trellis-error'], text };
 }
 
-test('a call whose key, connection and credentials are at hand is answered', async (t) => {
+test('a call whose key, connection and credentials are cached is answered', async (t) => {
   const { proxy, asked } = await startAtOnce(t);
   const answer = await ask(`${proxy.url}/proxy/a?b=1`);
   assert.deepEqual(answer, { status: 200, marker: undefined, text: 'fine' });

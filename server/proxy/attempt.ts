@@ -19,7 +19,7 @@ export type ProxyRequest = {
   readonly connection: LiveConnection;
   readonly brand: Brand;
   readonly method: string;
-  /** Whoever has a say in what is called. */
+  /** The rule lists of the caller and of the integration. */
   readonly rules: readonly RuleList[];
   /** Path and query as they came in, undecoded. */
   readonly rawUrl: string;
@@ -51,8 +51,8 @@ export function attemptWith(credentials: Credentials, proxyRequest: ProxyRequest
 }
 
 /**
- * The request that a redirect asks for, where it stays at the origin of the one before; undefined: it leads elsewhere,
- * nowhere, or where the rules let nobody go. Credentials in the query are put there anew.
+ * The request that a redirect asks for, if it stays at the origin of the previous request; undefined: it leads elsewhere,
+ * nowhere, or to a target that the rules deny. Credentials in the query are added again.
  */
 export function attemptAfterRedirect(
   location: string,

@@ -6,7 +6,7 @@ const maxHints = 16;
 /**
  * The interim answers of one request, from the first of them on.
  *
- * undici begins its limit for the answer's head anew with each, so a provider could keep a call open for ever. All of them
+ * undici restarts its limit for the answer's head with each, so a provider could keep a call open for ever. All of them
  * together have `leftMs`, once `isAwaited` says that the provider has the whole request; then `expire` is called, once.
  */
 export class EarlyHints {

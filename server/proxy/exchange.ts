@@ -39,8 +39,8 @@ export type ProxyExchange = {
    * The first request with the present caller, rules and credentials. Throws what a new call would get:
    * `unknown_account` (401), `unknown_connection` (400), `proxy_rule_denied` (403) and so on.
    */
-  anew(): Promise<Attempt>;
-  /** The attempt after a 401 from the provider; undefined: the 401 is the answer. Throws as `anew` does. */
+  current(): Promise<Attempt>;
+  /** The attempt after a 401 from the provider; undefined: the 401 is the answer. Throws as `current` does. */
   renew(): Promise<Attempt | undefined>;
   /** The target of a redirect; undefined: the caller follows it. */
   follow(location: string, from: Attempt): Attempt | undefined;
@@ -73,7 +73,7 @@ export type ProxyExchange = {
   /**
    * Nothing has been written, and nothing will be: `upstream_unreachable`, `upstream_unknown_outcome`,
    * `upstream_timeout`, `upstream_unreadable`, `address_not_allowed`, `ticket_bytes_exceeded`, `request_timeout`,
-   * `invalid_body`, `unsupported_transfer_coding`, or what `anew`, `renew` and `admit` threw.
+   * `invalid_body`, `unsupported_transfer_coding`, or what `current`, `renew` and `admit` threw.
    */
   failed(error: Error): void;
 };

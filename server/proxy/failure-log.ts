@@ -11,9 +11,8 @@ type Failed = {
 const gatheredMs = 1_000;
 
 /**
- * Says in the service's log that calls fail, with the causes, once a second for each origin and code: whoever writes there
- * waits for it, and a provider that is away fails hundreds of calls a second. What each of them came to is in the
- * activity log.
+ * Logs failed calls, with the causes, once a second for each origin and code: a write to the log blocks the process, and a
+ * provider that is away fails hundreds of calls a second. The outcome of each call is in the activity log.
  */
 export class FailureLog {
   readonly #log: Logger;

@@ -1,4 +1,4 @@
-/** An attempt that comes after a wait is asked for anew: by who calls, for which connection, as both are then. */
+/** An attempt that comes after a wait is checked again: with the caller and the connection as both are then. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Credentials } from '../auth-modes/mode.ts';

@@ -1,4 +1,4 @@
-/** What a call holds on to is let go as soon as nobody needs it, and whoever must know of its answer is told in time. */
+/** A call releases each resource as soon as it is no longer needed, and observers of its answer are called in time. */
 // In a process of its own: it measures memory.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -36,7 +36,7 @@ for (const [when, fresh, isAnswered] of [
   ['when its answer begins, though the answer goes on', async () => bearer('token-1'), true],
   ['as it goes by where no other credentials could be sent with it', key, false],
 ] as const) {
-  test(`a body is let go ${when}`, async (t) => {
+  test(`a body is released ${when}`, async (t) => {
     const sizeBytes = 900_000;
     const calls = 20;
     const taken = Promise.withResolvers<void>();

@@ -211,7 +211,7 @@ class Forwarding implements RelayEnds {
     if (next !== undefined) {
       this.#attempt = next;
       this.#discard(relay);
-      this.#sendAnew();
+      this.#sendAgain();
       return true;
     }
     const judge = isRepeatable && this.#next.mayRetry ? this.#exchange.judge(head) : undefined;
@@ -280,7 +280,7 @@ class Forwarding implements RelayEnds {
   }
 
   /** Sends what was sent before, where caller, connection and rules still let it. */
-  #sendAnew(): void {
+  #sendAgain(): void {
     this.#body?.rewind();
     this.#next.asOfNow(this.#attempt).then((attempt) => {
       if (this.#isOver) return;
@@ -297,7 +297,7 @@ class Forwarding implements RelayEnds {
     this.#exchange.trace.retried();
     this.#discard(relay);
     const { waits } = this.#exchange;
-    this.#callTimeouts.wait(waitMs, { waits, go: () => this.#sendAnew(), refuse: this.#fail });
+    this.#callTimeouts.wait(waitMs, { waits, go: () => this.#sendAgain(), refuse: this.#fail });
     return true;
   }
 

@@ -28,7 +28,7 @@ export function listedByConnection(rawHeaders: readonly string[]): Set<string> |
   return names;
 }
 
-/** Whoever thinks up names cannot fill the memory. */
+/** A caller that makes names up cannot fill the memory. */
 const maxNames = 500;
 
 /** What becomes of a header by its name, worked out once for each. */

@@ -17,7 +17,7 @@ export type Judged = Head & { readonly amountsTo?: number };
 
 type Exchange = Pick<
   ProxyExchange,
-  'method' | 'isRepeatable' | 'retry' | 'canRenew' | 'anew' | 'renew' | 'follow' | 'waits'
+  'method' | 'isRepeatable' | 'retry' | 'canRenew' | 'current' | 'renew' | 'follow' | 'waits'
 >;
 
 /** Which attempt follows another, and how many have: one for other credentials, five redirects, and the retries. */
@@ -88,7 +88,7 @@ export class NextAttempt {
    * that a redirect led to is judged again, and where it is no longer allowed the call begins where it began.
    */
   async asOfNow(attempt: Attempt): Promise<Attempt> {
-    const first = await this.#exchange.anew();
+    const first = await this.#exchange.current();
     if (this.#redirected === 0) return first;
     return this.#exchange.follow(attempt.path, attempt) ?? first;
   }

@@ -70,7 +70,7 @@ for (const [what, headers, body] of [
   ['a small body that is large decoded', ['Decompress: true'], gzipSync(Buffer.alloc(32 * 1024 * 1024))],
   ['a large one', [], Buffer.alloc(32 * 1024 * 1024)],
 ] as const) {
-  test(`a caller that does not read on lets go of the answer: ${what}`, async (t) => {
+  test(`a call ends when its caller does not read on: ${what}`, async (t) => {
     const upstream = await startHttp((_request, response) => {
       const encoding = headers.length > 0 ? { 'content-encoding': 'gzip' } : {};
       response.on('error', () => {}).writeHead(200, { 'content-length': body.length, ...encoding });

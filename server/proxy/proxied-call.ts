@@ -128,7 +128,7 @@ export class ProxiedCall implements ProxyExchange {
     return isRenewable(this.#credentials);
   }
 
-  async anew(): Promise<Attempt> {
+  async current(): Promise<Attempt> {
     const { state } = this.#given;
     const proxyRequest = await this.#reauthorize();
     const credentials = await credentialsOf(state, proxyRequest.connection);

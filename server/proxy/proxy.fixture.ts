@@ -91,7 +91,7 @@ type ProxySettings = {
   proxyRules?: readonly ProxyRule[];
   keyRules?: readonly ProxyRule[];
   isTest?: boolean;
-  /** `at_once`: key, connection and credentials are at hand, as they are for most calls. */
+  /** `at_once`: key, connection and credentials are cached, as they are for most calls. */
   pace?: 'fetched' | 'at_once';
   outbound?: Outbound;
   fresh?: ProxyDeps['credentials']['fresh'];

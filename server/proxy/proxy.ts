@@ -139,7 +139,7 @@ function take(state: ProxyState, { request, response }: Pick<InFlightCall, 'requ
     return;
   }
   callsInFlight.add();
-  // What comes over streams in memory has the cause of whoever opened them.
+  // Callbacks of streams in memory carry the cause of the code that opened them.
   if (state.causeOf === undefined) begin(state, inFlight);
   else within(inFlight.cause, () => begin(state, inFlight));
 }
@@ -173,7 +173,7 @@ function causeOf(state: ProxyState, { id, request }: Pick<InFlightCall, 'id' | '
   return outer?.runId === undefined ? { reqId: id, span } : { reqId: id, runId: outer.runId, span };
 }
 
-/** Sends the call off where all that it needs is at hand; else false, and nothing has happened. */
+/** Sends the call if all that it needs is cached; else false, and nothing has happened. */
 function carryAtOnce(state: ProxyState, inFlight: InFlightCall, caller: ProxyCaller): boolean {
   inFlight.caller = caller;
   const call = readCall(inFlight.request.headers);

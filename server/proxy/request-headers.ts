@@ -20,7 +20,7 @@ const neverSent = new Set([
   // Ours
   'base-url-override', 'connection-id', 'decompress', 'provider-config-key', 'quota-wait', 'retries', 'retry-on',
   'timeouts',
-  // Answered by us: what waits for a 100 is waiting for whoever reads the body, and that is the proxy.
+  // Answered by us: a client that waits for a 100 waits for the reader of the body, and that is the proxy.
   'expect',
 ]); // biome-ignore format: a list reads better in lines
 

@@ -254,7 +254,7 @@ test('no spelling of a path gets past a rule (fuzz)', () => {
   );
 });
 
-test('a refused call does not reach the provider, whoever refuses it and however it comes there', async (t) => {
+test('a refused call does not reach the provider, whichever rule refuses it and however it comes there', async (t) => {
   const seen: string[] = [];
   const upstream = await startHttp((request, response) => {
     seen.push(`${request.method} ${request.url}`);

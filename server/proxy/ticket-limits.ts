@@ -12,7 +12,7 @@ export function requireTicketed(ticket: TicketRights, call: Call): void {
   if (call.override) throw denied('it takes no Base-Url-Override');
 }
 
-/** As `requireTicketed`, once the connection is known: one that was made anew under the same ID is another. */
+/** As `requireTicketed`, once the connection is known: a connection that was recreated under the same ID is another. */
 export function requireSameConnection(
   ticket: TicketRights,
   connection: { id: number; createdAt: Date },

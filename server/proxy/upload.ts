@@ -44,8 +44,8 @@ export async function readWhole(upload: Upload): Promise<Buffer | undefined> {
 /**
  * The caller's body on its way to the provider, as fast as the slower of both.
  *
- * Stands between the two so that whoever sends it may destroy it without closing the caller's connection, which still
- * has to carry the answer. Keeps a copy while the body is small enough to be sent again.
+ * Stands between the two so that its sender may destroy it without closing the caller's connection, which still has to
+ * carry the answer. Keeps a copy while the body is small enough to be sent again.
  */
 export class Upload extends Readable {
   readonly #source: IncomingMessage;
@@ -133,8 +133,8 @@ export class Upload extends Readable {
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     this.#leave();
-    // Whoever still sends is waiting to be read before it reads the answer. An error then means nothing more, but
-    // would end the process without a listener.
+    // A client that still sends must be read before it reads the answer. An error then has no consequence, but would end
+    // the process without a listener.
     this.#source.on('error', () => {}).resume();
     if (!this.isWhole) this.#copy = undefined;
     callback(error);

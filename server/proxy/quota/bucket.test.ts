@@ -47,7 +47,7 @@ function waitIn(bucket: Bucket, lane: number, priority: Priority = 'interactive'
   return outcome;
 }
 
-test('a token that was at hand for too long is not used', async () => {
+test('a token that was held for too long is not used', async () => {
   const { clock, store } = openWindowStore();
   const bucket = new Bucket({ key: 'old', rule, store });
   const waiter = waitIn(bucket, 1);
@@ -86,7 +86,7 @@ test('calls that nobody waits for never shut out those that somebody does', asyn
   await bucket.stop();
 });
 
-test('in a full line whoever has little gets a place from whoever has much, and nobody else does', async () => {
+test('in a full line a lane with few waiters gets a place from a lane with many, and no other lane does', async () => {
   const { store } = openWindowStore();
   const bucket = new Bucket({ key: 'greedy', rule: { ...rule, count: 1, burst: 1 }, store });
   const greedy = Array.from({ length: 2_000 }, (_, at) => waitIn(bucket, 1 + (at % 10)));
@@ -104,7 +104,7 @@ test('in a full line whoever has little gets a place from whoever has much, and 
   assert.equal(modest.error !== undefined || modest.token !== undefined, true);
 });
 
-test('one who calls now and then finds a token at hand mostly, and writes are few', async (t) => {
+test('a caller with occasional calls mostly finds a token available, and writes are few', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   for (const [everyCells, maxWrites] of [
     [0.5, 0.2],

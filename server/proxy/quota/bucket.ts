@@ -1,12 +1,12 @@
 /**
- * One quota as this node has it: who gets its tokens, and the line of those who wait for one. What is at hand, and the
- * traffic with the other nodes, is `quota-reserve.ts`.
+ * One quota on this node: the distribution of its tokens, and the line of the calls that wait for one. The available
+ * tokens, and the traffic with the other nodes, are in `quota-reserve.ts`.
  *
- * A node reserves one token for each lane (connection) that waits, however many wait in it, and as the reservations of
- * all nodes are given in the order they were asked for, a lane gets as many as any other lane of any node. Beyond that
- * it takes what its calls have used lately, so that most calls find a token at hand. Nothing is taken for long where
- * tokens are short: what is not used in its cell or the one after is given back. Where they are plentiful a portion is
- * for five cells, and what there is to be written waits for the next portion.
+ * A node reserves one token for each lane (connection) that waits, however many calls wait in it. The reservations of all
+ * nodes are served in the order of their requests, so a lane gets as many as any other lane of any node. Beyond that, the
+ * node takes as many as its calls have used lately, so that most calls find a token available. If tokens are short, none is
+ * held for long: a token that is not used in its cell or the next one is given back. If tokens are plentiful, a portion is
+ * for five cells, and pending writes wait for the next portion.
  */
 import { serviceStops } from '../../http/drain.ts';
 import { FairQueue, type Waiter } from './fair-queue.ts';
@@ -56,7 +56,7 @@ export class Bucket {
     return this.#waiting === 0 && this.#syncing === undefined && this.#timer === undefined;
   }
 
-  /** A token that is at hand; undefined: wait for one. */
+  /** An available token; undefined: wait for one. */
   take(priority: Priority): Token | undefined {
     if (this.#lines[priority].size > 0 || this.#reserve.isClosed) return undefined;
     const cell = this.#reserve.take(priority);
@@ -207,7 +207,7 @@ export class Bucket {
     }
   }
 
-  /** Goes on by itself with the next cell, while somebody waits or something is at hand. */
+  /** Continues automatically with the next cell, while a call waits or a token is available. */
   #rest(): void {
     if (this.#isStopped || this.#timer !== undefined || this.#syncing !== undefined) return;
     if (this.#waiting === 0 && !this.#reserve.hasNews) return;

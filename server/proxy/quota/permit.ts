@@ -11,7 +11,7 @@ import type { WindowStore } from './window-store.ts';
 
 /** What a page against robots asks for: it goes by more than the minute's count. */
 const guardMs = 300_000;
-/** What a provider asks for is believed for so long at most: then a call finds out. */
+/** The longest time for which a provider's Retry-After counts: after it, a call finds out. */
 const maxClosedMs = 3_600_000;
 /** To fetch a portion is not to wait: also a call that must not wait has so long for it. */
 const portionMs = 250;
@@ -48,7 +48,7 @@ export class Permit {
   constructor(given: { store: WindowStore; call: QuotaCall; metered: Metered[]; all: Metered[] }) {
     this.#given = given;
     this.#until = given.store.now() + given.call.waitMs;
-    const lacking = this.#takeAtHand();
+    const lacking = this.#takeAvailable();
     if (lacking !== undefined) {
       this.ready = new Promise((resolve, reject) => this.#wait(lacking, { resolve, reject }));
     }
@@ -114,8 +114,8 @@ export class Permit {
     return (Math.floor(now / windowMs) + 1) * windowMs;
   }
 
-  /** Takes what is still needed; the first bucket that has nothing at hand, undefined when all is there. */
-  #takeAtHand(): Bucket | undefined {
+  /** Takes the tokens that are still missing; returns the first bucket without an available token, undefined if none. */
+  #takeAvailable(): Bucket | undefined {
     const { metered, call } = this.#given;
     for (const { bucket } of metered) {
       const held = this.#tokens.get(bucket);
@@ -161,7 +161,7 @@ export class Permit {
         clearTimeout(this.#waiter?.timer);
         this.#waiter = undefined;
         this.#tokens.set(bucket, token);
-        const lacking = this.#takeAtHand();
+        const lacking = this.#takeAvailable();
         if (lacking !== undefined) return this.#wait(lacking, settle);
         this.waitedMs = Math.max(0, store.now() - (this.#until - call.waitMs));
         settle.resolve();

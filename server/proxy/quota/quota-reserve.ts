@@ -1,6 +1,6 @@
 /**
- * What this node has of one quota: tokens at hand, what is to be written of them, and the traffic with the ledger. Who
- * waits for tokens is `bucket.ts`'s business.
+ * This node's part of one quota: available tokens, pending writes, and the traffic with the ledger. The calls that wait
+ * for tokens are in `bucket.ts`.
  */
 
 import { Demand } from './demand.ts';
@@ -70,12 +70,12 @@ export class QuotaReserve {
     return this.#isClosingNews || this.#moves.size > 0 || priorities.some((one) => this.#hands[one].size > 0);
   }
 
-  /** Tokens at hand. */
+  /** The number of available tokens. */
   count(priority: Priority): number {
     return this.#hands[priority].size;
   }
 
-  /** The cell of a token at hand that may be used now; those that are too old go back. */
+  /** The cell of an available token that may be used now; tokens that are too old are given back. */
   take(priority: Priority): number | undefined {
     const now = this.cell;
     for (;;) {
@@ -122,7 +122,7 @@ export class QuotaReserve {
     return Math.max(this.#closedUntil, this.#shortUntil[priority] * cellMsOf(this.#rule));
   }
 
-  /** The first cell of which a token can be had that is not at hand. */
+  /** The first cell of which a token can be had that is not yet available. */
   opensIn(priority: Priority): number {
     return Math.max(this.#shortUntil[priority], Math.ceil(this.#closedUntil / cellMsOf(this.#rule)));
   }
@@ -155,7 +155,7 @@ export class QuotaReserve {
     return this.#write(waiting, this.cell - (this.#isPlentiful ? maxCellsHeld : 1));
   }
 
-  /** Writes what is new, and gives back whatever is at hand. */
+  /** Writes pending changes, and gives back all available tokens. */
   giveAllBack(): Promise<void> {
     const nobody = { size: 0, lanes: 0 };
     return this.#write({ interactive: nobody, background: nobody }, Number.POSITIVE_INFINITY);

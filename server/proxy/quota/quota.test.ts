@@ -250,7 +250,7 @@ test('who hangs up leaves the line at once', async () => {
   await quota.stop();
 });
 
-test('who hangs up makes room in the line', async () => {
+test('a caller that hangs up frees its place in the line', async () => {
   const quota = createQuota({ db: database.db });
   const [one, two] = subjects(2, { project: 1, account: 'none' });
   await send(quota, two);

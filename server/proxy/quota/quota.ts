@@ -18,7 +18,7 @@ import { createWindowStore } from './window-store.ts';
 
 /** How long a call waits that does not say. */
 export const usualWaitMs = 10_000;
-/** Buckets in memory before those that nobody uses are let go. */
+/** The maximum number of buckets in memory before unused ones are removed. */
 const maxIdle = 10_000;
 
 /** What the calls of a connection need. */
@@ -30,7 +30,7 @@ type Subject = Pick<LiveConnection, 'id' | 'account' | 'integration'> &
 export type Quota = {
   /** The right to send one request; undefined where nothing limits it. */
   admit(call: QuotaCall): Permit | undefined;
-  /** Refuses all who wait with `unavailable` (503), and from now on all who would. Tokens at hand are still given. */
+  /** Refuses all waiting calls with `unavailable` (503), and all later calls that would wait. Available tokens are still given. */
   refuse(): void;
   /** Gives back what this node has; resolves when that is written. */
   stop(): Promise<void>;
@@ -40,11 +40,11 @@ export function createQuota({ db }: { db: Db }): Quota {
   const store = createWindowStore(db);
   const buckets = new Map<string, Bucket>();
   let isRefusing = false;
-  /** A connection is read anew each second; the buckets stay. */
+  /** A connection is read again each second; the buckets stay. */
   const known = new WeakMap<Subject, Meters>();
 
   function bucketOf(key: string, { count, burst = count, window_s }: Limit): Bucket {
-    // An integration with other numbers shares the book, not the tokens at hand.
+    // An integration with other numbers shares the window, not the available tokens.
     const at = `${key} ${count} ${burst}`;
     const found = buckets.get(at);
     if (found !== undefined) return found;

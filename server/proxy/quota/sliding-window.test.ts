@@ -42,7 +42,7 @@ const step = fc.record({
   after: fc.oneof(fc.constantFrom(0, 1, 1), fc.double({ min: 0, max: 4, noNaN: true })),
   want: fc.constantFrom(0, 1, 5, 1000, 1000),
   isBackground: fc.boolean(),
-  /** Of the tokens at hand: used, or given back. */
+  /** Of the available tokens: used, or given back. */
   used: fc.constantFrom(0.5, 1, 1),
   /** From being sent to being answered, in cells; the provider counts at any time in between. */
   took: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 15, noNaN: true })),
@@ -155,7 +155,7 @@ test('background calls leave a tenth to interactive ones, at once', () => {
   }
 });
 
-test('tokens that are reserved ahead go to whoever asked first', () => {
+test('tokens that are reserved ahead go to the reservation that was made first', () => {
   const window = new SlidingWindow();
   taken(window, minute, { cell: 0, want: 60 });
   const reserve = (want: number) =>

@@ -109,8 +109,8 @@ export class SlidingWindow {
   /** How many tokens the cell gives at the moment. */
   allowance(rule: Rule, { priority, cell }: { priority: Priority; cell: number }): number {
     if (cell * cellMsOf(rule) < this.#closedUntil) return 0;
-    // Background calls keep to a smaller limit, and interactive ones are paced as if the others were not there: what
-    // those have left to them is at hand at once.
+    // Background calls keep to a smaller limit, and interactive ones are paced as if the background calls did not exist:
+    // tokens that background calls have left are available at once.
     const reserve = priority === 'background' ? Math.floor(rule.count * reservedShare) : 0;
     const limit = rule.count - reserve;
     const free = this.#free(limit, cell);
