@@ -1,4 +1,4 @@
-/** How long a node may go on believing what another node changed. */
+/** The longest time for which a node may use a value that another node has changed. */
 const ttlMs = 1_000;
 
 /** What one thing is known by. */

@@ -25,7 +25,7 @@ export class Taken extends Error {}
 
 const sqliteBusy = 5;
 
-/** Held locks are kept from the garbage collector, which would close their files and so let them go. */
+/** References to the held locks: without them the garbage collector would close their files, which releases the locks. */
 const held = new Set<DatabaseSync>();
 
 /**
