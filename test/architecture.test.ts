@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import { errorCatalogue } from '../server/errors.ts';
 import { eventTypes } from '../server/events/catalogue.ts';
 
-/** A room may import rooms of lower floors and itself; nothing sideways, nothing up. */
-const floors: string[][] = [
+/** A module may import itself and modules of lower layers, and no module of its own layer or a higher one. */
+const layers: string[][] = [
   ['errors', 'version', 'brand', 'ttl-cache', 'work-thread', 'email-address', 'metrics', 'concurrency'],
   ['config'],
   ['tracing'],
@@ -30,20 +30,20 @@ const root = join(import.meta.dirname, '..');
 const files = globSync('server/**/*.ts', { cwd: root });
 const sources = files.filter((file) => !/\.(test|fixture)\.ts$/.test(file));
 const read = (file: string) => readFileSync(join(root, file), 'utf8');
-const roomOf = (file: string) => file.split('/')[1]!.replace(/\.ts$/, '');
-const floorOf = (room: string) => floors.findIndex((rooms) => rooms.includes(room));
+const moduleOf = (file: string) => file.split('/')[1]!.replace(/\.ts$/, '');
+const layerOf = (module: string) => layers.findIndex((modules) => modules.includes(module));
 
-test('imports go down the floors', () => {
+test('modules import only modules of lower layers', () => {
   const wrong: string[] = [];
   for (const file of sources) {
     for (const [, target] of read(file).matchAll(/from '(\.{1,2}\/[^']+)'/g)) {
       const imported = relative(root, join(root, dirname(file), target!));
-      const [from, to] = [roomOf(file), roomOf(imported)];
+      const [from, to] = [moduleOf(file), moduleOf(imported)];
       if (!imported.startsWith('server/')) {
         if (imported === 'sdk/child-environment.ts') continue;
-        if (floorOf(from) < floors.length - 1 || !/^(sandbox|sdk)\//.test(imported))
+        if (layerOf(from) < layers.length - 1 || !/^(sandbox|sdk)\//.test(imported))
           wrong.push(`${file} → ${imported}`);
-      } else if (from !== to && floorOf(to) >= floorOf(from) && floorOf(from) < floors.length - 1) {
+      } else if (from !== to && layerOf(to) >= layerOf(from) && layerOf(from) < layers.length - 1) {
         wrong.push(`${file} → ${imported}`);
       }
     }
@@ -51,31 +51,31 @@ test('imports go down the floors', () => {
   assert.deepEqual(wrong, []);
 });
 
-test('the quota knows nothing of the proxy that asks it', () => {
+test('the quota imports nothing of the proxy, which calls it', () => {
   const wrong = sources
     .filter((file) => file.startsWith('server/proxy/quota/'))
     .filter((file) => /from '\.\.\/[^.]/.test(read(file)));
   assert.deepEqual(wrong, []);
 });
 
-/** Within `functions/`: a process of customer code knows nothing of what runs in it, and so on, up to who asks for runs. */
-test('imports go down within functions', () => {
+/** The layers within `functions/`, from the processes of customer code up to the modules that request runs. */
+test('modules within functions import only lower ones', () => {
   const within = [['isolation'], ['context'], ['deploys'], ['runs'], ['syncs', 'actions']];
-  const floorWithin = (room: string) => within.findIndex((rooms) => rooms.includes(room));
+  const layerWithin = (module: string) => within.findIndex((modules) => modules.includes(module));
   const wrong: string[] = [];
   for (const file of sources) {
     const [, from] = /^server\/functions\/([a-z]+)\//.exec(file) ?? [];
     if (from === undefined) continue;
     for (const [, to] of read(file).matchAll(/from '\.\.\/([a-z]+)\//g)) {
-      if (floorWithin(to!) >= floorWithin(from)) wrong.push(`${file} → ${to}`);
+      if (layerWithin(to!) >= layerWithin(from)) wrong.push(`${file} → ${to}`);
     }
   }
   assert.deepEqual(wrong, []);
 });
 
-test('every room has a floor, and neither sandbox nor SDK imports anything of the service', () => {
+test('every module has a layer, and neither sandbox nor SDK imports anything of the service', () => {
   assert.deepEqual(
-    [...new Set(sources.map(roomOf))].filter((room) => floorOf(room) < 0),
+    [...new Set(sources.map(moduleOf))].filter((module) => layerOf(module) < 0),
     [],
   );
   const wrong = globSync('{sandbox,sdk}/**/*.ts', { cwd: root }).filter((file) =>
@@ -140,14 +140,14 @@ test('every child process gets its environment from childEnvironment', () => {
 });
 
 test('only outbound.ts opens sockets to the world, by its own pool', () => {
-  const doors = /from '(undici|node:https|node:tls)'|globalThis\.fetch|http\.request\(/;
+  const socketApis = /from '(undici|node:https|node:tls)'|globalThis\.fetch|http\.request\(/;
   const callsFetch = (text: string) => /(?<![.\w])fetch\(/.test(text);
   const wrong = sources
     // A script of a page runs in the browser; a guarded fetch that is passed in has the type Fetch.
     .filter((file) => !file.endsWith('/page-scripts.ts'))
     .filter(
       (file) =>
-        doors.test(read(file)) || (callsFetch(read(file)) && !/\bFetch\b|\bfetchFor\b/.test(read(file))),
+        socketApis.test(read(file)) || (callsFetch(read(file)) && !/\bFetch\b|\bfetchFor\b/.test(read(file))),
     );
   assert.deepEqual(wrong, ['server/outbound-connections.ts', 'server/outbound.ts']);
 });

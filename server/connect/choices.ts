@@ -128,7 +128,7 @@ function toChoice(target: Target, { logosUrl, baseUrl }: { logosUrl: string; bas
   };
 }
 
-/** The expected account. A holder of the link sees a masked address, which only the owner recognizes. */
+/** The expected account. The address of a connected account is masked, so that only its owner recognizes it. */
 function expectedAccount(target: Target): Choice['account'] {
   const { require_same_account: isFixed, end_user: endUser } = target.session.settings;
   const before = target.current?.account?.email;

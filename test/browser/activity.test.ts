@@ -152,7 +152,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await picture(page, 'activity-failed-operation');
   });
 
-  test('a failure has its code, and leaves room for when it was', async () => {
+  test('a failure has its code, and leaves space for its time', async () => {
     const { headers: of } = await connect(trellis, { account: 'grace@example.com' });
     await trellis.control('POST', 'revoke', { account: 'grace@example.com' });
     const path = `${'1x'.repeat(22)}/values/${encodeURIComponent("'Orders of the year'!A1:Z1000")}`;
@@ -184,9 +184,9 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
 
   test('while it loads nothing jumps, and an error says what to do', async () => {
     const list = /\/operations\?/;
-    let go = () => {};
+    let release = () => {};
     const held = new Promise<void>((resolve) => {
-      go = resolve;
+      release = resolve;
     });
     await page.route(list, async (route) => {
       await held;
@@ -197,7 +197,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await open();
     await page.getByRole('status', { name: 'Loading' }).first().waitFor();
     await picture(page, 'activity-loading');
-    go();
+    release();
     await page.getByRole('alert').getByText('The database does not answer.').waitFor();
     await picture(page, 'activity-error');
     await page.unroute(list);

@@ -1,4 +1,4 @@
-// Connections in the dashboard: found among ten thousand, looked at, mended, changed and destroyed.
+// Connections in the dashboard: found among ten thousand, viewed, repaired, changed and deleted.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';

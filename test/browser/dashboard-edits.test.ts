@@ -226,7 +226,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await page.keyboard.press('Escape');
   });
 
-  test('a page whose code went with an upgrade is fetched anew, once', async () => {
+  test('a page whose code an upgrade removed is reloaded, once', async () => {
     await open('/connections');
     await page.getByText('1 to 2 of 2').waitFor();
     let refused = 0;

@@ -181,7 +181,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     assert.equal(new URL(page.url()).pathname, '/app/prod/activity');
   });
 
-  test('whoever is signed out comes back to the same address after signing in', async () => {
+  test('a signed-out user returns to the same address after signing in', async () => {
     await page.getByRole('button', { name: 'Your account' }).click();
     await page.getByRole('menuitem', { name: 'Sign out' }).click();
     await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();

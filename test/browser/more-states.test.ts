@@ -1,5 +1,5 @@
-// Each page about records, events and settings, the playground and the doors: as it loads, refused, with nothing to
-// show. What they look like when full is pictured where they are used.
+// Each page about records, events and settings, the playground and the sign-in pages: while it loads, refused, and empty.
+// The tests that use the pages take pictures of them with data.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page, Route } from 'playwright-core';

@@ -155,7 +155,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     await picture(page, 'playground-provider-error');
   });
 
-  test('an error of our own is told as one, and leads to where it is mended', async () => {
+  test('an error of the service is shown as such, and links to the page that fixes it', async () => {
     dashboard.expectComplaint(/status of 424/);
     const dead = await connect(trellis, { account: 'grace@example.com' });
     await trellis.control('POST', 'revoke', { account: 'grace@example.com' });

@@ -5,7 +5,7 @@ import { skipBrowser } from '../support/browser.ts';
 import { holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { connect } from '../support/trellis.ts';
 
-/** How payloads are let go in the dashboard: by hand and by age. In this order. */
+/** Pruning of payloads in the dashboard: by hand and by age, in this order. */
 describe('pruning in a browser', { skip: skipBrowser }, () => {
   let dashboard: TestDashboard;
   let page: Page;

@@ -350,7 +350,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await consent(page);
     await page.waitForURL(back.return_url);
     await status.getByText('connecting').waitFor();
-    // Nobody is there when the answer comes: it waits for whoever comes back.
+    // The hook is unmounted when the answer arrives: the answer is kept for the next mount.
     await page.evaluate('unmountHook()');
     answer();
     // Noted by the browser once the answer is whole.

@@ -30,7 +30,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   };
   /** By its text: buttons of a row carry its name, too. */
   const cell = (text: string) => page.getByRole('cell').filter({ hasText: text });
-  /** Returns once the service knows it, which believes for a second what a user may do where. */
+  /** Returns once the service applies the new name: it caches a user's rights for a second. */
   const rename = async ({ from, to }: { from: string; to: string }) => {
     await trellis.db.query('update environment set name = $2 where name = $1', [from, to]);
     while ((await owner.call('GET', '/integrations', { environment: to })).status !== 200);

@@ -365,7 +365,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await picture(page, 'sheet-failed');
     });
 
-    test('while it loads each page has room for what comes', async () => {
+    test('while it loads each page reserves space for its content', async () => {
       for (const [name, path, asked] of [
         ['sheet-set-up', set, '**/action/trigger'],
         ['sheet-page', set.replace('/new', '/of/base'), '**/functions/syncs?*'],

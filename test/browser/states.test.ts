@@ -88,10 +88,10 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     }
   });
 
-  test('while it loads, each has its title and room for what comes', async () => {
+  test('while it loads, each page has its title and reserves space for its content', async () => {
     ({ connectionId } = await connect(dashboard.trellis));
     for (const { name, path, asks, heading } of pages()) {
-      // Never answered; the browser lets go of it with the page.
+      // Never answered; the browser cancels the request with the page.
       await page.route(asks, () => undefined);
       await open(path);
       await page.getByRole('heading', { name: heading, exact: true }).waitFor();

@@ -18,7 +18,7 @@ async function withstand(t: { diagnostic(line: string): void }, trial: Parameter
 const attacks: [string, Fault[]][] = [
   ['nodes that stand still for longer than their leases change nothing late', [freezeOf(one)]],
   ['a database that only reads for a while costs nothing that was acknowledged', [readOnly]],
-  ['a database without room for a while costs nothing that was acknowledged', [diskFull]],
+  ['a database without disk space for a while costs nothing that was acknowledged', [diskFull]],
 ];
 for (const [n, [promise, faults]] of attacks.entries())
   test(promise, async (t) => {
@@ -28,7 +28,7 @@ for (const [n, [promise, faults]] of attacks.entries())
 
 test('a database that is away for longer than a lease costs no token that had come meanwhile', async (t) => {
   const { refused, tokens, deaths } = await withstand(t, { ...load, faults: [postgresAway], seed: 30 });
-  // All nodes live: whoever holds an answer stores it before another asks.
+  // All nodes live: the node that holds an answer stores it before another node asks.
   assert.deepEqual({ refused, repeated: tokens.repeated, deaths }, { refused: 0, repeated: 0, deaths: [] });
 });
 

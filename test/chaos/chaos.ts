@@ -191,7 +191,7 @@ async function settle(db: Db, calls: Calls): Promise<string[]> {
       (select count(*) from delivery where status = 'waiting') as deliveries,
       (select count(*) from event where position is null) as "events without position",
       (select count(*) from connection where refresh_until > clock_timestamp() and deleted_at is null) as "leases of refreshes",
-      (select count(*) from errand where owner is not null and lease_until > clock_timestamp()) as errands`;
+      (select count(*) from errand where owner is not null and lease_until > clock_timestamp()) as "remote calls"`;
   // A lease of a run lasts 20 s, one of a delivery 30; a retry of a run comes after 20 s, one of a delivery after 45.
   for (let look = 0; ; look += 1) {
     const [row] = await db.query<Record<string, number>>(open);

@@ -111,7 +111,7 @@ export async function openInstallation({
           ...shared,
           PORT: String(port),
           SANDBOX_PORT: String(await freePort()),
-          SANDBOX_URL: provider.ready.doors[node]!,
+          SANDBOX_URL: provider.ready.proxyUrls[node]!,
           ...environmentOf(node),
         },
       });
@@ -119,7 +119,7 @@ export async function openInstallation({
       // Nobody calls a worker.
       if (environmentOf(node).TRELLIS_ROLE !== 'worker') ports.set(node, port);
     };
-    /** The database may be away just now: whoever starts services starts them again. The number of starts. */
+    /** Starts the node again until it is ready, since the database may be down. Returns the number of starts. */
     const startUntilReady = async (node: string) => {
       for (let starts = 1; ; starts += 1) {
         try {

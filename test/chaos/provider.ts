@@ -1,6 +1,6 @@
 /**
- * What stands around the nodes: the sandbox, behind a door for each node at which refreshes are noted, and the
- * application's receiver of events. A process of its own, which nobody kills: `node <this> <settings as JSON>`.
+ * The surroundings of the nodes: the sandbox, behind one proxy for each node that records refreshes, and the
+ * application's receiver of events. A process of its own, which no test kills: `node <this> <settings as JSON>`.
  */
 import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -13,7 +13,7 @@ export type Settings = { dataDir: string; nodes: readonly string[]; timing: Leas
 export type Ready = {
   sandboxUrl: string;
   client: { clientId: string; clientSecret: string };
-  doors: Record<string, string>;
+  proxyUrls: Record<string, string>;
   receiverUrl: string;
 };
 /** What the receiver got: events by id, each with the number of its deliveries; `bad` had no good signature, or one of another time, and were refused. */
@@ -33,14 +33,14 @@ if (process.argv[2] !== undefined && process.send) {
   const { dataDir, nodes, timing } = JSON.parse(process.argv[2]) as Settings;
   const sandbox = await startSandbox({ port: 0, dataDir });
   const book = openBook(timing);
-  const doors = new Map<string, Door>();
-  for (const node of nodes) doors.set(node, await openDoor(sandbox.url, { node, book }));
+  const proxies = new Map<string, NodeProxy>();
+  for (const node of nodes) proxies.set(node, await openProxy(sandbox.url, { node, book }));
   const receiver = await openReceiver();
   const follow = async (sent: Sent) => {
     if (sent.order === 'stopped') book.stopped(sent.node);
     if (sent.order === 'goes on') book.goesOn(sent.node);
     if (sent.order === 'ended') {
-      await doors.get(sent.node)?.untilQuiet();
+      await proxies.get(sent.node)?.untilQuiet();
       book.ended(sent.node);
     }
     if (sent.order === 'signing key') receiver.verifyWith(sent.key);
@@ -54,15 +54,18 @@ if (process.argv[2] !== undefined && process.send) {
   process.send({
     sandboxUrl: sandbox.url,
     client: sandbox.client,
-    doors: Object.fromEntries([...doors].map(([node, { url }]) => [node, url])),
+    proxyUrls: Object.fromEntries([...proxies].map(([node, { url }]) => [node, url])),
     receiverUrl: receiver.url,
   } satisfies Ready);
 }
 
-/** A way to the sandbox. `untilQuiet` resolves once nobody is connected, and all that was sent has been read. */
-type Door = { url: string; untilQuiet(): Promise<void> };
+/** A proxy to the sandbox. `untilQuiet` resolves once no client is connected and all sent bytes have been read. */
+type NodeProxy = { url: string; untilQuiet(): Promise<void> };
 
-async function openDoor(sandboxUrl: string, { node, book }: { node: string; book: Book }): Promise<Door> {
+async function openProxy(
+  sandboxUrl: string,
+  { node, book }: { node: string; book: Book },
+): Promise<NodeProxy> {
   const { hostname, port, host } = new URL(sandboxUrl);
   const server = createServer({ keepAlive: true }, async (incoming, answer) => {
     // Of a process that was killed meanwhile.

@@ -28,7 +28,7 @@ function openTimedBook() {
   return { book, after, killed };
 }
 
-test('refreshes of nodes that agree are none of them double, whoever is killed', () => {
+test('no refresh of nodes that agree is double, whichever node is killed', () => {
   const { book, killed } = openTimedBook();
   book.asked({ node: 'a', token: '1' }).answered(good('2'));
   killed('a');

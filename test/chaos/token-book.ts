@@ -38,7 +38,7 @@ type Entry = {
   excused: Entry | undefined;
   isLookedBehind: boolean;
 };
-type Fate = 'under way' | 'broken' | 'refused' | 'kept' | 'lost';
+type EntryState = 'under way' | 'broken' | 'refused' | 'kept' | 'lost';
 
 export type Book = {
   /** The node is being killed, or stands still: what it holds may be lost. */
@@ -103,7 +103,7 @@ export function openBook(
     return !isCutShort(process, { from: outcome.at, to: outcome.at + storeMs });
   }
 
-  function fateOf(entry: Entry): Fate {
+  function stateOf(entry: Entry): EntryState {
     const { process, askedAt, outcome } = entry;
     if (outcome === undefined)
       return isCutShort(process, { from: askedAt, to: Number.POSITIVE_INFINITY }) ? 'lost' : 'under way';
@@ -125,31 +125,31 @@ export function openBook(
       (one) => one.process !== entry.process || !isDead(one) || clock() - (one.outcome?.at ?? 0) > leaseMs,
     );
     const ofSuccessor = entries.get(successor) ?? [];
-    if (!ofSuccessor.some((one) => fateOf(one) === 'lost')) return undefined;
+    if (!ofSuccessor.some((one) => stateOf(one) === 'lost')) return undefined;
     return earlier.slice(other + 1).find((one) => one.token === successor && !one.isLookedBehind);
   }
 
   /** What is wrong with sending it again; undefined where nothing is. */
   function faultIn(before: Entry, again: Entry): string | undefined {
-    const fate = fateOf(before);
+    const state = stateOf(before);
     const { outcome } = before;
-    if (fate === 'under way') return 'two requests with one token at once';
+    if (state === 'under way') return 'two requests with one token at once';
     if (outcome?.isAccepted) counts.repeated += 1;
     if (outcome?.isAccepted && outcome.successor === again.token) return undefined;
-    if (fate === 'lost' && again.askedAt - before.askedAt < leaseMs - slackMs)
+    if (state === 'lost' && again.askedAt - before.askedAt < leaseMs - slackMs)
       return 'a token again within the lease';
     if (!outcome?.isAccepted) return undefined;
     const { successor } = outcome;
     const after = (successor !== undefined && entries.get(successor)) || [];
-    if (after.some((one) => fateOf(one) === 'kept')) return 'a token after its successor';
+    if (after.some((one) => stateOf(one) === 'kept')) return 'a token after its successor';
     const refusal = successor === undefined ? undefined : refusalBefore(again, successor);
     if (refusal !== undefined) {
       refusal.isLookedBehind = true;
       counts.lastLooks += 1;
       return undefined;
     }
-    if (fate === 'kept') return 'a token whose answer had come';
-    return fate === 'lost' ? excuse(before, again) : undefined;
+    if (state === 'kept') return 'a token whose answer had come';
+    return state === 'lost' ? excuse(before, again) : undefined;
   }
 
   /** Once: until somebody knows what the provider says to the token now. */
@@ -164,7 +164,7 @@ export function openBook(
 
   function historyOf(token: string | undefined): string {
     const all = (token !== undefined && entries.get(token)) || [];
-    return all.map((one) => `${one.node} (${fateOf(one)})`).join(', ') || 'nobody';
+    return all.map((one) => `${one.node} (${stateOf(one)})`).join(', ') || 'nobody';
   }
 
   function answer(entry: Entry, outcome: Answered): void {
@@ -211,7 +211,7 @@ export function openBook(
     },
     told: () => ({
       ...counts,
-      underWay: [...entries.values()].flat().filter((one) => fateOf(one) === 'under way').length,
+      underWay: [...entries.values()].flat().filter((one) => stateOf(one) === 'under way').length,
       double: [...double],
       brokenOff: [...brokenOff],
     }),

@@ -27,7 +27,7 @@ append = spreadsheets.values().append(spreadsheetId=SHEET, range="cities", value
 append.execute()`,
 };
 
-/** The same calls by a client that is made anew with another option. */
+/** The same calls by a new client with another option. */
 const googleWith = (option: string) => {
   const again = `const again = sheetsApi({ version: 'v4', auth: account, rootUrl: BASE, ${option},
     headers: { 'Connection-Id': CONN, 'Provider-Config-Key': 'google-sheet' } });\n`;

@@ -291,7 +291,7 @@ export const bodies: Promised[] = [
   },
 ];
 
-/** Long enough that whoever still has room has taken more; a slow machine only makes the proof easier. */
+/** Long enough that a receiver with free capacity has taken more; on a slow machine the check only becomes weaker. */
 function idle(): Promise<false> {
   return new Promise((resolve) => setTimeout(resolve, 300, false));
 }

@@ -15,7 +15,7 @@ export type Block = {
   fails?: string | undefined;
 };
 
-/** The pages that users read, as they come; decisions are for whoever changes the service. */
+/** The pages for users, in order. Decision records are for contributors and are left out. */
 export function pages(): string[] {
   return ['README.md', ...globSync('docs/**/*.md', { cwd: root }).sort()].filter(
     (page) => !page.startsWith('docs/decisions/'),

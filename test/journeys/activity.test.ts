@@ -28,7 +28,7 @@ async function operationWith(text: string): Promise<Line> {
   }
 }
 
-test('a proxied call can be looked up, by whoever may, without its secrets', async () => {
+test('a caller with the scope can look up a proxied call, without its secrets', async () => {
   const answer = await trellis.call(
     'GET',
     '/proxy/v4/spreadsheets/looked-up?access_token=s3cret&prettyPrint=false',

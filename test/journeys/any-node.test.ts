@@ -49,7 +49,7 @@ test('a ticket that one node makes is good at the other', async () => {
   }
 });
 
-test('whoever signs in at one node is signed in at the other, and out at both', async () => {
+test('a user who signs in at one node is signed in at the other, and signs out at both', async () => {
   const link = await prepareOwner(trellis.db, {
     settings: { isOff: false, admin: undefined, oidc: undefined },
     ...{ baseUrl: trellis.baseUrl, hashPassword, at: new Date() },
@@ -66,7 +66,7 @@ test('whoever signs in at one node is signed in at the other, and out at both', 
     person
       .call('GET', '/connections', { environment: 'dev', headers: { cookie } })
       .then(({ status }) => status);
-  // A cookie is believed for a second at most.
+  // A cookie is cached for a second at most.
   while ((await kept()) !== 401 || (await kept()) !== 401)
     await new Promise((resolve) => setTimeout(resolve, 50));
 });

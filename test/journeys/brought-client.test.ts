@@ -113,7 +113,7 @@ describe('a connection with a client of its own', () => {
     assert.equal((await health()).cause, 'grant_dead');
   });
 
-  test('is revoked by that client when it goes, whoever has a grant of the integration’s', async () => {
+  test('is revoked by that client when it is deleted, even if the integration’s client has a grant', async () => {
     const { body } = await trellis.call('DELETE', path);
     assert.deepEqual(body, { success: true, revocation: 'done' });
     const { grants } = (await trellis.control('GET', 'grants')) as { grants: { client_id: string }[] };

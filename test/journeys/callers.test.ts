@@ -258,7 +258,7 @@ test('a revoked key is refused on every route of every node within a second, and
 });
 
 for (const [name, { request, right }] of Object.entries(scenarios)) {
-  test(`${name}: whoever has its scope, and no other, is served`, async () => {
+  test(`${name}: a caller with its scope is served, and no other`, async () => {
     const { path, ...options } = request(given);
     const keys = [alone.get(scopeOf(name))!];
     if (methodOf(name) === 'GET' && scopeOf(name).endsWith(':read')) keys.push(keyOf('a key that reads'));

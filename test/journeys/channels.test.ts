@@ -143,7 +143,7 @@ test('a connection whose sync subscribes gets a channel for the file that its me
   assert.ok(token === undefined || rows.every(({ text }) => !text.includes(String(token))));
 });
 
-test('changes let the sync run soon, once for several of them, and whoever did not subscribe does not', async () => {
+test('changes make a subscribed sync run soon, once for several changes, and no other sync', async () => {
   const { id } = await only();
   for (let changes = 0; changes < 3; changes++) await change();
   await changesOf(id, 3);
@@ -182,12 +182,12 @@ test('while a run goes on a change is kept, and another run follows', async () =
 });
 
 describe('a message', () => {
-  test('is believed with the secret of a channel that is open, and refused in the same words else', async () => {
+  test('is accepted with the secret of an open channel, and otherwise refused in the same words', async () => {
     const { id } = await only();
     await change();
     const [real] = (await changesOf(id, 1)) as [IncomingHttpHeaders];
-    const believed = await again(real);
-    assert.match(believed, /^200 /);
+    const accepted = await again(real);
+    assert.match(accepted, /^200 /);
     await trellis.call('POST', '/integrations/quickstart', {
       body: { provider: 'google-drive', unique_key: 'other' },
     });
@@ -247,7 +247,7 @@ test('a channel is renewed at half its life, and the one before it is stopped', 
   );
 });
 
-test('one that has expired is not believed, and forgotten', async () => {
+test('messages of an expired channel are refused, and the channel is removed', async () => {
   const { id } = await only();
   await change();
   const [real] = (await changesOf(id, 1)) as [IncomingHttpHeaders];
@@ -271,7 +271,7 @@ test('twenty nodes at once ask for one channel', async () => {
   assert.equal((await open()).length, 1);
 });
 
-test('one that was asked for and never answered is not believed, and stopped once it shows itself', async () => {
+test('messages of a channel whose creation response was lost are refused, and the first one makes it stop', async () => {
   const [first] = (await open()) as [Open];
   await trellis.advance(12 * 3600 + 60);
   // The provider has made it, and the node that asked is gone or has heard nothing.
@@ -373,7 +373,7 @@ test('where the provider cannot reach this address none is asked for, and the st
   await look();
   assert.equal((await push())?.error?.code, 'address_not_public');
   await trellis.db.query(`update integration set is_test = true where key = 'drive'`);
-  // For a second it is believed.
+  // The integration is cached for a second.
   await trellis.advance(2);
 });
 
@@ -437,7 +437,7 @@ for (const [what, begin, end] of [
     `update environment set name = 'dev' where name = 'moved'`,
   ],
   [
-    'the account has granted anew',
+    'the account has granted again',
     `update connection set granted_at = now() + interval '1 year'`,
     'update connection set granted_at = now()',
   ],
@@ -508,7 +508,7 @@ test('where functions are off a message does nothing, and a deleted connection s
   }
 });
 
-test('channels end with their connection, and nothing of them is believed afterwards', async () => {
+test('channels end with their connection, and none of their messages is accepted afterwards', async () => {
   const other = await connect(trellis, {
     integration: 'drive',
     provider: 'google-drive',

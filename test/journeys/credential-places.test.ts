@@ -182,7 +182,7 @@ const attempts: Attempt[] = [
       }),
     200,
   ],
-  ['a deletion, to make it anew', () => call('DELETE', '/integrations/named'), 'integration_in_use'],
+  ['a deletion, to create it again', () => call('DELETE', '/integrations/named'), 'integration_in_use'],
   // The connection.
   [
     'an import without credentials',

@@ -84,14 +84,14 @@ test('who may not read client secret and refresh tokens cannot move the addresse
     await change(write, 'okta', moved),
     /"integration_config\.domain".*lacks integrations:secrets and connections:credentials and connections:refresh_tokens\.$/,
   );
-  const anew = await trellis.call('PATCH', '/integrations/okta', {
+  const withOwnSecret = await trellis.call('PATCH', '/integrations/okta', {
     key: write,
     body: {
       integration_config: moved,
       credentials: { ...credentials, client_secret: 'a-secret-of-his-own' },
     },
   });
-  assert.equal(anew.status, 403, 'nor with a secret of the own: tokens are there to be had');
+  assert.equal(withOwnSecret.status, 403, 'not even with a secret of its own: it would receive tokens');
   assert.equal(await change(write, 'okta', settings), 'changed');
   const named = await trellis.call('PATCH', '/integrations/okta', {
     key: write,

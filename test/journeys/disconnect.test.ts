@@ -64,7 +64,7 @@ describe('a disconnected account', () => {
       await trellis.control('POST', 'faults', { case: fault });
       assert.deepEqual((await disconnect(one)).body, { success: true, revocation: 'queued' });
       await trellis.control('DELETE', 'faults');
-      // As long as the provider may still end the grant, nobody connects anew: this time has passed.
+      // No account connects again while the provider may still end the grant: this time has passed.
       await trellis.db.query('update revocation set sending_until = null');
     }
     const one = await connect(trellis, { account });
@@ -122,7 +122,7 @@ describe('a security event', () => {
       (await node.call('GET', '/proxy/v4/spreadsheets/none', { headers: one.headers })).status;
     try {
       await trellis.control('POST', 'clock', { advance_s: 2 });
-      assert.equal(await statusThere(), 404, 'this node knows the connection, and believes what it knows');
+      assert.equal(await statusThere(), 404, 'this node has cached the connection, and uses the cache');
       assert.equal((await send('sessions-revoked')).status, 202);
       assert.ok(!(await works(one)), 'at once on the node that took it');
       await trellis.advance(1);

@@ -81,7 +81,7 @@ describe('connecting', () => {
     assert.deepEqual(codeOf(await steps.read(subject)), [200, null]);
   });
 
-  test('26: a token whose life is tiny, absent or a text is believed within reason', async () => {
+  test('26: a token lifetime that is tiny, absent or a text is accepted within limits', async () => {
     const lives = [
       ['token_expires_in_tiny', 5],
       ['token_expires_in_absent', 3600],

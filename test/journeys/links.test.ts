@@ -4,9 +4,8 @@ import { openCookieJar } from '../support/cookie-jar.ts';
 import { type Answer, openTrellis, type TestTrellis, visit } from '../support/trellis.ts';
 
 /**
- * Addresses of the dance in hands they were not meant for: a link, the provider's page, the callback. Whoever begins
- * has the session for itself; what comes back in another browser, or with a state or an issuer that is not waited for,
- * saves nothing and spends no code.
+ * Addresses of the OAuth flow in the wrong hands: a link, the provider's page, the callback. The browser that begins owns
+ * the session. A callback in another browser, or with an unexpected state or issuer, saves nothing and uses no code.
  */
 const key = 'google-sheet';
 let trellis: TestTrellis;
@@ -53,7 +52,7 @@ const looked = async ({ token }: Link) => {
   assert.equal(status, 200, text);
   return body.data as { end_user: { name: string; email: string }; choices: { account: unknown }[] };
 };
-/** The provider's pages, walked by whoever has their address: the address that they lead back to. */
+/** Goes through the provider's pages as any holder of their address; returns the address of the callback. */
 const consent = async (authorizationUrl: string, account = 'ada@example.com') =>
   String((await trellis.control('POST', 'authorize', { url: authorizationUrl, account })).redirect);
 const begun = async (visitor: Visitor, link: Link) => {
@@ -243,7 +242,7 @@ describe('one connection is saved', () => {
     assert.equal((await saved()) - before, 1);
   });
 
-  test('by its owner, whoever looked at the link or tried it before and after', async () => {
+  test('by its owner, even if others open or try the link before and after', async () => {
     const link = await newLink();
     await stranger.visit(link.connect_link);
     assert.equal((await looked(link)).choices.length, 1);

@@ -48,7 +48,7 @@ test('a connection tells when it was last used, and from when to when its token 
   assert.deepEqual(idsOf(await list('?sort=last_used')), [one.connectionId, two.connectionId]);
   assert.deepEqual(idsOf(await list()), [two.connectionId, one.connectionId]);
 
-  // A look at it is no use; whoever reads the credentials uses them.
+  // Reading the connection is not a use of it; reading its credentials is.
   const path = `/connections/${two.connectionId}?provider_config_key=google-sheet`;
   const seen = await trellis.call('GET', path, { key: await trellis.keyWith('connections:read') });
   assert.equal(seen.body.last_used_at, null);
@@ -115,7 +115,7 @@ test('integrations tell their connections and what is used of their quota, where
   assert.ok(!seen.text.includes('"usage"'), seen.text);
 });
 
-test('a connection is found by the tags of the end user whom it has, whoever has changed it how', async () => {
+test('a connection is found by the tags of its current end user, after any change', async () => {
   await trellis.call('POST', '/integrations/quickstart', {
     body: { provider: 'google-sheet', unique_key: 'owned' },
   });

@@ -214,7 +214,7 @@ describe('what the caller may not write it does not see', () => {
   });
 });
 
-describe('the door', () => {
+describe('authentication', () => {
   test('a cookie counts nowhere, with or without the header of pages', async () => {
     const cookie = {
       authorization: undefined,

@@ -76,7 +76,7 @@ const runs = (name: string) =>
      where name = $1 order by run.id`,
     [name],
   );
-/** The worker has what was asked. */
+/** Waits until the worker has taken the remote call. */
 async function taken(): Promise<void> {
   while ((await bench.db.query('select id from errand where owner is not null')).length === 0)
     await pause(20);
@@ -131,10 +131,10 @@ test('what a caller waits for runs at the worker, and the node that was called r
 test('a call is one trace on both nodes', async () => {
   assert.equal((await call('doubled', { n: 1 })).status, 200);
   const request = await receiver.until(({ name }) => name === 'POST /action/trigger');
-  const errand = await receiver.until(({ parentSpanId }) => parentSpanId === request.spanId);
-  const run = await receiver.until(({ parentSpanId }) => parentSpanId === errand.spanId);
-  assert.deepEqual([errand.name, errand.kind, run.name], ['errand run', 2, 'run action']);
-  assert.deepEqual([errand.traceId, run.traceId], [request.traceId, request.traceId]);
+  const remoteCall = await receiver.until(({ parentSpanId }) => parentSpanId === request.spanId);
+  const run = await receiver.until(({ parentSpanId }) => parentSpanId === remoteCall.spanId);
+  assert.deepEqual([remoteCall.name, remoteCall.kind, run.name], ['errand run', 2, 'run action']);
+  assert.deepEqual([remoteCall.traceId, run.traceId], [request.traceId, request.traceId]);
 });
 
 test('a caller who hangs up ends the run, wherever it is', async () => {
@@ -156,7 +156,7 @@ test('a worker serves nothing but word of its state', async () => {
   );
 });
 
-test('a worker that stops says so to whoever waits, and nodes are listed until they end', async () => {
+test('a worker that stops reports it to waiting callers, and nodes are listed until they end', async () => {
   const list = async () => {
     const { code, stdout } = await runCommand(['nodes', '--json'], {
       DATABASE_URL: settings.DATABASE_URL!,

@@ -69,14 +69,14 @@ test('the page is told of the provider', async () => {
   assert.deepEqual(body.data, { required: true, oidc: { name: 'Example' }, mail: false, brand: 'trellis' });
 });
 
-test('whoever was not invited becomes no user', async () => {
+test('a person without an invitation does not become a user', async () => {
   const { to, status } = await visit({ sub: 's1', email: 'eve@example.com', email_verified: true });
   assert.match(to, /\/sign-in\?error=/);
   assert.equal(status, 401);
   assert.equal(await usersOf('eve@example.com'), 0);
 });
 
-test('whoever was invited by address becomes a user with the rights of the invitation, again and again the same', async () => {
+test('a person invited by address becomes a user with the rights of the invitation, and stays the same user', async () => {
   const invited = await owner.call('POST', '/users/invitations', {
     body: { role: 'viewer', environments: ['dev'], email: 'Ida@example.com' },
   });

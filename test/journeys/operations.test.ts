@@ -1,4 +1,4 @@
-// What other rooms than the proxy leave in the activity log.
+// Operations of modules other than the proxy in the activity log.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -107,7 +107,7 @@ test('each attempt to renew credentials is logged, with what the provider said',
     deleted: false,
   });
   assert.equal(failed!.messages.at(-1)!.level, 'error');
-  // Whoever waits for another's refresh makes none: all ten come while the provider is at the first.
+  // A caller that waits for a running refresh starts none: all ten arrive during the first one.
   await trellis.advance(60);
   await trellis.control('POST', 'faults', { case: 'token_slow_after', delay_ms: 2_000, times: 1 });
   await Promise.all(Array.from({ length: 10 }, refresh));

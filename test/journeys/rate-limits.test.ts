@@ -241,7 +241,7 @@ test('made-up keys count for the address, and are looked up no more beyond its l
   }
   const ticket = `trt_999_${'x'.repeat(80)}.y`;
   assert.equal((await refusedAt('/proxy/v4/spreadsheets/none', ticket)).status, 429);
-  // Believed for a second, and known to be good for longer.
+  // The key is cached for a second, and known to be valid for longer.
   await sleep(1_100);
   assert.equal((await ask('8.8.8.8', key)).status, 200);
   assert.equal((await ask('8.8.8.8', key, '/proxy/v4/spreadsheets/none')).status, 404);

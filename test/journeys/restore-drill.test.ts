@@ -334,7 +334,7 @@ test('a disaster, and the way back', async () => {
   );
   const verdict = await withDatabase(dataDir, (db) => verifyAudit(db));
   assert.equal(verdict.fault, undefined);
-  // That its end is lost is told to whoever kept a head of then.
+  // A head that was kept before shows that the end of the log is lost.
   const cut = await withDatabase(dataDir, (db) => verifyAudit(db, { kept }));
   assert.notEqual(cut.fault, undefined);
 });

@@ -78,7 +78,7 @@ for (const [name, scenario] of Object.entries(scenarios)) {
     assert.equal(answer.status, 403, answer.text);
   });
 
-  test(`${name}: a page of another site is refused, whoever is signed in`, async () => {
+  test(`${name}: a page of another site is refused, for every signed-in user`, async () => {
     const { path, headers = {}, body } = scenario.request(given);
     const method = methodOf(name);
     const isRead = method === 'GET' || method === 'HEAD';
@@ -176,7 +176,7 @@ test('the table holds every route of people', async () => {
 for (const [name, who] of Object.entries(ofPeople)) {
   test(`${name}: is for ${who} who come from the dashboard`, async () => {
     const [method = '', template = ''] = name.split(' ');
-    // What there is not: nothing is changed by whoever is served.
+    // The target does not exist, so that a served call changes nothing.
     const path = template
       .replace('{id}', name.includes('invitations') ? '999' : 'none')
       .replace('{name}', 'none');
@@ -204,7 +204,7 @@ for (const [name, who] of Object.entries(ofPeople)) {
 for (const route of openPaths.keys()) {
   const [method = '', path = ''] = route.split(' ');
   if (method !== 'POST') continue;
-  test(`${path}: another site can do nothing to whoever is signed in`, async () => {
+  test(`${path}: another site can do nothing to a signed-in user`, async () => {
     for (const headers of [
       { origin: 'https://evil.example.com' },
       { origin: 'null' },

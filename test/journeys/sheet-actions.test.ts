@@ -321,8 +321,8 @@ describe('writing back', () => {
   });
 });
 
-describe('beginning anew', () => {
-  test('a reset keeps the ids that rows have, and one that removes the records begins with new ones', async () => {
+describe('a reset', () => {
+  test('keeps the ids of rows, and with removal of the records starts with new ids', async () => {
     const id = await sheets.make([header, ...goods(3)]);
     await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });
     await sheets.empty();

@@ -256,7 +256,7 @@ test('what another account has put in place of it is not of the session that mad
   await assertOver(token);
 });
 
-test('a connection that was deleted and imported anew under its ID is not of the session that made it', async () => {
+test('a connection that was deleted and imported again under its ID does not belong to the session that made it', async () => {
   const { token, id } = await openSetUp();
   const asGrace = await newSession({});
   await travel(asGrace, { account: 'grace@example.com' });
@@ -354,7 +354,7 @@ test('what is chosen stays chosen when the session is opened again for what was 
   assert.deepEqual(refusalOf(await of(token).call('PUT', '/setup', choice)), gone);
 });
 
-test('a session with an open set-up is ended by whoever holds its token, and nobody else', async () => {
+test('only a holder of its token can end a session with an open set-up', async () => {
   const { token } = await openSetUp();
   const end = (key?: string) => trellis.call('DELETE', '/connect/session', { key });
   assert.deepEqual(refusalOf(await end(trellis.keys.dev)), [401, 'invalid_connect_session_token_format']);

@@ -406,7 +406,7 @@ describe('what goes wrong in a sheet', () => {
         },
         { name: 'all of it is told by now', act: idle, requests: 1 },
         {
-          name: 'a header with more characters than an event has room for',
+          name: 'a header with more characters than an event can hold',
           act: () => sheets.put(id, { range: 'C1', values: [['x'.repeat(5_000)]] }),
           expect: { updated: count - 2 },
         },
@@ -479,7 +479,7 @@ describe('the budget of an account', () => {
       await one.choose({ base: { spreadsheetId: id, sheetId: 0 } });
       all.push(one);
     }
-    // Calls that were let go late in one window and arrive in the next one count there: twice the room is never used up.
+    // A call that is released late in one window and arrives in the next counts there: twice the quota is never used up.
     await shared.control('POST', 'quota', {
       ...{ reads_per_account: 2 * reads, reads_per_project: 1_000, window_s: window },
     });

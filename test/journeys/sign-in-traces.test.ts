@@ -33,7 +33,7 @@ async function invite(): Promise<string> {
   return tokenIn((made.body.data as { link: string }).link);
 }
 
-test('wrong passwords are told of a user once a minute, whoever tries and however often', async () => {
+test('wrong passwords of a user are reported once a minute, for any number of attempts from anywhere', async () => {
   const failed = () => auditOf('action=user.sign_in_failed');
   for (const round of [1, 2]) {
     const wrong = (of: string) => openPerson(trellis).signIn(of, 'not the password');

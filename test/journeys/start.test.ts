@@ -67,7 +67,7 @@ test('there is no process of customer code before one is needed', {
   });
   const code = flowConfig({ name: 'double', code: actionCode(), integration: 'functions' });
   await service.call('POST', '/sync/deploy', { body: deployBody([code]) });
-  // Whoever deploys is told what the code says of itself, which takes a process.
+  // A deploy returns the code's description of itself, which takes a process.
   assert.notDeepEqual(await functionProcessesOf(service.pid), []);
 });
 

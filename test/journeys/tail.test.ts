@@ -144,7 +144,7 @@ test('what another node writes late is told all the same, and once', async () =>
   tail.close();
 });
 
-test('whoever comes back misses nothing that happened meanwhile', async () => {
+test('a client that reconnects misses nothing that happened meanwhile', async () => {
   const first = await openTail('?text=again');
   await callProxy('again-1');
   const { id } = await first.next();

@@ -74,7 +74,7 @@ describe('a grant that ends on a day', () => {
     assert.deepEqual(more, []);
     assert.equal(event?.data.cause, 'testing_expiry');
     const movedMs = Date.parse(String(event.data.expires_at)) - Date.parse(String(warning.at));
-    assert.ok(Math.abs(movedMs) < 60_000, 'the provider counts the rest anew at each refresh');
+    assert.ok(Math.abs(movedMs) < 60_000, 'the provider restarts the remaining time at each refresh');
 
     await trellis.advance(2 * dayS);
     assert.equal((await refresh(connectionId)).status, 424);

@@ -470,7 +470,7 @@ test('what bears a time and came already does nothing, unless the one before it 
   assert.equal(await by(now + 600), 401);
   await trellis.runJob('webhooks.seen');
   assert.equal(await by(now), 200);
-  assert.equal(await count(), 2, 'it is known for as long as it could be believed');
+  assert.equal(await count(), 2, 'it is stored for as long as it could be accepted');
   await trellis.advance(20 * 60);
   await trellis.runJob('webhooks.seen');
   const [left] = await trellis.db.query<{ count: number }>('select count(*)::int as count from webhook_seen');

@@ -70,7 +70,7 @@ export async function followWriters<Position>(
     await sleep(2);
   }
   await writing;
-  // Whoever asks may be the sequencer; one that is in the middle of a step is waited for.
+  // Any caller of `place` may be the sequencer; the call waits for a sequencer that is in the middle of a step.
   await bench.place();
   for (let count = -1; count < seen.length; ) {
     count = seen.length;

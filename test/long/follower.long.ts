@@ -6,7 +6,7 @@ import { follow, recordFeed } from './follower.ts';
 const bench = await openRecordBench();
 after(() => bench.end());
 
-test('two hundred seeds: whoever follows the cursor ends up with what stands', async () => {
+test('two hundred seeds: a client that follows the cursor ends up with the stored records', async () => {
   for (let seed = 1; seed <= 200; seed += 1)
     assert.deepEqual(await follow(await recordFeed(bench), seed), [], `seed ${seed}`);
 });

@@ -6,7 +6,7 @@ import { follow, recordFeed, timeFeed } from './follower.ts';
 const bench = await openRecordBench();
 after(() => bench.end());
 
-test('whoever follows the cursor ends up with what stands, whatever eight pausing writers do', async () => {
+test('a client that follows the cursor ends up with the stored records, whatever eight pausing writers do', async () => {
   for (let seed = 1; seed <= 4; seed += 1)
     assert.deepEqual(await follow(await recordFeed(bench), seed), [], `seed ${seed}`);
 });

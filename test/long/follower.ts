@@ -69,7 +69,7 @@ export async function recordFeed(bench: RecordBench): Promise<Feed> {
   await steady.save([{ id: 'start', round: 0 }]);
   /** Content per id as last sent, for restores. */
   const sent = new Map<string, { id: string; round: number }>();
-  /** Content at each change, learned from whoever saw its payload: prune and restore are no changes. */
+  /** Content at each change, from any reader that read its payload: prune and restore are not changes. */
   const contents = new Map<string, number>();
   const stateOf = ({ round, _trellis_metadata: { last_action, cursor, pruned_at } }: WireRecord) => {
     if (pruned_at === null) contents.set(cursor, Number(round));

@@ -312,7 +312,7 @@ const headerNames = [
 function spoiledHeader(oneOf: Spoiling['oneOf']): [string, string] {
   const name = oneOf(headerNames);
   const value = oneOf([oneOf(nastyTexts), '-1', '99999999999', '', '\u00ff\u00fe', 'a'.repeat(9_000)]);
-  // What would end the line is the business of whoever reads requests: see `server/http/wire.test.ts`.
+  // Characters that end the line concern the HTTP parser: see `server/http/wire.test.ts`.
   return [name, value.replace(/[\r\n\0]/g, ' ').replace(/[^\x20-\xff]/g, '?')];
 }
 

@@ -1,4 +1,4 @@
-// The official command line as npm gives it, in a project of functions, with a service behind a door that keeps what passes.
+// The official command line from npm, in a project of functions, with a service behind a proxy that records the requests.
 
 import { type ExecFileException, execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -51,17 +51,17 @@ export async function openCommandLine({
     '--no-fund',
     `nango@${version}`,
   ];
-  // With the settings by which whoever runs this reaches npm's registry.
+  // With the caller's settings for npm's registry.
   const install = await runFile('npm', npm, { cwd: installed, env: process.env });
   if (install.code !== 0) {
     await rm(home, { recursive: true, force: true });
     throw new Error(`nango ${version} was not installed:\n${install.output}`);
   }
   const program = join(installed, 'node_modules/nango/dist/index.js');
-  const door = await openDoor(baseUrl);
+  const proxy = await openProxy(baseUrl);
   const env = {
     HOME: home,
-    NANGO_HOSTPORT: door.url,
+    NANGO_HOSTPORT: proxy.url,
     NANGO_SECRET_KEY_DEV: keys.dev,
     NANGO_SECRET_KEY_PROD: keys.prod,
     NANGO_CLI_UPGRADE_MODE: 'ignore',
@@ -76,7 +76,7 @@ export async function openCommandLine({
   if (made.code !== 0) throw new Error(made.output);
   await symlink(join(installed, 'node_modules'), join(project, 'node_modules'));
   return {
-    ...{ project, run, passed: door.passed },
+    ...{ project, run, passed: proxy.passed },
     async write(path, text) {
       await mkdir(dirname(join(project, path)), { recursive: true });
       await writeFile(join(project, path), text);
@@ -84,8 +84,8 @@ export async function openCommandLine({
     read: (path) => readFile(join(project, path), 'utf8'),
     remove: (path) => rm(join(project, path)),
     async close() {
-      door.server.closeAllConnections();
-      door.server.close();
+      proxy.server.closeAllConnections();
+      proxy.server.close();
       await rm(home, { recursive: true, force: true });
     },
   };
@@ -96,8 +96,8 @@ export function copyFunctions(from: string, to: string): Promise<void> {
   return cp(from, to, { recursive: true });
 }
 
-/** Passes all on to the service as it is, and remembers what it was. */
-async function openDoor(baseUrl: string): Promise<{ server: Server; url: string; passed: () => Passed[] }> {
+/** Forwards all requests to the service unchanged, and records them. */
+async function openProxy(baseUrl: string): Promise<{ server: Server; url: string; passed: () => Passed[] }> {
   let seen: Passed[] = [];
   const { hostname, port } = new URL(baseUrl);
   const server = createServer(async (incoming, outgoing) => {

@@ -45,7 +45,7 @@ export async function followAll({ tabs, rows, reads, windowS }: Load): Promise<O
     );
     const chosen = variants.map((variant, sheetId) => [variant, { spreadsheetId: file, sheetId }]);
     await sheets.choose(Object.fromEntries(chosen));
-    // Calls that were let go late in one window and arrive in the next one count there: twice the room is never used up.
+    // A call that is released late in one window and arrives in the next counts there: twice the quota is never used up.
     await trellis.control('POST', 'quota', {
       ...{ reads_per_account: 2 * reads, reads_per_project: 10 * reads, window_s: windowS },
     });

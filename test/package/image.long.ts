@@ -79,7 +79,7 @@ function contained(data: string, env: Record<string, string> = {}): string[] {
       '--cap-drop',
       'ALL',
     ],
-    // No mount point can be made in a system that is read-only: its parts are laid out anew.
+    // A read-only system allows no new mount points, so its parts are bound one by one.
     ...bind('--ro-bind', join(system, 'usr'), '/usr'),
     ...['bin', 'sbin', 'lib', 'lib64'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
     ...bind('--ro-bind', join(system, 'etc'), '/etc'),

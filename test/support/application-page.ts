@@ -6,7 +6,7 @@ import { build } from 'esbuild';
 const officialClient = "import Nango from '@nangohq/frontend'; window.Nango = Nango;";
 
 /**
- * A page on a site of its own that runs a module, by default one that has the official client at hand, and its `/cut`, which
+ * A page on a site of its own that runs a module, by default one that loads the official client, and its `/cut`, which
  * leaves for the address in `to` and no longer knows the page that opened it.
  */
 export async function openApplication(

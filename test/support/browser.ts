@@ -42,8 +42,8 @@ let running: Promise<Browser> | undefined;
 let holders = 0;
 
 /**
- * A real Chromium that talks to nobody but this machine. Whoever has one open in the same process shares its processes
- * and its clipboard, and sees none of the others' windows, cookies and files.
+ * A real Chromium that connects only to this machine. All holders in the same test process share its processes and its
+ * clipboard, and see none of the others' windows, cookies and files.
  */
 export async function openBrowser(): Promise<TestBrowser> {
   holders += 1;

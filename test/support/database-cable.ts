@@ -10,7 +10,7 @@ export type DatabaseCable = {
   /** Breaks all connections, and every new one until `plug`. */
   pull(): void;
   plug(): void;
-  /** Tells whoever comes from now on, in the server's words, that it has room for no more. */
+  /** Refuses every new connection with the server's error for too many connections. */
   crowd(): void;
   /** Connections that are opened from now on lead on after so long. */
   delay(ms: number): void;
@@ -58,7 +58,7 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
     if (isPulled) socket.destroy();
     if (isCrowded) {
       far.destroy();
-      socket.end(noRoom);
+      socket.end(tooManyConnections);
     }
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -91,8 +91,8 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
   };
 }
 
-/** An ErrorResponse with the code for that (PostgreSQL, 53.7 and appendix A). */
-const noRoom = (() => {
+/** An ErrorResponse with the code for too many connections (PostgreSQL, 53.7 and appendix A). */
+const tooManyConnections = (() => {
   const fields = Buffer.from('SFATAL\0C53300\0Msorry, too many clients already\0\0');
   const head = Buffer.from('E\0\0\0\0');
   head.writeInt32BE(fields.length + 4, 1);

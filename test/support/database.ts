@@ -28,11 +28,11 @@ export interface TestDatabase {
   db: Db;
   /** For a second pool on the same database. */
   target: DbTarget;
-  /** Another database with what stands in this one now. Whoever is connected to this one is thrown out. */
+  /** Another database with the current content of this one. Disconnects all clients of this one. */
   copy(): Promise<TestDatabase>;
   /**
-   * Ends `db` and removes the database, whoever else is connected. Fails where an event that was raised there carries what
-   * its type does not name.
+   * Ends `db` and removes the database, even if other clients are connected. Fails if an event that was raised there has
+   * fields that its type does not name.
    */
   drop(): Promise<void>;
 }

@@ -45,7 +45,7 @@ export function ungrouped(): string[] {
     .sort();
 }
 
-/** By size, so that each share has about as much to do: the largest first, to whoever has least. */
+/** By size, so that the shares take about the same time: the largest file first, each to the smallest share. */
 function shared(files: { path: string; sizeBytes: number }[], shares: number): string[][] {
   const loads = Array.from({ length: shares }, () => ({ paths: [] as string[], sizeBytes: 0 }));
   const order = files.toSorted(

@@ -10,7 +10,7 @@ const memory = '/dev/shm';
 const neededBytes = 6 * 2 ** 30;
 
 /**
- * A directory for everything a test run writes, open to all accounts as /tmp is: in memory where there is room, since a file
+ * A directory for everything a test run writes, open to all accounts as /tmp is: in memory if it has the capacity, since a file
  * system that has just lost thousands of files, as one does with every database that is dropped, makes new ones slowly.
  * Undefined where there is not. It bears the process's ID, by which the next run finds what a killed one left.
  */

@@ -7,8 +7,8 @@ import { isKept, type SecretWatch } from './secret-watch.ts';
 const maxOfEnd = 128 * 1024;
 
 /**
- * Tells the watch of every answer of a server in this process, whoever asked for it and by whatever client: redirects,
- * refusals, pages and what the proxy relays included. `scopesOf` knows what the caller's key may do.
+ * Reports every answer of a server in this process to the watch, for any caller and client: redirects, refusals, pages
+ * and answers that the proxy relays included. `scopesOf` has the scopes of the caller's key.
  */
 export function watchServer(
   server: Server,
@@ -44,7 +44,7 @@ export function watchServer(
   server.prependListener('request', follow).prependListener('checkContinue', follow);
 }
 
-/** What comes in, as whoever reads it gets it: to read it here would take it away. */
+/** The body of a request, copied as its reader reads it: a second reader would consume it. */
 function bodyOf(request: IncomingMessage) {
   const body = createBody();
   const { push } = request;

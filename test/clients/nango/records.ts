@@ -130,8 +130,8 @@ export const recordMethods: MethodTests = {
     assert.deepEqual(await records(), saved, 'it is read again, and nothing changed');
     await client.triggerSync(key, ['things'], connectionId, { reset: true, emptyCache: true });
     await ended(subject, 3);
-    const [anew] = await records();
-    assert.ok(anew?.last_action === 'ADDED' && anew.cursor !== saved[0]?.cursor);
+    const [afterReset] = await records();
+    assert.ok(afterReset?.last_action === 'ADDED' && afterReset.cursor !== saved[0]?.cursor);
     // The older forms.
     await client.triggerSync(key, ['things::base'], connectionId, false);
     await ended(subject, 4);

@@ -12,14 +12,14 @@ import { runCommand } from '../support/command.ts';
 import { openTestDatabase, type TestDatabase, urlOf } from '../support/database.ts';
 import { openTrellis } from '../support/trellis.ts';
 
-/** Keys by the command line and by HTTP: both doors let the same through. */
+/** Keys by the command line and by HTTP: both interfaces accept the same. */
 
 const bytes = randomBytes(32);
 let dir: string;
 let database: TestDatabase;
 let dev: Environment;
 before(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'trellis-key-doors-'));
+  dir = await mkdtemp(join(tmpdir(), 'trellis-key-interfaces-'));
   database = await openTestDatabase();
   const vault = openVault([{ id: 'k', key: createSecretKey(bytes) }]);
   dev = (await ensureEnvironment(database.db, { name: 'dev', vault })).environment;
