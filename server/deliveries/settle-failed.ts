@@ -165,7 +165,7 @@ async function noteOurFault(
 const nextSteps = {
   gone: 'The endpoint answered 410: it is gone for good. Delete it, or enable it again and replay what it missed.',
   failing:
-    'Nothing has arrived at the endpoint for five days. Mend it, enable it again, and replay what it missed.',
+    'Nothing has arrived at the endpoint for five days. Fix the endpoint, enable it again, and replay what it missed.',
 };
 
 async function disable(
