@@ -95,7 +95,7 @@ function search(bench: BenchService, name: string): Promise<Buffer> {
   return bench.send('GET', `/operations?limit=50&${query}`);
 }
 
-/** As whoever wants to know for certain. */
+/** Reads all pages of the search, as a caller that needs every match does. */
 async function searchAll(bench: BenchService, query: string): Promise<{ count: number; ms: number }> {
   let count = 0;
   const ms = await timed(async () => {

@@ -2,7 +2,7 @@
  * What the proxy is measured against: an upstream, a bare pass-through in the same runtime, and nginx.
  *
  * Run as a program this file is one of the first two (`upstream`, `pass-through <origin>`), in a process of its own
- * that ends with the channel to whoever started it.
+ * that ends when the channel to its parent process closes.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

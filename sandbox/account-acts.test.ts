@@ -166,7 +166,11 @@ test('a deleted account says so, and one made again has nothing of it', async (t
     'Token has been expired or revoked.',
   ]);
   assert.equal(await userinfo(), 401);
-  assert.equal((await bench.consent({ prompt: undefined })).get('prompt'), 'consent', 'it must consent anew');
+  assert.equal(
+    (await bench.consent({ prompt: undefined })).get('prompt'),
+    'consent',
+    'the account must consent again',
+  );
 });
 
 test('a revocation for one project leaves the other project of the same account alone', async (t) => {

@@ -57,7 +57,7 @@ export class Accounts {
     return account;
   }
 
-  /** Deletes an account; its tokens are ended by whoever calls this. */
+  /** Deletes an account. The caller revokes its tokens. */
   remove(account: Account): void {
     this.#bySub.delete(account.sub);
   }

@@ -28,7 +28,7 @@ export interface Incoming {
   body: Buffer;
   /** Aborts when the caller goes away or the sandbox closes: whatever waits must end then. */
   signal: AbortSignal;
-  /** Empty to begin with; filled in by whoever answers, for the faults and for the list of calls. */
+  /** Empty at first; the handler fills it in, for the faults and for the list of calls. */
   about: About;
 }
 

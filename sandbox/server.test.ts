@@ -93,7 +93,7 @@ test('with a key, the control routes demand it and the page shows nothing; OAuth
   assert.equal((await fetch(`${url}/.well-known/openid-configuration`)).status, 200);
 });
 
-test('accounts, client, grants and tokens survive a restart; call counts, faults and the clock start anew', async (t) => {
+test('accounts, client, grants and tokens survive a restart; call counts, faults and the clock do not', async (t) => {
   const dataDir = await openDataDir(t);
   const before = await openBench(t, { dataDir });
   await before.control('POST /accounts', { email: 'late@example.com', name: 'Late Comer' });

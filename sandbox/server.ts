@@ -13,7 +13,7 @@ import type { Api } from './api.ts';
 import { type Call, type Calls, createCalls } from './calls.ts';
 import { Clients } from './clients.ts';
 import { type Clock, createClock } from './clock.ts';
-import { answerControl, refuseControl } from './control/door.ts';
+import { answerControl, refuseControl } from './control/answer.ts';
 import type { ControlParts, PushChannels, Spreadsheets } from './control/parts.ts';
 import { CONTROL_ROUTES } from './control/routes.ts';
 import { Faults } from './faults/faults.ts';

@@ -15,8 +15,8 @@ const run = promisify(execFile);
 const entries = { '.': 'client', './connect': 'connect', './react': 'react' };
 
 /**
- * Fills `directory` anew. Throws what the compiler said, and where the directory holds anything but a former package, which
- * is left alone.
+ * Replaces the contents of `directory` with the package. Throws the compiler's output. Also throws if the directory holds
+ * anything other than an earlier package, and leaves it unchanged.
  */
 export async function makeClientPackage(directory: string): Promise<void> {
   const found = await readFile(join(directory, 'package.json'), 'utf8').catch(() => '{}');

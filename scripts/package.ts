@@ -30,8 +30,8 @@ const copied: Record<string, string[]> = {
 };
 
 /**
- * Fills `directory` anew. Throws what a compiler said, and where the directory holds anything but a former package, which is
- * left alone.
+ * Replaces the contents of `directory` with the package. Throws a compiler's output. Also throws if the directory holds
+ * anything other than an earlier package, and leaves it unchanged.
  */
 export async function makePackage(directory: string): Promise<void> {
   const found = await readdir(directory).catch((): string[] => []);

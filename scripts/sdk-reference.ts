@@ -26,7 +26,7 @@ const elsewhere: Record<string, string> = {
 /** A statement of a declaration file, with what is written before it. */
 type Declared = { name: string; doc: string; text: string };
 
-/** The page, made anew. Compiles the client, which takes some seconds. */
+/** Generates the page. Compiles the client, which takes some seconds. */
 export async function sdkReference(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'trellis-reference-'));
   try {

@@ -51,7 +51,7 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
 
   app.get('/me', async (request) => ({ person: personOf(request) ?? null, trellisUrl }));
 
-  // An example's sign-in: whoever says a name is believed. A real one asks for a proof.
+  // The sign-in of an example: it accepts any name. A real application requires a proof.
   const name = { type: 'string', pattern: '^\\S(.{0,38}\\S)?$' };
   app.post<{ Body: { name: string } }>('/sign-in', takes({ name }), async (request, reply) => {
     live.end(personOf(request) ?? '');

@@ -24,7 +24,7 @@ const consumer = 'example-app';
 /** Of a connection's metadata: what its user has chosen on the connect page. */
 type Choice = { spreadsheetId: string; sheetId: number; headerRow?: number; title?: string; tab?: string };
 
-/** What a person has to know of a connection that does not work; `next_step` of its health says it to whoever runs this. */
+/** The message for the user of a connection that does not work; `next_step` of its health is the message for the operator. */
 const problems = {
   active: null,
   needs_reauth: 'The access to your account has ended. Reconnect it, and everything goes on.',
@@ -103,7 +103,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     });
     live.tell(person, { account: store.account(connectionId) });
     follow(connectionId);
-    // The first sync, with everything anew: the records may be older than this application's store.
+    // The first sync reads everything again: the records may be older than this application's store.
     if (isNew) await read(connectionId, { reset: true, emptyCache: true });
   }
 
@@ -149,7 +149,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       .finally(() => followed.delete(connectionId));
   }
 
-  /** Takes rows over as they change, and has Trellis let go of what is here. Ends when the connection does. */
+  /** Stores rows as they change, and prunes stored rows at Trellis. Ends when the connection ends. */
   async function takeOver(connectionId: string, signal: AbortSignal): Promise<void> {
     const rows = trellis.connection(integration, connectionId).records<Pick<Row, 'fields'>>('Row');
     // Records that are gone without a trace, as where a sync was reset, are told by a beginning.
@@ -195,7 +195,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     if (account !== undefined) live.tell(account.person, { account });
   }
 
-  /** The token of a session in which a person connects an account, chooses a sheet, or connects anew. */
+  /** The token of a session in which a person connects an account, chooses a sheet, or reconnects. */
   async function session(person: string): Promise<string> {
     const account = store.accountOf(person);
     const choose = account?.sheet ? {} : { setup: 'sheet' as const };

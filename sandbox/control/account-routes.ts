@@ -6,7 +6,7 @@ import { AUTHORIZATION_PATH } from '../oauth/authorize.ts';
 import { fullScope } from '../oauth/scopes.ts';
 import type { Delivery } from '../security-events.ts';
 import { diesAt } from '../tokens.ts';
-import { ControlError, invalid, readBody } from './door.ts';
+import { ControlError, invalid, readBody } from './answer.ts';
 import { deliveryToWire } from './event-routes.ts';
 import {
   ADDED_LIMIT,

@@ -1,7 +1,7 @@
 /** Control routes about projects and their clients. */
 import { z } from 'zod';
 import type { Client, Project } from '../clients.ts';
-import { ControlError, invalid, readBody } from './door.ts';
+import { ControlError, invalid, readBody } from './answer.ts';
 import {
   ADDED_LIMIT,
   type ControlRoute,

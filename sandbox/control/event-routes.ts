@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { RECEIVER_LIMIT } from '../receivers.ts';
 import { type Delivery, EVENT_TYPES, type EventType, isLoopback } from '../security-events.ts';
-import { ControlError, readBody } from './door.ts';
+import { ControlError, readBody } from './answer.ts';
 import { type ControlRoute, getAccount, getClient, timeToWire } from './parts.ts';
 
 const RECEIVER = z.string().max(2000).refine(isLoopback, 'must be an address of this machine');

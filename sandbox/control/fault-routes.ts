@@ -4,7 +4,7 @@ import type { Accounts } from '../accounts.ts';
 import type { Clock } from '../clock.ts';
 import { FAULT_CASES, isFaultName } from '../faults/cases.ts';
 import { FAULT_LIMIT, type Fault } from '../faults/faults.ts';
-import { ControlError, invalid, readBody } from './door.ts';
+import { ControlError, invalid, readBody } from './answer.ts';
 import { type ControlRoute, getAccount, getClient, TEN_YEARS_S, timeToWire } from './parts.ts';
 
 const CLOCK = z.strictObject({ advance_s: z.number().positive().max(TEN_YEARS_S) });

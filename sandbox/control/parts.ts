@@ -17,7 +17,7 @@ import type { Refreshes } from '../refreshes.ts';
 import type { SecurityEvents } from '../security-events.ts';
 import type { Damage } from '../sheets/damage.ts';
 import type { Tokens } from '../tokens.ts';
-import { invalid } from './door.ts';
+import { invalid } from './answer.ts';
 
 /** What the control routes act on. */
 export interface ControlParts {

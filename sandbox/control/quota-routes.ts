@@ -1,7 +1,7 @@
 /** Control routes about how many calls the Sheets API takes. */
 import { z } from 'zod';
 import { GOOGLE_LIMITS, type Quota } from '../quota.ts';
-import { readBody } from './door.ts';
+import { readBody } from './answer.ts';
 import type { ControlRoute } from './parts.ts';
 
 const COUNT = z.int().positive().max(1_000_000).optional();

@@ -1,7 +1,7 @@
 /**
  * The control routes under /_sandbox, by which a test, a script or a person sets the sandbox up and breaks it.
  *
- * JSON in, JSON out, snake_case on the wire. Who may call, and how errors look, is door.ts.
+ * JSON in, JSON out, snake_case on the wire. Authentication and errors are in answer.ts.
  */
 import { ACCOUNT_ROUTES } from './account-routes.ts';
 import { CLIENT_ROUTES } from './client-routes.ts';

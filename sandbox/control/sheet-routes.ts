@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { type Cell, parseCsv, typeCells } from '../csv.ts';
 import { DAMAGES } from '../sheets/damage.ts';
-import { ControlError, invalid, readBody } from './door.ts';
+import { ControlError, invalid, readBody } from './answer.ts';
 import { type ControlRoute, getAccount, NAME, timeToWire } from './parts.ts';
 
 const CELL = z.union([z.string(), z.number(), z.boolean(), z.null()]);

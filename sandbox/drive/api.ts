@@ -39,7 +39,7 @@ interface DriveOptions {
   now: () => number;
   spreadsheets: SpreadsheetFiles;
   /** Default: 10,000 files and 1 GiB. */
-  room?: StorageQuota;
+  quota?: StorageQuota;
 }
 
 /** A file is no larger than a request may be, so that no answer holds more than that. */
@@ -56,10 +56,10 @@ export function createDriveApi({
   url,
   now,
   spreadsheets,
-  room = STORAGE_QUOTA,
+  quota = STORAGE_QUOTA,
 }: DriveOptions): DriveApi {
   const channels = new Channels({ url, now });
-  const store = createFileStore(dataDir, room);
+  const store = createFileStore(dataDir, quota);
   const uploads = new Uploads(store, FILE_LIMIT_BYTES);
   const { visible, open, write, remove, inTurn, settled } = createFiles({
     store,
@@ -133,7 +133,7 @@ export function createDriveApi({
           .filter(({ owner }) => owner.sub === access.sub)
           .reduce((sum, { content }) => sum + (content?.sizeBytes ?? 0), 0);
         const storageQuota = {
-          limit: String(room.bytes),
+          limit: String(quota.bytes),
           usage: String(usage),
           usageInDrive: String(usage),
           usageInDriveTrash: '0',

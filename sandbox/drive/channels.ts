@@ -94,7 +94,7 @@ export class Channels {
     this.#channels.delete(channel.id);
   }
 
-  /** Tells whoever watches the file, or all of its owner's. Returns at once. */
+  /** Notifies the channels that watch the file, or all files of its owner. Returns at once. */
   tell(
     fileId: string,
     { sub, state, changed }: { sub: string; state: string; changed?: string | undefined },

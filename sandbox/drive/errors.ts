@@ -65,7 +65,7 @@ export function uploadTooLarge(limitBytes: number): DriveError {
   return new DriveError({ code: 413, reason: 'uploadTooLarge', message });
 }
 
-/** 403: the account has no room left, or the sandbox for more files. */
+/** 403: the storage quota of the sandbox is used up, in bytes or in files. */
 export function quotaExceeded(): DriveError {
   const message = "The user's Drive storage quota has been exceeded.";
   return new DriveError({ code: 403, reason: 'storageQuotaExceeded', message });

@@ -15,7 +15,7 @@ type Granted = Access & { ok: true };
 
 /** The spreadsheets of the Sheets API, as Drive shows them. */
 export interface SpreadsheetFiles {
-  /** Makes an empty one in the name of whoever asks; its id. */
+  /** Creates an empty spreadsheet that belongs to the caller; returns its id. */
   create(access: Granted, title: string): Promise<string>;
   list(): Promise<
     readonly {

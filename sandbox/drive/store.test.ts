@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { createFileStore, type DriveFile } from './store.ts';
 
-test('there is room for so many files and so many bytes, and what is removed makes room', async (t) => {
+test('the quota limits files and bytes, and a removed file frees its share', async (t) => {
   const dataDir = await mkdtemp(join(tmpdir(), 'drive-'));
   t.after(() => rm(dataDir, { recursive: true }));
   const store = createFileStore(dataDir, { files: 2, bytes: 10 });

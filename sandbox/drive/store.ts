@@ -1,8 +1,8 @@
 /**
  * Files on disk: `<id>.json` says what a file is, `<id>.bin` holds its bytes.
  *
- * Owns: files and the room they may take. What is said of each file is in memory; bytes never are, but for those of
- * the request at hand. Either half is written beside its place and renamed into it.
+ * Owns: files and their storage quota. The metadata of each file is in memory; its bytes never are, except those of the
+ * current request. Both files are written under a temporary name and then renamed.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -40,7 +40,7 @@ export interface StorageQuota {
 export interface FileStore {
   find(id: string): Promise<DriveFile | undefined>;
   list(): Promise<DriveFile[]>;
-  /** Puts a file in the place of what its id stood for, its bytes kept. Throws 403 when there is no room for more. */
+  /** Replaces the metadata of a file and keeps its bytes. Throws 403 when the quota is used up. */
   put(file: DriveFile): Promise<void>;
   /** The same with new bytes, taken from the file at `path`, which is moved. */
   putContent(file: DriveFile, path: string): Promise<DriveFile>;
@@ -52,7 +52,7 @@ export interface FileStore {
 }
 
 /** A store over `dataDir`, which is made when first written to. */
-export function createFileStore(dataDir: string, room: StorageQuota): FileStore {
+export function createFileStore(dataDir: string, quota: StorageQuota): FileStore {
   let loading: Promise<Map<string, DriveFile>> | undefined;
   const files = () => {
     loading ??= load(dataDir);
@@ -63,7 +63,7 @@ export function createFileStore(dataDir: string, room: StorageQuota): FileStore 
     const all = await files();
     const others = [...all.values()].filter(({ id }) => id !== file.id);
     const sizeBytes = [...others, file].reduce((sum, { content }) => sum + (content?.sizeBytes ?? 0), 0);
-    if (others.length >= room.files || sizeBytes > room.bytes) throw quotaExceeded();
+    if (others.length >= quota.files || sizeBytes > quota.bytes) throw quotaExceeded();
     return all;
   }
 

@@ -1,4 +1,4 @@
-import { ControlError } from '../control/door.ts';
+import { ControlError } from '../control/answer.ts';
 import type { ControlParts } from '../control/parts.ts';
 import { CONTROL_ROUTES } from '../control/routes.ts';
 import type { Incoming } from '../http.ts';

@@ -5,7 +5,7 @@
  * the control routes, so that a form can do nothing that a script cannot.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { ControlError } from '../control/door.ts';
+import { ControlError } from '../control/answer.ts';
 import type { ControlParts } from '../control/parts.ts';
 import { html, htmlPage } from '../html.ts';
 import type { Incoming, Reply } from '../http.ts';
@@ -20,7 +20,7 @@ interface Page {
   act(request: Incoming): Promise<Reply>;
 }
 
-/** The page over these parts; with a key it is closed, since whoever comes by a browser has none. */
+/** The page over these parts. If a key is set the page is closed, since a browser cannot send the key. */
 export function createPage(parts: ControlParts, key: string | undefined): Page {
   const ticket = randomBytes(24).toString('base64url');
   if (key !== undefined) return { show: async () => closedPage(200), act: async () => closedPage(401) };

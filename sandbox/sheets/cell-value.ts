@@ -99,7 +99,7 @@ function parseTyped(text: string): { value: Scalar; numberFormat?: NumberFormat 
   const numberFormat =
     id === undefined ? (symbol ? formatTypes[8]?.(text) : undefined) : formatTypes[id]?.(text);
   const isDay = numberFormat?.type === 'DATE' || numberFormat?.type === 'DATE_TIME';
-  // Excel believes in 29 February 1900 and starts a day later.
+  // Excel counts a 29 February 1900, which did not exist, and starts a day later.
   const serial = isDay && value >= 1 && value < 60 ? value + 1 : value;
   return { value: serial, ...(numberFormat !== undefined && { numberFormat }) };
 }

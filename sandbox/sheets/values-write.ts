@@ -43,8 +43,8 @@ export interface Written {
 }
 
 /**
- * Writes `values` from the range's first cell on. A range of one cell stands for as much room as the grid has; any
- * other range is a limit, and Google refuses what goes past it.
+ * Writes `values` from the range's first cell on. A range of one cell extends to the edge of the grid; any other range is a
+ * limit, and Google refuses values beyond it.
  */
 export function writeValues(asked: AskedRange, values: sheets_v4.Schema$ValueRange, enter: Enter): Written {
   const within = clip(asked);
@@ -156,7 +156,7 @@ interface Appended extends Written {
 
 /**
  * Writes `values` after the last table that the range touches, or at the range's first cell where it touches none.
- * The grid grows as needed. `prepare` makes room: nothing for OVERWRITE, rows for INSERT_ROWS.
+ * The grid grows as needed. `prepare` inserts rows for INSERT_ROWS, and nothing for OVERWRITE.
  */
 export function appendValues(
   spreadsheet: Spreadsheet,

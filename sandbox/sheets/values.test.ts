@@ -157,7 +157,7 @@ test('null leaves a cell alone, an empty text clears it and keeps its format', a
   assert.deepEqual((await read(id, 'C1')).json.values, [['25%']]);
 });
 
-test('a write stays within its range; a single cell has room to the edge of the grid', async () => {
+test('a write stays within its range; a single cell extends to the edge of the grid', async () => {
   const id = await bench.spreadsheet([]);
   assert.equal(
     (

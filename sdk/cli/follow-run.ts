@@ -16,7 +16,7 @@ export type Run = {
 type Line = { position: number; level: string; message: string };
 
 const pollMs = 300;
-/** A service that is started anew is back by then, and its runs go on. */
+/** A restarted service is back within this time, and its runs go on. */
 const maxOutageMs = 60_000;
 
 /**

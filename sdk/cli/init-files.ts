@@ -65,7 +65,7 @@ export default createAction({
   exec: async (trellis, { spreadsheetId, values }) => {
     // https://developers.google.com/workspace/sheets/api/reference/rest/v4/spreadsheets.values/append
     const { data } = await trellis.post({
-      // Whoever calls could else lead it to another method of the provider, with the user's access.
+      // Encoded: a caller could otherwise reach another method of the provider, with the user's access.
       endpoint: \`/v4/spreadsheets/\${encodeURIComponent(spreadsheetId)}/values/A1:append\`,
       params: { valueInputOption: 'RAW' },
       data: { values: [values] },

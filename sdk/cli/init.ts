@@ -32,7 +32,7 @@ export async function initCommand(
   }
   for (const [file, text] of files) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
-    // Whoever was faster keeps what is theirs.
+    // A file that another process has created meanwhile is not overwritten.
     await writeFile(join(folder, file), text, { flag: 'wx' });
     print(`+ ${join(name, file)}`);
   }

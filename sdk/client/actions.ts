@@ -30,8 +30,8 @@ export class Actions {
   }
 
   /**
-   * Runs an action and waits for its output. Whoever aborts cancels it. For one that takes minutes use `runAsync`: networks
-   * and platforms give up waiting for an answer (Node after five minutes).
+   * Runs an action and waits for its output. Aborting the signal cancels the action. For an action that takes minutes use
+   * `runAsync`: networks and platforms stop waiting for a response (Node after five minutes).
    */
   run<Output = unknown>(name: string, input?: unknown, options: ActionOptions = {}): Promise<Output> {
     const { maxRetries, signal, timeoutMs = maxRunMs } = options;

@@ -43,7 +43,7 @@ async function* linesOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator
     }
     if (rest !== '') yield rest;
   } finally {
-    // Whoever has seen enough lets the service stop reading.
+    // A consumer that stops early also stops the service's reading.
     await reader.cancel().catch(() => {});
   }
 }

@@ -119,7 +119,7 @@ test('an abort ends the wait with its reason, and what was taken before is ackno
   assert.deepEqual(await Array.fromAsync(again), []);
 });
 
-/** Removes the tombstones of all that was deleted so far, whoever has not seen them. */
+/** Removes the tombstones of all records deleted so far, even if a follower has not received them. */
 async function removeTombstones(): Promise<void> {
   const { service } = bench;
   await service.call('PUT', '/records/retention', {

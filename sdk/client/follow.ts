@@ -39,8 +39,8 @@ export type Batch<T = Record<string, unknown>, B extends string = 'trellis'> = {
   /** Whether there was nothing more when this batch was read. */
   isCaughtUp: boolean;
   /**
-   * Moves the consumer behind this batch now. Asking for the next batch does it by itself: this is for a loop that ends with
-   * this one. Where the position has expired meanwhile it throws or begins anew as `onExpired` says.
+   * Moves the consumer behind this batch now. Requesting the next batch does it automatically: this is for a loop that ends
+   * with this batch. If the position has expired meanwhile, it throws or begins again, as `onExpired` says.
    */
   acknowledge(): Promise<void>;
 };
@@ -85,7 +85,7 @@ export async function* follow<T, B extends string>(
   let toldAt = Date.now();
 
   const moveTo = async (cursor: string | null, until: AbortSignal | undefined) => {
-    // The service's own position stays expired until the beginning is done: a program that dies before begins anew again.
+    // The service's position stays expired until the restart is complete: a program that dies before that restarts once more.
     const moved = isExpired ? { cursor, rewind: true } : { cursor };
     const acknowledge = () => calls.acknowledge(consumer, moved, { signal: until });
     await patiently(async () => {
@@ -171,7 +171,7 @@ function unlessEmptied<T, B extends string>(page: FollowCalls<T, B>['page']): Fo
   let plain: { since: unknown; until: number } | undefined;
   return async (query, call) => {
     if (query.cursor === undefined) plain = undefined;
-    // Whoever began without a position has one since the first page.
+    // A walk that began without a position has one since the first page.
     if (plain !== undefined) plain.since ??= query.cursor;
     if (plain !== undefined && Date.now() < plain.until) return page(query, call);
     const since = plain?.since ?? query.cursor;
@@ -193,9 +193,9 @@ function cursorOf(record: object, { metadataKey }: { metadataKey: string }): str
 }
 
 /**
- * Where the consumer stands, null before everything. One that is new is made, so that nothing is let go before it has taken
- * it; one that is there gives a sign of life, since a program that follows now and then may never find anything new to
- * acknowledge.
+ * The consumer's position, null before the first acknowledgement. A new consumer is created, so that retention removes nothing
+ * that it has not received. An existing consumer is marked as alive, since a program that follows now and then may never find
+ * anything new to acknowledge.
  */
 async function begin<T, B extends string>(
   calls: FollowCalls<T, B>,

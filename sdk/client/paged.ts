@@ -1,6 +1,6 @@
 /**
  * A list that comes in pages, fetched as they are asked for:
- * `for await (const connection of trellis.connections.list()) ...`. Each walk begins anew.
+ * `for await (const connection of trellis.connections.list()) ...`. Each iteration starts from the first page.
  */
 export class Paged<Item, Page = Item[]> implements AsyncIterable<Item> {
   readonly #walk: () => AsyncGenerator<Page, void, undefined>;

@@ -39,7 +39,7 @@ export function proxiedFetch(connection: ProxiedConnection): Fetch {
   const { transport, integration, connectionId } = connection;
   const proxy = `${transport.url}/proxy`;
   return async (input, init = {}) => {
-    // By its form: whoever brings a `fetch` of his own may bring a Request, too.
+    // By its properties, not by `instanceof`: a caller with its own `fetch` may pass its own Request class.
     const request = typeof input === 'object' && 'url' in input ? input : undefined;
     const given = init.headers ?? request?.headers;
     const headers = headersFor(connection, new Headers(given));

@@ -176,7 +176,7 @@ test('an export brings everything, and one that is cut off is told', async () =>
   }
 });
 
-test('whoever stops reading an export lets the service stop, too', async () => {
+test('a consumer that stops reading an export also stops the service', async () => {
   const closed = Promise.withResolvers<void>();
   const lines = function* () {
     for (let id = 0; ; id += 1) yield `{"id":"${id}"}\n`;

@@ -160,7 +160,7 @@ test('an abort rejects with its reason: before, during, in a pause, and in the b
   );
 });
 
-test('a signal ends an answer that is being read, and is let go once it was', async () => {
+test('a signal ends a response that is being read, and is released once it is read', async () => {
   const signals: (AbortSignal | null | undefined)[] = [];
   await withServer(
     (_, response, turn) => {
@@ -366,7 +366,7 @@ test('what a function gives as the key is judged as a fixed one, and what it thr
   await assert.rejects(client.connection('api', 'c-1').fetch('/x'), reason);
 });
 
-test('a key that is asked for counts anew with each call', async () => {
+test('a key function is called again for each call', async () => {
   let turn = 0;
   await withServer(
     (_, response) => say(response, { body: [] }),

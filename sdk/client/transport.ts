@@ -1,8 +1,8 @@
 /**
  * Calls of the service: address, key, time limit, attempts, errors.
  *
- * Owns what every call has in common, by web standards alone. Does not own which calls there are (`trellis.ts` and the
- * rooms beside it), nor calls of providers (`proxied-fetch.ts`), which are neither timed nor repeated here.
+ * Owns what every call has in common, by web standards alone. Does not own the list of calls (`trellis.ts` and the modules
+ * beside it), nor calls of providers (`proxied-fetch.ts`), which are neither timed nor repeated here.
  */
 import { errorOfAnswer, isTrellisError, TrellisError } from './errors.ts';
 import { type Key, requireKeyText } from './key.ts';
@@ -213,14 +213,14 @@ function readJson(response: Response, text: string): unknown {
   return JSON.parse(text);
 }
 
-/** As it came, but for its address, with a call back once the body was read, let go or broken off. */
+/** The same response except for its address, with a callback once its body was read, cancelled or broken off. */
 function telling(response: Response, done: () => void): Response {
   if (response.body === null) {
     done();
     return response;
   }
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
-  // Whoever reads is told what broke off; here it only counts that it is over.
+  // The reader gets the error; here it only matters that the body has ended.
   response.body.pipeTo(writable).then(done, done);
   return new Response(readable, response);
 }

@@ -51,8 +51,8 @@ export async function verifyEvent<E = TrellisEvent>(
 }
 
 /**
- * As `verifyEvent`, by the header `X-<Brand>-Hmac-Sha256` alone, which older receivers know. It holds no time: whoever has
- * seen a request can send it again. So keep the ids you have acted upon, or use `verifyEvent`.
+ * As `verifyEvent`, by the header `X-<Brand>-Hmac-Sha256` alone, which older receivers support. It contains no time: anyone who
+ * has captured a request can send it again. So keep the ids of the events that you have handled, or use `verifyEvent`.
  */
 export async function verifyHmac<E = TrellisEvent>(
   rawBody: string | Uint8Array | ArrayBuffer,

@@ -1,4 +1,4 @@
-/** Whoever waits for a signal, by signal: a hundred calls at once take one listener, which platforms count and warn of. */
+/** The waiting calls of each signal: a hundred concurrent calls share one listener, since platforms warn of many listeners. */
 const waiting = new WeakMap<AbortSignal, Set<() => void>>();
 
 /** Calls back when a signal is aborted, at once where it is; returns how to stop waiting. */

@@ -11,9 +11,9 @@ export type FolderWatch = {
 };
 
 /**
- * Tells of changes in a folder of functions and those below it, with the name of the file where the system gives it. Each is
- * watched by itself, and anew before each look: Node's watcher of a whole tree hears nothing of folders that have taken
- * the place of others of the same name, as they do when branches are changed.
+ * Reports changes in a folder of functions and its subfolders, with the name of the file if the system provides it. Each folder
+ * has its own watcher, which is replaced before each check: Node's recursive watcher misses changes in folders that have replaced
+ * others of the same name, as happens when branches are switched.
  */
 export function watchFolder(
   folder: string,

@@ -35,8 +35,8 @@ export function openPopup(): Window | null {
 }
 
 /**
- * Waits until the session has made a connection and the person is done with the window. Nothing that the window says is
- * believed: it is a reason to ask the service. Throws `ConnectError`.
+ * Waits until the session has made a connection and the person is done with the window. A message of the window is not
+ * trusted: it only causes a request to the service. Throws `ConnectError`.
  */
 export async function watchPopup(
   popup: Window,

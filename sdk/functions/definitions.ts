@@ -13,7 +13,7 @@ export type Shape = z.ZodObject | undefined;
 export type Of<S extends Shape> = S extends z.ZodObject ? z.infer<S> : Record<string, unknown>;
 
 type Common<Metadata extends Shape, Checkpoint extends Shape> = {
-  /** What it does, for whoever reads the dashboard. */
+  /** What it does, for readers of the dashboard. */
   description: string;
   /** Of the author, such as `1.2.0`; the service numbers versions by itself. */
   version?: string;

@@ -21,7 +21,7 @@ export class Effects {
   #state: string | undefined;
   readonly #stored: Stored;
   readonly #acts: Record<string, Act>;
-  /** What happened to checkpoint, metadata and locks, in order, for whoever reads along. */
+  /** The changes of checkpoint, metadata and locks, in order, for the developer who runs the function. */
   readonly notes: string[] = [];
 
   constructor(given: { models: Models; stored: Stored; checkpoint: Json; metadata: JsonObject }) {

@@ -32,11 +32,11 @@ export function loadFunction(
   code: string,
   { log, instead = {}, ended }: { log: Log; instead?: Readonly<Record<string, unknown>>; ended: AbortSignal },
 ): Definition {
-  const withheld = Object.getOwnPropertyNames(globalThis).filter(
+  const hidden = Object.getOwnPropertyNames(globalThis).filter(
     (name) => !language.has(name) && !given.has(name) && name !== 'console',
   );
   const globals: Record<string, unknown> = {
-    ...Object.fromEntries(withheld.map((name) => [name, undefined])),
+    ...Object.fromEntries(hidden.map((name) => [name, undefined])),
     ...timersUntil(ended, instead),
     console: consoleOf(log),
   };

@@ -45,8 +45,8 @@ export type Reads = {
 };
 
 /**
- * Such a call changes nothing at whoever is called (RFC 9110 §9.2.1): neither its method says so, nor anything by which a
- * server could take it for another one, such as `X-HTTP-Method-Override`. What only looks like that is no read, either.
+ * Whether the call is safe (RFC 9110 §9.2.1): its method is safe, and it has nothing that could make a server treat it as
+ * another method, such as `X-HTTP-Method-Override`. A call that only resembles an override is not a read either.
  */
 export function isRead({ args }: OutgoingCall): boolean {
   const { method, endpoint = '', url = '', query = '', headers = {} } = args;

@@ -4,7 +4,7 @@ import { connect, isConnectError } from '/trellis-client/index.js';
 /** @typedef {{ id: string, fields: Record<string, unknown>, cursor: string }} Row */
 /** @typedef {{ email: string | null, sheet: string | null, problem: string | null, columns: string[] }} Account */
 
-/** No table is longer: whoever wants to see more opens the sheet. */
+/** The most rows that a table shows; the sheet itself shows all rows. */
 const maxShown = 500;
 /** @type {Map<string, Row>} */
 const rows = new Map();
@@ -25,7 +25,7 @@ const show = (isShown, ...ids) => {
 };
 
 /**
- * Asks the server. Throws with words for whoever reads them.
+ * Calls the server. Throws an error with a message for the user.
  * @param {string} call @param {object} [body]
  */
 async function ask(call, body) {
@@ -47,7 +47,7 @@ async function press(button, act) {
   try {
     await act();
   } catch (error) {
-    // Whoever closes the window knows it.
+    // The user closed the window, so no message is needed.
     if (!isConnectError(error, 'window_closed')) notify(/** @type {Error} */ (error).message);
   } finally {
     button.disabled = false;
@@ -74,7 +74,7 @@ if (person !== null) {
   forPerson = `?person=${encodeURIComponent(person)}`;
   at('person').textContent = person;
   show(true, 'who');
-  // The browser connects again by itself, and is told everything anew.
+  // The browser reconnects automatically, and the server sends the whole state again.
   const live = new EventSource(`/live${forPerson}`);
   live.addEventListener('message', ({ data }) => take(JSON.parse(data)));
   // But not where nobody, or somebody else, is signed in by then.
@@ -137,7 +137,7 @@ function drawTable(names) {
   /** @param {string} name */
   const className = (name) => (numeric.includes(name) ? 'number' : '');
   const titles = names.map((name) => element('th', { scope: 'col', className: className(name) }, name));
-  // Whoever is on a button by the keyboard stays there.
+  // Keyboard focus stays on the same button.
   const focused = document.activeElement?.closest('tr')?.id;
   table.tHead?.replaceChildren(element('tr', {}, ...titles, element('td', { className: 'edit' })));
   const body = shownRows.map((row) => {

@@ -1,4 +1,4 @@
-/** What an action throws on purpose: the payload is for whoever called it. */
+/** An error that an action throws on purpose: the payload goes to the action's caller. */
 export class ActionError extends Error {
   readonly type: string;
   readonly payload: Record<string, unknown>;

@@ -10,7 +10,7 @@ import type {
 import type { Method, ProxyConfiguration } from '../http.ts';
 import { ActionError } from './action-error.ts';
 import { uncontrolledFetch } from './fetched.ts';
-import { requireOwn, withheld } from './own-place.ts';
+import { notGiven, requireOwn } from './own-place.ts';
 import { paginate } from './paginate.ts';
 import { proxiedCall } from './proxied-call.ts';
 import { type About, bytesOf, type Service } from './service.ts';
@@ -19,8 +19,8 @@ import { stopped } from './stopped.ts';
 const levels: readonly unknown[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
 /** Records that are asked for at once. */
 const maxIds = 100;
-/** How long what the service told of connection and metadata is gone by. */
-const believedMs = 60_000;
+/** How long the service's answers about connection, integration and metadata are cached. */
+const cachedMs = 60_000;
 
 /** What every function is given; a sync's is made of it in `sync-context.ts`. */
 export function createContext(service: Service, about: About): ActionContext {
@@ -31,9 +31,9 @@ export function createContext(service: Service, about: About): ActionContext {
     return proxiedCall(service, config);
   };
   const by = (method: Method) => (config: ProxyConfiguration) => proxied({ ...config, method });
-  const connection = believed(() => ask('getConnection'));
-  const integration = believed(() => ask('getIntegration'));
-  const metadata = believed(() => ask('getMetadata'));
+  const connection = cached(() => ask('getConnection'));
+  const integration = cached(() => ask('getIntegration'));
+  const metadata = cached(() => ask('getMetadata'));
   async function changing(name: string, value: unknown): Promise<MetadataAnswer> {
     await ask(name, { metadata: value });
     metadata.forget();
@@ -62,14 +62,14 @@ export function createContext(service: Service, about: About): ActionContext {
     async getConnection(providerConfigKey?: string, connectionId?: string, options?: RenewalOptions) {
       requireOwn(about, { providerConfigKey, connectionId });
       if (options?.refreshToken)
-        throw withheld('refreshToken', 'the service renews tokens, getToken has a good one.');
+        throw notGiven('refreshToken', 'the service renews tokens, getToken has a good one.');
       return options?.forceRefresh
-        ? connection.anew(() => ask('getConnection', { forceRefresh: true }))
+        ? connection.replace(() => ask('getConnection', { forceRefresh: true }))
         : connection.get();
     },
     async getIntegration(parts?: { include?: IntegrationParts | IntegrationParts[] }) {
       if ([parts?.include ?? []].flat().includes('credentials'))
-        throw withheld(
+        throw notGiven(
           'What the integration is called with (`credentials`)',
           'the service makes the calls that need it.',
         );
@@ -165,11 +165,11 @@ function metadataAnswer(
   };
 }
 
-/** Asked once for as long as it is believed, also by many at once. */
-function believed<T>(load: () => Promise<T>) {
+/** A value that is loaded at most once while it is cached, also for concurrent reads. */
+function cached<T>(load: () => Promise<T>) {
   let known: { value: Promise<T>; until: number } | undefined;
-  function believe(value: Promise<T>): Promise<T> {
-    const asked = { value, until: Date.now() + believedMs };
+  function store(value: Promise<T>): Promise<T> {
+    const asked = { value, until: Date.now() + cachedMs };
     known = asked;
     value.catch(() => {
       if (known === asked) known = undefined;
@@ -177,9 +177,9 @@ function believed<T>(load: () => Promise<T>) {
     return value;
   }
   return {
-    get: (): Promise<T> => (known === undefined || Date.now() > known.until ? believe(load()) : known.value),
-    /** Asked in this way, whatever is believed. */
-    anew: (ask: () => Promise<T>): Promise<T> => believe(ask()),
+    get: (): Promise<T> => (known === undefined || Date.now() > known.until ? store(load()) : known.value),
+    /** Loads the value in this way, even if one is cached. */
+    replace: (ask: () => Promise<T>): Promise<T> => store(ask()),
     forget() {
       known = undefined;
     },

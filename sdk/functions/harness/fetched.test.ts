@@ -77,7 +77,7 @@ test('a body is read as it comes, by a loop or a reader, also of a copy', async 
   assert.equal((await read(copy.body)).join(''), '{"a":1}');
 });
 
-test('a body that is not wanted is let go of, and there is none where none can be', async () => {
+test('an unwanted body is cancelled, and a response that cannot have a body has none', async () => {
   const { answer, isDropped } = answered();
   const reader = (await answer).body!.getReader();
   await reader.read();

@@ -56,7 +56,7 @@ class Source {
     if (this.#stream !== undefined) yield* this.#stream;
   }
 
-  /** Lets go of what nobody has begun to read. */
+  /** Cancels a body that no reader has begun to read. */
   async cancel(): Promise<void> {
     if (this.#isShared || this.#whole !== undefined || this.#isStreamed) return;
     this.#isStreamed = true;

@@ -20,8 +20,8 @@ export function requireOwn(
   );
 }
 
-/** What is asked for and no function is told. */
-export function withheld(what: string, why: string): Error {
+/** The error of a request for a value that functions do not get. */
+export function notGiven(what: string, why: string): Error {
   return Object.assign(new Error(`${what} is told to no function: ${why}`), {
     code: 'not_told_to_functions',
   });

@@ -77,7 +77,7 @@ function refused(response: ProxyResponse): ProxyError {
     isAxiosError: true as const,
     code: status < 500 ? 'ERR_BAD_REQUEST' : 'ERR_BAD_RESPONSE',
     ...{ status, response },
-    // Whoever reads the failed run sees what the provider said.
+    // The failed run shows the provider's response to its readers.
     payload: { status, data: shown(data) },
   });
 }

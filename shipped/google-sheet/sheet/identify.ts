@@ -115,12 +115,12 @@ function pairGroup(
 export function keyOf(text: string): string {
   const key = text.replaceAll('\0', '').toWellFormed();
   const characters = [...key];
-  // Room for the number of a duplicate.
+  // Leaves space for the number of a duplicate.
   if (characters.length <= maxIdCharacters - 10) return key;
   return `${characters.slice(0, 200).join('')}~${digestOf(key)}`;
 }
 
-/** Made of the content, so that the same sheet gives the same ids when it is read anew. */
+/** An id made from the content, so that the same sheet gives the same ids when it is read again. */
 function freeId(whole: string, taken: Set<string>): string {
   let id = `~${whole}`;
   for (let count = 2; taken.has(id); count++) id = `~${whole}~${count}`;

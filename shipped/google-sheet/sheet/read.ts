@@ -2,9 +2,9 @@
  * Reading the values of a tab with as few requests as it takes: Google counts 60 reads a minute for all connections of an
  * account.
  *
- * Owns: which requests are made and what of them is believed. A tab is named by its `gid`: where the right to write lets
- * values be asked for by it, its title does not matter; else they are asked for by title, and believed once the title is
- * known to be that of the tab.
+ * Owns: the requests, and the checks before their values are accepted. A tab is identified by its `gid`. If the connection may
+ * write, values are requested by `gid`, and the title does not matter. Otherwise they are requested by title, and accepted once
+ * the title is confirmed to be that of the tab.
  */
 import { hash } from 'node:crypto';
 import { quotedTitle, rowsRange, titleOf } from './a1.ts';

@@ -137,7 +137,7 @@ describe('rows from one look to the next', () => {
     );
   });
 
-  test('by content: the one cell of a row can change, and a column can be filled anew', () => {
+  test('by content: the one cell of a row can change, and a column can be filled again', () => {
     const look = follow(settingsOf('content'));
     const first = look([['Name'], ['a'], ['b'], ['c']]);
     assert.deepEqual(actions(first.records, look([['Name'], ['a'], ['B'], ['c']]).records), {
@@ -257,7 +257,7 @@ describe('rows from one look to the next', () => {
     );
   });
 
-  test('the same sheet read anew gives the same ids, made of the content', () => {
+  test('the same sheet read again gives the same ids, made of the content', () => {
     const rows = [header, ['a', 1, ''], ['b', 2, ''], ['b', 2, '']];
     const idsOf = () => follow(settingsOf('content'))(rows).records.map(({ id }) => id);
     assert.deepEqual(idsOf(), idsOf());
@@ -395,7 +395,7 @@ describe('columns', () => {
     assert.deepEqual([emptied.records, emptied.changes], [[], []]);
   });
 
-  test('a header that is chosen anew is the header, also where the old one still stands', () => {
+  test('a newly chosen header row is the header, even if the old header row is still there', () => {
     const look = follow(settingsOf('content'));
     const values = rows(2);
     const first = look([['Goods', 'of May'], ['SKU', 'Name'], ...values]);

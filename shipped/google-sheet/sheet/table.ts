@@ -43,7 +43,7 @@ export function readTable(
   const headerIndex = headerIndexOf(values, { settings, state });
   const header = values[headerIndex] ?? [];
   const data = values.slice(headerIndex + 1);
-  // Whoever emptied the sheet did not rename its columns, nor does a formula that still loads all of it.
+  // An emptied sheet has no renamed columns, nor does a sheet whose formula still loads all of it.
   const isBare = data.every((row) => row.every(isBlank));
   const isEmpty = isBare && (state.columns.length > 0 || header.every(isBlank));
   if (!isEmpty && state.headerRow === settings.headerRow) requireHeader(header, state);

@@ -31,7 +31,7 @@ const checkpoint = z.object({
   cellCount: z.number(),
   /** The file's version in Drive; empty where Drive does not tell. */
   version: z.string(),
-  /** How many runs since have found nothing changed, and looked no further. */
+  /** The number of runs since then that found nothing changed and read no further. The name is in stored checkpoints. */
   believed: z.number(),
   /** The sheet has changed while its version has not: it has formulas such as NOW or IMPORTRANGE. */
   volatile: z.boolean(),
@@ -42,10 +42,10 @@ type Sync = SyncContext<typeof models, Record<string, unknown>, Checkpoint>;
 /** Counts up where records are made in another way from the same sheet. */
 const edition = 1;
 /**
- * So many runs in a row go by the file's version, or by values that are as they were. Then all of it is taken again: formats
- * change without values, and recalculated values without a version.
+ * The number of consecutive runs that rely on the file's version, or on unchanged values. The next run reads everything again:
+ * formats change without values, and recalculated values without a version.
  */
-const maxBelieved = 11;
+const maxUnchangedRuns = 11;
 const namedInLog = 5;
 /** What the service takes of an event. */
 const maxChanges = 1_000;
@@ -69,16 +69,16 @@ export default createSync({
     const { settings } = chosen;
     const rights = await rightsOf(trellis);
     const last = await lastOf(trellis, settings);
-    const isDue = last === undefined || last.believed >= maxBelieved;
-    const believed = isDue ? 0 : last.believed + 1;
+    const isDue = last === undefined || last.believed >= maxUnchangedRuns;
+    const unchangedRuns = isDue ? 0 : last.believed + 1;
     // Drive does not tell of every file that the Sheets API reads: where it did not, it is asked again when all is taken again.
     const asksDrive = rights.canSeeFiles && (isDue || (!last.volatile && last.version !== ''));
     const version = asksDrive ? ((await fileVersion(trellis, settings.spreadsheetId)) ?? '') : '';
     const isSameVersion = version !== '' && version === last?.version;
-    if (!isDue && isSameVersion) return trellis.saveCheckpoint({ ...last, believed });
+    if (!isDue && isSameVersion) return trellis.saveCheckpoint({ ...last, believed: unchangedRuns });
     const unchanged = isDue ? undefined : last.digest;
     const taken = await take(trellis, { settings, rights, known: last, unchanged });
-    if (taken === undefined) return trellis.saveCheckpoint({ ...last!, version, believed });
+    if (taken === undefined) return trellis.saveCheckpoint({ ...last!, version, believed: unchangedRuns });
     await save(trellis, { settings, taken });
     const { title, cellCount, digest } = taken;
     const volatile = last !== undefined && (last.volatile || (isSameVersion && digest !== last.digest));

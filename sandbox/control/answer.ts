@@ -1,7 +1,7 @@
 /**
- * The door of the control routes: who may come in, how a body is read, and how a refusal is worded.
+ * The entry point of the control routes: authentication, reading of bodies, and errors.
  *
- * Errors are `{error: {code, message}}`; a message about a body begins with the field.
+ * An error is `{error: {code, message}}`; a message about a body begins with the field.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
