@@ -88,7 +88,6 @@ async function measureOnce(seconds: number): Promise<Record<Stage, Figure>> {
       TRELLIS_METRICS_TOKEN: metricsToken,
       BENCH_LOOP_FILE: loopFile,
       NODE_OPTIONS: `--import ${new URL('loop-watch.ts', import.meta.url)}`,
-      ...(process.env.TMPOPT && { NODE_OPTIONS: process.env.TMPOPT }),
     },
   });
   try {

@@ -195,3 +195,53 @@ test('no source file outgrows 400 lines', () => {
     .filter((file) => read(file).split('\n').length > 401);
   assert.deepEqual(long, []);
 });
+
+/** The table `errand`, the columns `withheld` and `withheld_until`, and the names of a job and of spans stay. */
+const storedNames = /\b(errands?|withheld)\b/gi;
+const filesOfStoredNames = [
+  'ARCHITECTURE.md',
+  'docs/decisions/0021-errands-between-nodes.md',
+  'docs/operations/monitoring.md',
+  'docs/operations/nodes.md',
+  'server/app/jobs.ts',
+  'server/connect/reconnect.test.ts',
+  'server/connections/probe.test.ts',
+  'server/connections/rows.ts',
+  'server/connections/save.ts',
+  'server/connections/status-transitions.ts',
+  'server/connections/store.ts',
+  'server/connections/suspension.ts',
+  'server/functions/runs/remote-runner.test.ts',
+  'server/functions/runs/remote-runner.ts',
+  'server/nodes/remote-call-crash.test.ts',
+  'server/nodes/remote-call-server.ts',
+  'server/nodes/remote-calls.test.ts',
+  'server/nodes/remote-calls.ts',
+  'test/chaos/chaos.ts',
+  'test/journeys/nodes.test.ts',
+  'test/support/rows-by-version.ts',
+];
+/** The name of a directory is a hash of this text. */
+const hashedText = '`room ${';
+const exemptFiles = ['server/db/tables.ts', 'test/architecture.test.ts'];
+
+test('texts and names are in plain technical English', () => {
+  const words = /\b(rooms?|doors?|beliefs?|errands?|withheld|whoever|lets? go|at hand|anew|fates?|mended)\b/i;
+  const wrong = globSync(
+    [
+      '{server,web,sandbox,sdk,shipped,scripts,bench,test,docs,examples,providers,deploy}/**/*.{ts,tsx,mts,mjs,js,md,yaml,yml,sh,css,html}',
+      '*.md',
+    ],
+    { cwd: root, exclude: (name: string) => ['node_modules', 'dist'].includes(name.split('/').at(-1)!) },
+  )
+    .filter((file) => !exemptFiles.includes(file))
+    .flatMap((file) =>
+      read(file)
+        .split('\n')
+        .map((line) => line.replace(hashedText, ''))
+        .map((line) => (filesOfStoredNames.includes(file) ? line.replaceAll(storedNames, '') : line))
+        .filter((line) => words.test(line))
+        .map((line) => `${file}: ${line.trim()}`),
+    );
+  assert.deepEqual(wrong, []);
+});
