@@ -29,9 +29,9 @@ const forms: Record<string, RegExp> = {
 
 /** What could be a key of somebody's, whatever its form: long, and as mixed as random characters are. */
 const mixed = /(?<![A-Za-z0-9+/_=.-])[A-Za-z0-9+/_-]{32,200}={0,2}(?![A-Za-z0-9+/_=-])/g;
-const leastBits = 4;
+const minBits = 4;
 /** Of random base64 about 0.63 of all neighbours differ in kind; of names, which are made of words, about 0.3. */
-const leastChanges = 0.45;
+const minChanges = 0.45;
 
 /** Each place of `text` that looks like a secret, in order of lines. */
 export function findSecrets(text: string): Finding[] {
@@ -56,7 +56,7 @@ function isRandom(word: string): boolean {
   if (!/\d/.test(word) || !/[a-z]/.test(word) || !/[A-Z]/.test(word)) return false;
   // The digest in the name of a built file.
   if (/^\/?assets\//.test(word)) return false;
-  return changesOf(word) >= leastChanges && entropyOf(word) >= leastBits;
+  return changesOf(word) >= minChanges && entropyOf(word) >= minBits;
 }
 
 /** How many of its neighbours differ in kind, 0 to 1: small letter, capital, digit, anything else. */

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from './outcome.ts';
 
 /** Shorter ones stand in other texts by chance. */
-const leastLength = 6;
+const minLength = 6;
 
 const spellings: ((text: string) => string)[] = [
   (text) => text,
@@ -41,7 +41,7 @@ export function createRedactor(): Redactor {
   };
   return {
     add(title, secret) {
-      if (secret.length < leastLength) return;
+      if (secret.length < minLength) return;
       // An encoded secret becomes the name, encoded alike: so does what code makes of the name in a replay.
       for (const spell of spellings)
         if (!secrets.has(spell(secret))) secrets.set(spell(secret), spell(title));
@@ -63,7 +63,7 @@ function* innerBase64(secret: string): Iterable<string> {
     const from = Math.ceil((before * 8) / 6);
     for (const encoding of ['base64', 'base64url'] as const) {
       const inner = bytes.toString(encoding).slice(from, whole);
-      if (inner.length >= leastLength) yield inner;
+      if (inner.length >= minLength) yield inner;
     }
   }
 }
@@ -73,14 +73,14 @@ export function* credentialsIn(value: Json): Iterable<[name: string, secret: str
   if (typeof value !== 'object' || value === null) return;
   for (const [name, one] of Object.entries(value)) {
     if (typeof one !== 'string') yield* credentialsIn(one as Json);
-    else if (credentialName.test(name) && one.length >= leastTold && !/\s/.test(one)) yield [name, one];
+    else if (credentialName.test(name) && one.length >= minTold && !/\s/.test(one)) yield [name, one];
   }
 }
 
 const credentialName =
   /^((access|refresh|id|session|auth|bearer)_?token|token|client_?secret|secret|password|api_?key|private_?key)$/i;
 /** A shorter one may be any word, which would be replaced wherever it stands. */
-const leastTold = 16;
+const minTold = 16;
 
 /** Every text in credentials, with where it stands, but for what only says their kind or their time. */
 export function* secretsIn(value: Json | undefined, path: string): Iterable<[path: string, secret: string]> {
@@ -107,7 +107,7 @@ export function lastingHeaders(headers: Readonly<Record<string, string>>): Recor
 export function withoutShort(credentials: JsonObject, path: string): JsonObject {
   return Object.fromEntries(
     Object.entries(credentials).map(([name, value]) => {
-      if (typeof value === 'string' && value.length < leastLength && !plainFields.has(name))
+      if (typeof value === 'string' && value.length < minLength && !plainFields.has(name))
         return [name, titleOf(`${path}.${name}`)];
       if (typeof value !== 'object' || value === null || Array.isArray(value)) return [name, value];
       return [name, withoutShort(value, `${path}.${name}`)];

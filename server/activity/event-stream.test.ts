@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
-import { EventStream, event } from './event-stream.ts';
+import { EventStream, event } from './tail-route.ts';
 
 let server: Server;
 let stream: EventStream;

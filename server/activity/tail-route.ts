@@ -1,12 +1,14 @@
 import type { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
 import { setTimeout as wait } from 'node:timers/promises';
 import { z } from 'zod';
-import type { Db } from '../db/pool.ts';
+import { type Db, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
-import { type EndReason, EventStream, event } from './event-stream.ts';
 import { filterInput, filterOf } from './filter-input.ts';
-import { sinceOperation, type Tail, tailOperations } from './tail.ts';
+import { fits } from './fits.ts';
+import { timeOfId } from './operation-id.ts';
+import { type OperationFilter, type OperationRow, operationColumns } from './operations.ts';
 import { operationToWire } from './wire.ts';
 
 type TailDeps = {
@@ -134,4 +136,140 @@ async function pump(
 
 function reasonOf(error: unknown): EndReason {
   return error instanceof AppError && (error.status === 401 || error.status === 403) ? 'key' : 'failed';
+}
+
+/**
+ * How much later than it was logged an entry may get into the database and still be told: nodes write in batches, and
+ * their clocks differ.
+ */
+const lateMs = 5_000;
+/** Told in one go. */
+const maxAtOnce = 200;
+const dayMs = 86_400_000;
+
+type Tail = {
+  /**
+   * What came since the last call, oldest first as far as it is known, each once: entries of one moment may come in
+   * another order, since they are written by several nodes. `hasMore` where there is more than is told at once.
+   */
+  next(): Promise<{ operations: OperationRow[]; hasMore: boolean }>;
+};
+
+/**
+ * Follows the log on all nodes from `since`, in ms. It asks the database, so it costs a look at the entries of the last
+ * five seconds each time.
+ */
+function tailOperations(
+  db: Queryable,
+  { filter, since, nowMs }: { filter: OperationFilter; since: number; nowMs: () => number },
+): Tail {
+  const told = new Set<string>();
+  /** All that was in the database when it was this late has been told, but for what comes late. */
+  let reached = since + lateMs;
+
+  return {
+    async next() {
+      const at = nowMs();
+      const from = new Date(Math.max(since, reached - lateMs));
+      for (const id of told) if (timeOfId(id) < from) told.delete(id);
+      const range = { from, to: new Date(Math.max(at, from.getTime()) + dayMs) };
+      const rows = tables
+        .selectFrom('operation')
+        .where('environment_id', '=', filter.environmentId)
+        .where('created_at', '>=', range.from)
+        .where('created_at', '<', range.to);
+      const found = await db.run(
+        rows
+          .select('id')
+          .where(fits(filter, range))
+          .orderBy('created_at')
+          .orderBy('id')
+          .limit(told.size + maxAtOnce + 1),
+      );
+      const fresh = found.map(({ id }) => id).filter((id) => !told.has(id));
+      const ids = fresh.slice(0, maxAtOnce);
+      const hasMore = fresh.length > ids.length;
+      const last = ids.at(-1);
+      reached = hasMore && last !== undefined ? timeOfId(last).getTime() : Math.max(at, reached);
+      if (last === undefined) return { operations: [], hasMore };
+      const operations = await db.run(
+        rows.select(operationColumns).where('id', 'in', ids).orderBy('created_at').orderBy('id'),
+      );
+      for (const { id } of operations) told.add(id);
+      return { operations, hasMore };
+    },
+  };
+}
+
+/** The time from which to follow, so that a reader who has the log up to this operation misses nothing. */
+function sinceOperation(id: string): number {
+  return timeOfId(id).getTime() - lateMs;
+}
+
+/** Why an event stream ends that its reader did not end. */
+type EndReason = 'asked' | 'stopping' | 'key' | 'too_slow' | 'failed';
+
+const endings: Record<EndReason, string> = {
+  asked: 'The time that was asked for is over.',
+  stopping: 'The node stops. Connect again.',
+  key: 'The key was revoked, has expired or lost its scope.',
+  too_slow: 'Events were not read fast enough. Connect again, with Last-Event-ID to go on where this ended.',
+  failed: 'The log cannot be read at the moment. Connect again a little later.',
+};
+
+/**
+ * Server-sent events (HTML standard, §9.2) for one reader. The buffer holds at most the last sent text and some 16 KB:
+ * `send` resolves once the buffer has capacity again.
+ */
+export class EventStream {
+  readonly body: Readable;
+  /** Aborted once it has ended, from whichever side. */
+  readonly ended: AbortSignal;
+  readonly #stallMs: number;
+  readonly #lingerMs: number;
+  readonly #ending = new AbortController();
+  #drained: (() => void) | undefined;
+
+  /** A reader who takes nothing for `stallMs` is told that it ends, and after `lingerMs` more is cut off. */
+  constructor({ stallMs, lingerMs }: { stallMs: number; lingerMs: number }) {
+    this.#stallMs = stallMs;
+    this.#lingerMs = lingerMs;
+    this.ended = this.#ending.signal;
+    this.body = new Readable({
+      read: () => this.#drained?.(),
+      destroy: (error, done) => {
+        this.#ending.abort();
+        done(error);
+      },
+    });
+  }
+
+  /** Sends `text`, which is whole lines, and waits until it is on its way; at once where the stream has ended. */
+  async send(text: string): Promise<void> {
+    if (this.ended.aborted || this.body.push(text)) return;
+    const { promise: drained, resolve } = Promise.withResolvers<void>();
+    this.#drained = resolve;
+    const over = new AbortController();
+    const signal = AbortSignal.any([over.signal, this.ended]);
+    const stalled = wait(this.#stallMs, 'stalled', { signal }).catch(() => 'ended');
+    const outcome = await Promise.race([drained, stalled]);
+    this.#drained = undefined;
+    over.abort();
+    if (outcome === 'stalled') this.end('too_slow');
+  }
+
+  /** The last event says why; a reader who does not take it is cut off a little later. */
+  end(reason: EndReason): void {
+    if (this.ended.aborted) return;
+    this.#ending.abort();
+    this.body.push(event('end', { data: { reason, message: endings[reason] } }));
+    this.body.push(null);
+    const cut = setTimeout(() => this.body.destroy(), this.#lingerMs);
+    this.body.once('close', () => clearTimeout(cut));
+  }
+}
+
+/** One event in the form of the stream; its data is JSON, in one line. */
+export function event(name: string, { id, data }: { id?: string; data: unknown }): string {
+  return `${id === undefined ? '' : `id: ${id}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }

@@ -16,7 +16,7 @@ import { takeKeysOut } from './without-keys.ts';
  * A backup of the embedded database, made while the service goes on.
  *
  * Owns: what a backup is (`manifest.ts`), where backups lie (`backup-directory.ts`, `free-space.ts`), how one is made
- * (`base-backup.ts`, `without-keys.ts`, `orphans.ts`), how it is brought back (`restore.ts`), what follows from having gone back in time
+ * (`base-backup.ts`, `without-keys.ts`, `without-keys.ts`), how it is brought back (`restore.ts`), what follows from having gone back in time
  * (`positions.ts`), and the way from one major version of PostgreSQL to another (`upgrade.ts`). Does not own: data keys,
  * which go to a file of their own (`cli/keys-export.ts`, `cli/keys-restore.ts`).
  */

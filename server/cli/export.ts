@@ -13,7 +13,7 @@ import { readSecret } from './secret.ts';
 
 const usage =
   'The command is: export --to FILE --environment NAME|--all [--records] [--api-keys] [--passphrase-file FILE].';
-const leastPassphrase = 12;
+const minPassphrase = 12;
 const flag = { type: 'boolean', default: false } as const;
 const text = { type: 'string' } as const;
 
@@ -32,9 +32,9 @@ export async function exportCommand(args: string[]): Promise<number> {
   }
   if (values.to === undefined || (values.environment === undefined) === !values.all) throw new Error(usage);
   const passphrase = await readPassphrase(values['passphrase-file']);
-  if ([...passphrase].length < leastPassphrase)
+  if ([...passphrase].length < minPassphrase)
     throw new Error(
-      `The passphrase has fewer than ${leastPassphrase} characters. Make one: openssl rand -base64 24`,
+      `The passphrase has fewer than ${minPassphrase} characters. Make one: openssl rand -base64 24`,
     );
   const config = loadConfigWithoutKeys();
   return withStore(config, async ({ db, reading }) => {

@@ -23,29 +23,29 @@ export function readLimits(
   const max = 1_000_000;
   const bodyMb = readLimit(read('TRELLIS_BODY_MEMORY_MB'), {
     name: 'TRELLIS_BODY_MEMORY_MB',
-    ...{ fallback: 256, least: 32, max, faults },
+    ...{ fallback: 256, min: 32, max, faults },
   });
   return {
     perKey: readLimit(read('TRELLIS_RATE_LIMIT'), {
       name: 'TRELLIS_RATE_LIMIT',
-      ...{ fallback: undefined, least: 1, max, faults },
+      ...{ fallback: undefined, min: 1, max, faults },
     }),
     perPerson: readLimit(read('TRELLIS_PERSON_RATE_LIMIT'), {
       name: 'TRELLIS_PERSON_RATE_LIMIT',
-      ...{ fallback: 3_000, least: 60, max, faults },
+      ...{ fallback: 3_000, min: 60, max, faults },
     }),
     perAddress: readLimit(read('TRELLIS_ADDRESS_RATE_LIMIT'), {
       name: 'TRELLIS_ADDRESS_RATE_LIMIT',
-      ...{ fallback: 600, least: 10, max, faults },
+      ...{ fallback: 600, min: 10, max, faults },
     }),
     maxConnections:
       readNumber(read('TRELLIS_MAX_CONNECTIONS'), {
         name: 'TRELLIS_MAX_CONNECTIONS',
-        ...{ least: 10, max, faults },
+        ...{ min: 10, max, faults },
       }) ?? maxConnectionsOf(openFiles),
     overloadDelayMs: readLimit(read('TRELLIS_OVERLOAD_DELAY_MS'), {
       name: 'TRELLIS_OVERLOAD_DELAY_MS',
-      ...{ fallback: 100, least: 10, max: 10_000, faults },
+      ...{ fallback: 100, min: 10, max: 10_000, faults },
     }),
     bodyBytes: bodyMb === undefined ? undefined : bodyMb * 1024 * 1024,
   };
@@ -59,7 +59,7 @@ function maxConnectionsOf(openFiles: number): number {
   return Math.min(50_000, Math.max(100, Math.floor((openFiles - ownFiles) / 2)));
 }
 
-type Rule = { name: string; least: number; max: number; faults: string[] };
+type Rule = { name: string; min: number; max: number; faults: string[] };
 
 function readLimit(
   text: string | undefined,
@@ -71,11 +71,11 @@ function readLimit(
 
 function readNumber(
   text: string | undefined,
-  { name, least, max, faults, orOff = '' }: Rule & { orOff?: string },
+  { name, min, max, faults, orOff = '' }: Rule & { orOff?: string },
 ): number | undefined {
   if (text === undefined) return undefined;
   const number = Number(text);
-  if (/^\d{1,9}$/.test(text) && number >= least && number <= max) return number;
-  faults.push(`${name} must be a number from ${least} to ${max}${orOff}, it is "${text}"`);
+  if (/^\d{1,9}$/.test(text) && number >= min && number <= max) return number;
+  faults.push(`${name} must be a number from ${min} to ${max}${orOff}, it is "${text}"`);
   return undefined;
 }

@@ -1,13 +1,14 @@
 import { type Credentials, isRenewable, renewalOf } from '../auth-modes/mode.ts';
+import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { isRefusal, isSuspended, refusalOf } from './health.ts';
-import { createLastUse } from './last-use.ts';
 import { noteRenewed } from './lease.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { createRefresh, type RefreshDeps } from './refresh.ts';
 import { isDue, isExpired, isRenewed, isUsable, pausedUntil } from './refresh-due.ts';
 import { failed } from './refresh-wait.ts';
+import type { ConnectionHead } from './store.ts';
 
 /**
  * Credentials that work, refreshed when they must be.
@@ -56,7 +57,7 @@ export type CredentialSource = {
 /** How long a failure in the background keeps this node from the next one, where the database does not say. */
 const quietMs = 5_000;
 const maxRemembered = 10_000;
-const leastSettleMs = 3_000;
+const minSettleMs = 3_000;
 
 export function createCredentialSource({
   log,
@@ -184,10 +185,10 @@ export function createCredentialSource({
 
   return {
     ...{ fresh, current, renewed, refreshed, refreshedLiving },
-    settled: () => settledWithin(leastSettleMs),
+    settled: () => settledWithin(minSettleMs),
     stop(limitMs) {
       stop();
-      return settledWithin(Math.max(limitMs, leastSettleMs));
+      return settledWithin(Math.max(limitMs, minSettleMs));
     },
   };
 }
@@ -211,4 +212,50 @@ function remember(times: Map<number, number>, id: number, until: number): void {
 
 function accessTokenOf(credentials: Credentials): string | undefined {
   return isRenewable(credentials) ? renewalOf(credentials).accessTokenOf(credentials) : undefined;
+}
+
+/** How exact the time of a last use is. */
+const notedEveryMs = 60_000;
+
+type LastUse = {
+  /** Returns at once and never throws. One that is lost is noted again by the next use. */
+  note(connection: Pick<ConnectionHead, 'id' | 'environmentId' | 'lastUsedAt'>, at: Date): void;
+  /** Resolves when none is being noted any more. */
+  settled(): Promise<void>;
+};
+
+/** When connections were last used, as exactly as for a row that is written once a minute at most. */
+export function createLastUse(db: Db): LastUse {
+  const noting = new Set<Promise<unknown>>();
+  return {
+    note(connection, at) {
+      const { id, environmentId, lastUsedAt: last } = connection;
+      if (last !== undefined && at.getTime() - last.getTime() < notedEveryMs) return;
+      // Calls that share what was read share the note.
+      connection.lastUsedAt = at;
+      const noted: Promise<unknown> = store(db, { id, environmentId, at })
+        .catch(() => {})
+        .finally(() => noting.delete(noted));
+      noting.add(noted);
+    },
+    async settled() {
+      await Promise.all(noting);
+    },
+  };
+}
+
+/** Of nodes that note at the same time, one writes. */
+async function store(
+  db: Db,
+  { id, environmentId, at }: { id: number; environmentId: number; at: Date },
+): Promise<void> {
+  await db.query(
+    `update connection
+     set last_used_at = $3
+     where id = $1
+       and environment_id = $2
+       and deleted_at is null
+       and (last_used_at is null or last_used_at <= $4)`,
+    [id, environmentId, at, new Date(at.getTime() - notedEveryMs)],
+  );
 }

@@ -1,19 +1,23 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { actorOf, writeAudit } from '../activity/audit.ts';
+import type { Credentials } from '../auth-modes/mode.ts';
 import type { Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { queueEvent } from '../events/outbox.ts';
 import type { Caller } from '../http/caller.ts';
 import { findIntegration, type Integration } from '../integrations/store.ts';
+import type { Logger } from '../log.ts';
+import type { Vault } from '../vault.ts';
 import { connectionEvent } from './event.ts';
 import { type ConnectionHooks, noHooks } from './hooks.ts';
 import { isLeasedAfterEnd } from './lease.ts';
+import { openKept } from './previous-refresh-tokens.ts';
 import type { ConnectionReader, LiveConnection } from './reader.ts';
 import { lockUnit, unitOf } from './revocation-lock.ts';
 import type { RevocationOutcome } from './revocation-queue.ts';
 import { queueRevocation } from './revocation-store.ts';
-import { isRevocable, listGrantTokens } from './revocation-tokens.ts';
 import { type RevocationDeps, sendRevocation } from './revocations.ts';
+import { fromRow, selectConnections } from './rows.ts';
 import { countSharedGrants, isGrantShared } from './shared-grants.ts';
 import { endConnection } from './status-transitions.ts';
 import {
@@ -217,4 +221,40 @@ function endsOthers(others: number): AppError {
       : `The revocation would also end ${others} other connection(s) of this installation, which share the account's ` +
         `grant or may share it. Send confirm_others=${others} if that is meant.`;
   return new AppError('revocation_ends_others', message, { payload: { others } });
+}
+
+/** Which tokens a revocation names: those of the grants that are to end. */
+
+/** Whether there is something to end at the provider. */
+function isRevocable(credentials: Credentials, { provider, client }: Integration): boolean {
+  // A test integration whose sandbox is off has the real provider's addresses, and no client.
+  return credentials.type === 'OAUTH2' && provider.revocation !== undefined && client !== undefined;
+}
+
+/**
+ * The tokens that stand for the grants of these connections, which are locked, in their order: of each the one in use,
+ * then those that are kept beside it and may be the good one. A connection that cannot be opened has none.
+ */
+async function listGrantTokens(
+  tx: Tx,
+  { connections, vault, log }: { connections: readonly { id: number }[]; vault: Vault; log: Logger },
+): Promise<string[]> {
+  const ids = connections.map(({ id }) => id);
+  const rows = await tx.run(
+    selectConnections().select('connection.kept_tokens').where('connection.id', 'in', ids),
+  );
+  const tokensOf = (row: (typeof rows)[number]): string[] => {
+    try {
+      const connection = fromRow(row, vault);
+      const { credentials } = connection;
+      if (credentials.type !== 'OAUTH2') return [];
+      const { refresh_token: refreshToken, access_token: accessToken } = credentials;
+      return [refreshToken ?? accessToken, ...openKept(connection, row.kept_tokens)];
+    } catch (error) {
+      log.warn({ err: error, connection: row.connection_id }, 'credentials cannot be opened');
+      return [];
+    }
+  };
+  const inOrder = rows.toSorted((one, other) => ids.indexOf(one.id) - ids.indexOf(other.id));
+  return [...new Set(inOrder.flatMap(tokensOf))];
 }

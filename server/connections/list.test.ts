@@ -7,7 +7,7 @@ import { ensureEnvironment } from '../environments/store.ts';
 import { createIntegration } from '../integrations/store.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
-import { createLastUse } from './last-use.ts';
+import { createLastUse } from './credentials.ts';
 import {
   type ConnectionFilter,
   countByIntegration,

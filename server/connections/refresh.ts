@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { logged, type Tell } from '../activity/logged.ts';
 import { type Activity, noActivity } from '../activity/writer.ts';
 import { isRenewable, renewalOf } from '../auth-modes/mode.ts';
 import { isOutcomeUnknown, type TokenFault } from '../auth-modes/token-fault.ts';
@@ -8,9 +9,11 @@ import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { serviceStops } from '../http/drain.ts';
 import type { Integration } from '../integrations/store.ts';
+import { metrics } from '../metrics/metrics.ts';
 import { TemplateError } from '../providers/template-grammar.ts';
+import { errorCodeOf, spanned } from '../tracing/tracing.ts';
 import type { Vault } from '../vault.ts';
-import { refusalOf } from './health.ts';
+import { evidenceOf, refusalOf } from './health.ts';
 import { endLease, extendLease, type Lease, takeLease } from './lease.ts';
 import { openKept } from './previous-refresh-tokens.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from './reader.ts';
@@ -24,7 +27,6 @@ import {
 } from './refresh-request.ts';
 import { createRefreshStore, type Given } from './refresh-store.ts';
 import { createRefreshWait, failed } from './refresh-wait.ts';
-import { loggedRenewal, type TellFault } from './renewal-log.ts';
 import type { StatusTransitions } from './status-transitions.ts';
 
 /**
@@ -312,4 +314,62 @@ function backoffMs(failures: number, { retryAfterMs = 0 }: TokenFault): number {
 function misconfigured(error: TemplateError): AppError {
   const message = `The provider's address cannot be built: ${error.message}`;
   return new AppError('integration_misconfigured', message, { cause: error });
+}
+
+/** What an attempt to renew credentials says of each answer that brought none. */
+type TellFault = (fault: TokenFault) => void;
+
+/** Logs, counts and traces one attempt to renew the credentials of a connection: what the provider answered, and what came of it. */
+function loggedRenewal(
+  activity: Activity,
+  connection: LiveConnection,
+  attempt: (tell: TellFault) => Promise<LiveConnection | undefined>,
+): Promise<LiveConnection | undefined> {
+  const { environmentId, integrationKey: integration, connectionId } = connection;
+  const work = () =>
+    logged(
+      activity,
+      {
+        type: 'refresh',
+        environmentId,
+        integration,
+        connection: connectionId,
+        actor: 'service',
+        // Another node took over, or other credentials came in between: this one has no say.
+        of: (renewed: LiveConnection | undefined) =>
+          renewed === undefined ? { status: 'failed', errorCode: 'superseded' } : {},
+      },
+      (tell) => attempt((fault) => tellFault(tell, fault)),
+    );
+  return measured(connection.providerName, work);
+}
+
+async function measured(
+  provider: string,
+  work: () => Promise<LiveConnection | undefined>,
+): Promise<LiveConnection | undefined> {
+  const startedAt = performance.now();
+  let outcome = 'renewed';
+  try {
+    return await spanned(
+      'refresh',
+      { kind: 'internal', attributes: { 'trellis.provider': provider } },
+      async (span) => {
+        const renewed = await work();
+        if (renewed === undefined) outcome = 'superseded';
+        span?.set({ 'trellis.outcome': outcome });
+        return renewed;
+      },
+    );
+  } catch (error) {
+    outcome = errorCodeOf(error);
+    throw error;
+  } finally {
+    metrics.refreshes.add([provider, outcome]);
+    metrics.refreshDuration.observe([provider], (performance.now() - startedAt) / 1000);
+  }
+}
+
+function tellFault(tell: Tell, fault: TokenFault): void {
+  tell('warn', 'the provider gave no new credentials', { kind: fault.kind, ...evidenceOf(fault) });
 }

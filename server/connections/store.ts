@@ -70,7 +70,7 @@ export type ConnectionHead = {
   createdAt: Date;
   updatedAt: Date;
   lastFetchedAt: Date | undefined;
-  /** When the credentials were last used; behind by a minute at most (`last-use.ts`). */
+  /** When the credentials were last used; behind by a minute at most (`credentials.ts`). */
   lastUsedAt: Date | undefined;
 };
 

@@ -8,7 +8,7 @@ import { fanOut } from '../events/fan-out.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { dueLanes, headsSql } from './claims.ts';
 import { type DeliveryBench, ok, openDeliveryBench, silent } from './deliveries.fixture.ts';
-import { findReady, readySql } from './ready.ts';
+import { findReady, readySql } from './worker.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {

@@ -2,7 +2,7 @@
  * Where events are sent: endpoints, their deliveries, and what they are signed with.
  *
  * Owns: the tables `endpoint`, `delivery`, `delivery_lane`, `signing_key`, `event_settings`. Neighbours: `worker.ts`
- * looks for what is `ready.ts`, sends what `claims.ts` gives it and has `settle.ts` and `settle-failed.ts` note what became
+ * looks for what is `worker.ts`, sends what `claims.ts` gives it and has `settle.ts` and `settle-failed.ts` note what became
  * of it, `breaker.ts` judges failures, `replay.ts` queues again, `sweep.ts` clears away. Does not own: events, and which of them goes where (`events/fan-out.ts`).
  */
 import { type Queryable, type Tx, tables } from '../db/pool.ts';

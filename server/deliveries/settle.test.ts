@@ -15,8 +15,8 @@ import {
   ok,
   openDeliveryBench,
 } from './deliveries.fixture.ts';
-import { readySql } from './ready.ts';
 import { replayOne, replayRange } from './replay.ts';
+import { readySql } from './worker.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {

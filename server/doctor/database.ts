@@ -101,13 +101,13 @@ const timeLimits = [
   'lock_timeout',
   'transaction_timeout',
 ] as const;
-const leastLimitMs = 60_000;
+const minLimitMs = 60_000;
 
 /** Limits for the role that would cut off exports, retention or migrations. In ms, 0: none; absent before PostgreSQL 17. */
 export function judgeTimeLimits(settings: Partial<Record<(typeof timeLimits)[number], string>>): Verdict {
   const short = timeLimits.filter((name) => {
     const ms = Number(settings[name] ?? 0);
-    return ms > 0 && ms < leastLimitMs;
+    return ms > 0 && ms < minLimitMs;
   });
   if (short.length === 0) return ok('No time limit of the database cuts off work of ours.');
   return warn(
@@ -133,11 +133,11 @@ async function judgeConnections(db: Db): Promise<Verdict> {
   return ok(says);
 }
 
-const leastBuffers = 128 * 1024 * 1024;
+const minBuffers = 128 * 1024 * 1024;
 
 function judgeMemory(sharedBuffers: number, isEmbedded: boolean): Verdict {
   const mb = Math.round(sharedBuffers / 1024 / 1024);
-  if (isEmbedded || sharedBuffers >= leastBuffers) return ok(`shared_buffers is ${mb} MB.`);
+  if (isEmbedded || sharedBuffers >= minBuffers) return ok(`shared_buffers is ${mb} MB.`);
   return warn(`shared_buffers is ${mb} MB.`, 'A quarter of the memory of the database server is usual.');
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { devKeyPath, masterKeyPath } from '../data-dir.ts';
 import { type Check, fail, ok, skipped, type Verdict, warn } from './check.ts';
 
-const leastMb = 200;
+const minMb = 200;
 const amplyMb = 1024;
 
 export function diskChecks({ dataDir, isEmbedded }: { dataDir: string; isEmbedded: boolean }): Check[] {
@@ -67,7 +67,7 @@ export function judgeFree(mb: number, isEmbedded: boolean): Verdict {
   const mend = isEmbedded
     ? 'Free disk space: a database without any stops. Retention rules and shorter TRELLIS_ACTIVITY_DAYS keep it smaller.'
     : 'Free space on the disk of DATA_DIR.';
-  if (mb < leastMb) return fail(`${mb} MB are free.`, mend);
+  if (mb < minMb) return fail(`${mb} MB are free.`, mend);
   return mb < amplyMb ? warn(`${mb} MB are free.`, mend) : ok(`${mb} MB are free.`);
 }
 

@@ -5,8 +5,8 @@ import type { Config } from '../config/config.ts';
 import { confinementOf } from '../functions/isolation/confinement.ts';
 import { type Check, fail, ok, skipped, warn } from './check.ts';
 
-const leastNode = [26, 10];
-const leastMemoryMb = 512;
+const minNode = [26, 10];
+const minMemoryMb = 512;
 
 export function machineChecks(config: Config | undefined): Check[] {
   return [
@@ -36,10 +36,10 @@ export function machineChecks(config: Config | undefined): Check[] {
 
 export function judgeNode(version: string) {
   const [major = 0, minor = 0] = version.split('.').map(Number);
-  const [leastMajor = 0, leastMinor = 0] = leastNode;
-  if (major === leastMajor && minor >= leastMinor) return ok(`This is Node ${version}.`);
+  const [minMajor = 0, minMinor = 0] = minNode;
+  if (major === minMajor && minor >= minMinor) return ok(`This is Node ${version}.`);
   return fail(
-    `This is Node ${version}; the service is made for ${leastNode.join('.')} and later of ${leastMajor}.`,
+    `This is Node ${version}; the service is made for ${minNode.join('.')} and later of ${minMajor}.`,
     'Start it by npm or npx, which bring the right one, or put node_modules/.bin first on PATH.',
   );
 }
@@ -61,10 +61,10 @@ export function judgeOpenFiles(limit: number, maxConnections: number | undefined
 }
 
 export function judgeMemory(mb: number) {
-  if (mb < leastMemoryMb)
+  if (mb < minMemoryMb)
     return warn(
       `${mb} MB of memory are there.`,
-      `A node wants ${leastMemoryMb} MB, and more where it runs functions. See docs/operations/sizing.md.`,
+      `A node wants ${minMemoryMb} MB, and more where it runs functions. See docs/operations/sizing.md.`,
     );
   return ok(`${mb} MB of memory are there.`);
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
-import { contrastOf } from './contrast.ts';
+import { contrastOf } from './connect-settings.ts';
 
 let trellis: TestTrellis;
 before(async () => {

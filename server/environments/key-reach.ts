@@ -9,7 +9,7 @@ export type Reach = Pick<Key, 'scopes' | 'proxyRules' | 'expiresAt'>;
 /**
  * Throws `forbidden`, saying what exceeds it, unless all that this key may do, its maker may do too: by its scopes, by
  * its rules of the proxy, and by its time. So no key makes, or makes of another, one that could do more than itself. A
- * maker has no rate limit (`key-maker.ts`).
+ * maker has no rate limit (`key-routes.ts`).
  */
 export function requireWithin(
   key: Reach,

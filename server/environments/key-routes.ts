@@ -2,14 +2,13 @@ import { z } from 'zod';
 import { actorOf } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { Caller, KeyCaller, UserCaller } from '../http/caller.ts';
+import { type Caller, holdsScope, type KeyCaller, lacking, type UserCaller } from '../http/caller.ts';
 import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import { expiry, keyName, newKey, rateLimit, readExpiry, scopeList } from './key-input.ts';
-import { findMaker } from './key-maker.ts';
 import { requireWithin } from './key-reach.ts';
 import { requireReplaceable } from './key-replacements.ts';
-import { createKey, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
+import { createKey, findKeysForUpdate, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
 
 type Deps = {
   db: Db;
@@ -217,4 +216,51 @@ function ofSetting(): AppError {
 
 async function note(tx: Tx, caller: Caller, action: 'key.changed' | 'key.revoked', key: Key): Promise<void> {
   await noteKey(tx, { environmentId: caller.environmentId, actor: actorOf(caller), action, key });
+}
+
+/** Who makes keys, or changes them, and what that one may do. */
+type Maker = Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'>;
+
+/**
+ * Who is calling, as of this moment, and those of the keys `ids` that there are: nobody changes one of them until the
+ * transaction ends. What a node remembers of a key is up to a second old, and what the key has lost since it cannot
+ * give. Throws `unknown_account` where the caller's key was revoked or has expired, and `forbidden` where it may
+ * not manage keys any more or has a rate limit: with further keys it could call more often than that limit. Throws what
+ * `requireRole` throws of a person.
+ */
+async function findMaker(
+  tx: Tx,
+  {
+    caller,
+    ids = [],
+    now,
+    perKey,
+    requireRole,
+  }: {
+    caller: KeyCaller | UserCaller;
+    ids?: readonly number[];
+    now: Date;
+    /** Calls a minute of a key that has no limit of its own; undefined: no limit. */
+    perKey: number | undefined;
+    requireRole: (tx: Tx, user: UserCaller) => Promise<void>;
+  },
+): Promise<{ maker: Maker; keys: ReadonlyMap<number, Key> }> {
+  const { environmentId } = caller;
+  if (caller.kind === 'user') {
+    await requireRole(tx, caller);
+    const keys = ids.length > 0 ? await findKeysForUpdate(tx, { ids, environmentId }) : new Map();
+    return { maker: caller, keys };
+  }
+  const keys = await findKeysForUpdate(tx, { ids: [...ids, caller.keyId], environmentId });
+  const key = keys.get(caller.keyId);
+  if (key === undefined || (key.expiresAt !== undefined && key.expiresAt <= now))
+    throw new AppError('unknown_account');
+  const scopes = new Set(key.scopes);
+  if (!holdsScope(scopes, 'keys')) throw lacking('keys');
+  if ((key.rateLimit ?? perKey) !== undefined)
+    throw new AppError(
+      'forbidden',
+      'A key with a rate limit cannot create or change keys. Use a key without one, the dashboard, or `trellis key create`.',
+    );
+  return { maker: { scopes, proxyRules: key.proxyRules, expiresAt: key.expiresAt }, keys };
 }

@@ -2,7 +2,7 @@
  * Turns calls away before the node falls behind with those it has taken.
  *
  * Owns: when there is too much to do, and which calls are refused then. Does not own: limits of a caller
- * (`rate-limit.ts`), of connections (`open-connections.ts`) and of large bodies (`body-memory.ts`).
+ * (`rate-limit.ts`), of connections (`server.ts`) and of large bodies (`body-memory.ts`).
  *
  * Too much is a queue that stands: ten times a second it is looked how late the event loop comes and how many wait for a
  * connection to the database, and only where looks in a row find more than allowed for a second are calls refused, a few at first.

@@ -101,7 +101,7 @@ const fields = z.strictObject({
       }),
     )
     .default([]),
-  /** File in `providers/logos/`; one that is not there is drawn by `monogram.ts`. Named after the provider if absent. */
+  /** File in `providers/logos/`; one that is not there is drawn by `routes.ts`. Named after the provider if absent. */
   logo: z.string().regex(/^[a-z0-9-]+\.svg$/),
   auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'NONE']),
 

@@ -7,10 +7,10 @@
  */
 export function standardKey(secret: string): Buffer | undefined {
   const key = strictBase64(secret.replace(/^whsec_/, ''));
-  return key !== undefined && key.length >= leastKeyBytes ? key : undefined;
+  return key !== undefined && key.length >= minKeyBytes ? key : undefined;
 }
 
-const leastKeyBytes = 16;
+const minKeyBytes = 16;
 
 /** Bytes that have this one spelling (RFC 4648 §4, padded); undefined for another. */
 export function strictBase64(text: string): Buffer | undefined {

@@ -61,7 +61,7 @@ export function retryWaitMs(given: {
   const asked = readRetryAfter(given.retryAfter, given.now);
   if (asked !== undefined) return asked > longestWaitMs ? undefined : asked;
   const { shortestMs } = given.rules;
-  const least = given.status === 429 ? shortestMs?.too_many : shortestMs?.unavailable;
+  const min = given.status === 429 ? shortestMs?.too_many : shortestMs?.unavailable;
   const grown = Math.min(longestWaitMs, firstWaitMs * 2 ** (given.tried - 1));
-  return Math.max(grown * (1 - given.random / 2), (least ?? 0) * (1 + given.random / 2));
+  return Math.max(grown * (1 - given.random / 2), (min ?? 0) * (1 + given.random / 2));
 }

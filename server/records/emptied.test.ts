@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { brand, datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
-import { exportRecords } from './export.ts';
+import { exportRecords } from './export-routes.ts';
 import { readPage } from './page.ts';
 
 let bench: RecordBench;

@@ -1,6 +1,5 @@
-import type { JsonObject } from './canonical.ts';
+import type { JsonObject, JsonValue } from './canonical.ts';
 import { changedFields, ignoredFields } from './ignore.ts';
-import { merge } from './merge.ts';
 
 /** Stored payloads, each with the parts that are laid over it, in their order; all of them JSON text. */
 export type Layers = { stored: string; parts: string[] }[];
@@ -18,4 +17,21 @@ export function layParts(layers: Layers, ignoreFields: readonly string[]): Laid[
     if (canonical === ignored.canonical(fields)) return undefined;
     return { text: JSON.stringify(merged), canonical, names: changedFields(fields, merged) };
   });
+}
+
+/**
+ * Lays a part over an object: objects are merged at every depth; everything else, arrays and null too, replaces what was
+ * there. Fields keep their place, new ones come last. Neither is changed.
+ */
+export function merge(stored: JsonObject, part: JsonObject): JsonObject {
+  const laid = Object.entries(part).map(([name, value]): [string, JsonValue] => {
+    const before = Object.hasOwn(stored, name) ? stored[name] : undefined;
+    return [name, isObject(before) && isObject(value) ? merge(before, value) : value];
+  });
+  // Makes own properties whatever their names, `__proto__` too.
+  return Object.fromEntries([...Object.entries(stored), ...laid]);
+}
+
+function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

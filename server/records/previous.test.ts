@@ -6,7 +6,7 @@ import { destroyConnection } from '../connections/store.ts';
 import { openVault } from '../vault.ts';
 import { destroyOrphans } from './destroy.ts';
 import { emptyDataset } from './empty.ts';
-import { exportRecords } from './export.ts';
+import { exportRecords } from './export-routes.ts';
 import { readPage } from './page.ts';
 
 let bench: RecordBench;

@@ -40,7 +40,7 @@ export const policyOfConnection = `
 /** A step takes at most this much: a few milliseconds of work. */
 const stepRecords = 500;
 const stepBytes = 2 * 1024 * 1024;
-const leastRecords = 20;
+const minRecords = 20;
 /** A step that held the lock longer is followed by one of half as many records, until they are quick again. */
 const slowMs = 25;
 
@@ -58,7 +58,7 @@ export function createPace(): Pace {
       return records;
     },
     held(ms) {
-      if (ms > slowMs) records = Math.max(leastRecords, Math.floor(records / 2));
+      if (ms > slowMs) records = Math.max(minRecords, Math.floor(records / 2));
       else if (ms < slowMs / 2) records = Math.min(stepRecords, records * 2);
     },
   };

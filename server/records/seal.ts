@@ -6,7 +6,7 @@ import { sealOnThread } from './save-queue.ts';
 import { contextOf, type SealedBatch, type SealFor, sealBatch } from './seal-batch.ts';
 
 /** Fewer records are sealed sooner here than on the thread: 1 ms at 1 KB each. */
-const leastForThread = 100;
+const minForThread = 100;
 
 export type SealedRecord = { id: string; hash: Buffer; body: Buffer };
 
@@ -15,7 +15,7 @@ export type SealedRecord = { id: string; hash: Buffer; body: Buffer };
  * long, other calls.
  */
 export async function sealRecords(records: CheckedRecords, by: SealFor): Promise<SealedRecord[]> {
-  const seal = countOf(records) < leastForThread ? sealBatch : sealOnThread;
+  const seal = countOf(records) < minForThread ? sealBatch : sealOnThread;
   const sealed: SealedRecord[][] = [];
   for (const piece of records.pieces) sealed.push(cut(piece.ids, await seal(piece, by)));
   return sealed.flat();

@@ -43,7 +43,7 @@ type UpdateResult = {
 };
 
 /** Less is merged sooner here than on the thread. */
-const leastForThread = 64 * 1024;
+const minForThread = 64 * 1024;
 /** Characters that the thread is given in one order. */
 const orderLength = 1024 * 1024;
 /** Stored bytes that are merged, sealed and written at a time. */
@@ -155,7 +155,7 @@ async function lay(tx: Tx, by: Laying & { rows: readonly Stored[] }): Promise<Ma
   const laid = new Map<string, Laid>();
   const lengthOf = ({ id, size }: Stored) =>
     (by.parts.get(id) ?? []).reduce((sum, { text }) => sum + text.length, size);
-  const isLarge = by.rows.reduce((sum, row) => sum + lengthOf(row), 0) >= leastForThread;
+  const isLarge = by.rows.reduce((sum, row) => sum + lengthOf(row), 0) >= minForThread;
   // Both forms of each record, with a reserve.
   const names = new Map<string, string[]>();
   const changed = new RecordPacker(by.rows.reduce((sum, { size }) => sum + size * 3, 0));

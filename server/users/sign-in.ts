@@ -7,8 +7,15 @@
 import { betterAuth } from 'better-auth';
 import { APIError } from 'better-auth/api';
 import { twoFactor } from 'better-auth/plugins';
+import {
+  CamelCasePlugin,
+  Kysely,
+  PostgresAdapter,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+} from 'kysely';
 import type { Config } from '../config/config.ts';
-import type { Db } from '../db/pool.ts';
+import type { Db, Queryable } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
 import { useCode } from './codes.ts';
 import { acceptByEmail, hasInvitation } from './invitations.ts';
@@ -17,7 +24,6 @@ import { createOidcProvider, type Fetch } from './oidc.ts';
 import type { Passwords } from './passwords.ts';
 import { mayMailReset } from './resets.ts';
 import { resetLink, resetMs } from './set-up.ts';
-import { signInDatabase } from './sign-in-database.ts';
 import { addressHeader, cookiePrefix, isHttps, longestPassword, shortestPassword } from './sign-in-rules.ts';
 
 const sessionS = 7 * 86_400;
@@ -200,5 +206,41 @@ export function createSignIn({
           ]),
     ],
     onAPIError: { throw: true, errorURL: `${baseUrl}/app/sign-in` },
+  });
+}
+
+/**
+ * Our database as better-auth wants it: names in camel case, statements through the service's own pool and as it sends
+ * them, unnamed. There are no transactions; better-auth asks for none where it is told so.
+ */
+export function signInDatabase(db: Queryable): Kysely<unknown> {
+  const connection = {
+    async executeQuery<R>({ sql, parameters }: { sql: string; parameters: readonly unknown[] }) {
+      return { rows: (await db.query(sql, parameters)) as R[] };
+    },
+    // biome-ignore lint/correctness/useYield: nothing here streams
+    async *streamQuery(): AsyncGenerator<never> {
+      throw new Error('sign-in streams nothing');
+    },
+  };
+  const noTransaction = async (): Promise<void> => {
+    throw new Error('sign-in has no transactions');
+  };
+  return new Kysely({
+    dialect: {
+      createAdapter: () => new PostgresAdapter(),
+      createDriver: () => ({
+        init: async () => {},
+        acquireConnection: async () => connection,
+        beginTransaction: noTransaction,
+        commitTransaction: noTransaction,
+        rollbackTransaction: noTransaction,
+        releaseConnection: async () => {},
+        destroy: async () => {},
+      }),
+      createIntrospector: (kysely) => new PostgresIntrospector(kysely),
+      createQueryCompiler: () => new PostgresQueryCompiler(),
+    },
+    plugins: [new CamelCasePlugin()],
   });
 }

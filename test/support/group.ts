@@ -52,9 +52,9 @@ function shared(files: { path: string; sizeBytes: number }[], shares: number): s
     (one, other) => other.sizeBytes - one.sizeBytes || (one.path < other.path ? -1 : 1),
   );
   for (const { path, sizeBytes } of order) {
-    const least = loads.reduce((best, load) => (load.sizeBytes < best.sizeBytes ? load : best));
-    least.paths.push(path);
-    least.sizeBytes += sizeBytes;
+    const min = loads.reduce((best, load) => (load.sizeBytes < best.sizeBytes ? load : best));
+    min.paths.push(path);
+    min.sizeBytes += sizeBytes;
   }
   return loads.map(({ paths }) => paths.sort());
 }

@@ -3,7 +3,7 @@
  *
  * Owns: who may connect, and what they see. Stateless: each request says who it is from and which connection it is for,
  * and any node answers it. Does not own: what is answered (`mcp-server.ts`), how an action runs
- * (`actions.ts`), how one looks as a tool (`mcp-tools.ts`).
+ * (`actions.ts`), how one looks as a tool (`mcp-server.ts`).
  *
  * Source: https://modelcontextprotocol.io/specification/2025-06-18/basic/transports (streamable HTTP).
  */

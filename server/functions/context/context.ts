@@ -12,6 +12,7 @@ import type { ConnectionReader, LiveConnection } from '../../connections/reader.
 import type { Db, Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Outbound } from '../../outbound.ts';
+import { type Overrides, overrideIn } from '../../proxy/overrides.ts';
 import type { Beginning } from '../../records/track-deletes.ts';
 import type { Vault } from '../../vault.ts';
 import { maxParsedValues, maxValues } from '../isolation/json-limits.ts';
@@ -31,7 +32,6 @@ import { fencedDb, holdRun, type Right } from './fence.ts';
 import type { InnerProxy } from './inner-proxy.ts';
 import { acquireLock, releaseAllLocks, releaseLock } from './locks.ts';
 import { outsideFetch } from './outside-fetch.ts';
-import { requireReading, requireReadingAsk } from './read-only.ts';
 import type { RunCounts } from './run-counts.ts';
 import type { Secrets } from './secrets.ts';
 import { schemaChangedAsk, stateAsks } from './state.ts';
@@ -297,3 +297,39 @@ const fetchArgs = z.object({
   method: z.string().regex(/^[A-Z]{1,20}$/i),
   headers: z.record(z.string().max(255), header),
 });
+
+/**
+ * What an action that is authored `readOnly: true` may do: it reads, whatever its input talks it into. Callers that may not
+ * write are let in by that word, so the service holds the code to it.
+ */
+
+type OutgoingCall = {
+  method: string;
+  /** With or without a query. */
+  address: string;
+  query?: string | undefined;
+  headers: Record<string, string>;
+};
+
+/** Asks that change something of ours which outlives the run. */
+const writingAsks: ReadonlySet<string> = new Set(['setMetadata', 'updateMetadata', 'saveState']);
+
+/** Throws `action_is_read_only` unless the call can be nothing but a GET or a HEAD. `also` are the API's own ways to say another method. */
+function requireReading(
+  { method, address, query = '', headers }: OutgoingCall,
+  also?: Overrides | undefined,
+): void {
+  if (method !== 'GET' && method !== 'HEAD') throw refusal(`${method.slice(0, 20)} is refused`);
+  const asked = [address.split('?').slice(1).join('?'), query].filter((part) => part !== '').join('&');
+  const override = overrideIn(Object.entries(headers).flat(), { query: asked, also });
+  if (override !== undefined) throw refusal(`"${override.slice(0, 100)}" could make the call another one`);
+}
+
+/** Throws `action_is_read_only` where the ask writes. */
+function requireReadingAsk(name: string): void {
+  if (writingAsks.has(name)) throw refusal(`${name} is refused`);
+}
+
+function refusal(why: string): AppError {
+  return new AppError('action_is_read_only', `The action is read-only: ${why}.`);
+}

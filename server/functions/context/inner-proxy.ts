@@ -77,7 +77,7 @@ const maxKeptBytes = 4 * 1024 * 1024;
 const maxKeptTogether = 32 * 1024 * 1024;
 const smallBytes = 64 * 1024;
 const maxQuotaWaitS = 60;
-const leastPauseMs = 250;
+const minPauseMs = 250;
 
 export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWaitS }: Deps): InnerProxy {
   const callers = new Map<string, KeyCaller>();
@@ -142,7 +142,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWait
           const fault = await faultOf(answer, brand);
           if (fault === undefined) return answerFrom(answer);
           if (fault.code !== 'quota_exhausted' || !body.isWhole) throw fault;
-          await pause(Math.max(leastPauseMs, (fault.retryAfterS ?? 1) * 1000), call.signal);
+          await pause(Math.max(minPauseMs, (fault.retryAfterS ?? 1) * 1000), call.signal);
         }
       } finally {
         body.end();

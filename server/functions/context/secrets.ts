@@ -10,7 +10,7 @@ const secretNames = /token|secret|password|passphrase|private|credential|asserti
 /** Names with such a word that say something about a secret. */
 const plainNames = /type|expire|_at$|url|uri|scope/i;
 /** A shorter one stands in too many words. */
-const leastLength = 8;
+const minLength = 8;
 const maxSecrets = 1_000;
 
 export const hidden = '[hidden]';
@@ -37,7 +37,7 @@ export class Secrets {
   }
 
   note(secret: string): void {
-    if (secret.length < leastLength || this.#spellings.size >= maxSecrets) return;
+    if (secret.length < minLength || this.#spellings.size >= maxSecrets) return;
     this.#spellings.add(secret);
     this.#spellings.add(JSON.stringify(secret).slice(1, -1));
     this.#spellings.add(encodeURIComponent(secret.toWellFormed()));

@@ -1,7 +1,7 @@
 /** How often a sync runs, as its author writes it: `every hour`, `every 5m`, `every half hour`, `30s`. */
 
 /** Seconds. */
-const leastFrequencyS = 30;
+const minFrequencyS = 30;
 const maxFrequencyS = 366 * 86_400;
 
 const named: Record<string, string> = {
@@ -40,8 +40,8 @@ export function readFrequency(text: string): Frequency | { fault: string } {
     return { fault: 'is no frequency, such as "every 5 minutes", "every half hour" or "every day"' };
   }
   const seconds = Math.round(Number(number ?? 1) * secondsOfUnit);
-  if (seconds < leastFrequencyS)
-    return { fault: `is too often: a sync runs every ${leastFrequencyS} seconds at most` };
+  if (seconds < minFrequencyS)
+    return { fault: `is too often: a sync runs every ${minFrequencyS} seconds at most` };
   if (seconds > maxFrequencyS) return { fault: 'is too seldom: a sync runs once a year at least' };
   return { seconds, text: spelled };
 }

@@ -12,7 +12,6 @@ import vm from 'node:vm';
 import { type Hardened, harden } from './harden.ts';
 import { hiddenInstances } from './hidden.ts';
 import { type Host, type Inside, inside } from './inside.ts';
-import { fenceLateAnswers } from './late-answers.ts';
 
 /** Without a prototype: `require('constructor')` names no module. */
 const modules = { __proto__: null, buffer, crypto, events, stream, url, util };
@@ -112,4 +111,58 @@ export function createRealm(makeHost: (context: vm.Context) => Host, signal: Abo
   });
   const begin = enter.runInContext(context) as typeof inside;
   return begin(makeHost(context), { modules, globals, signal });
+}
+
+/**
+ * What Node's modules answer later, by a callback or a promise, they answer only to the run that asked: code of a run that
+ * is over would go on in the next one. Timers are the realm's own.
+ */
+
+/** Counts up: the one that is under way. */
+let run = 0;
+
+/** Once, before anything is frozen. To call what is returned ends the run for all that it waits for. */
+function fenceLateAnswers(): () => void {
+  fenceCallbacks(crypto);
+  fencePromises(Object.getPrototypeOf(crypto.subtle));
+  fencePromises(Blob.prototype);
+  return () => {
+    run += 1;
+  };
+}
+
+/** Node calls some on the native job that has the result, and what all jobs of a kind inherit from is shared by all runs. */
+function fenceCallbacks(target: object): void {
+  for (const [name, { configurable }] of Object.entries(Object.getOwnPropertyDescriptors(target))) {
+    const value: unknown = Reflect.get(target, name);
+    if (!configurable || typeof value !== 'function' || /^[A-Z]/.test(name)) continue;
+    const call = (...args: unknown[]) =>
+      value(...args.map((arg) => (typeof arg === 'function' ? fenced(arg as never) : arg)));
+    Object.defineProperties(call, Object.getOwnPropertyDescriptors(value));
+    Object.defineProperty(target, name, { value: call, enumerable: true });
+  }
+}
+
+function fencePromises(target: object): void {
+  for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(target))) {
+    if (typeof value !== 'function' || name === 'constructor') continue;
+    const method = {
+      call(...args: unknown[]): unknown {
+        const answer: unknown = Reflect.apply(value, this, args);
+        if (!(answer instanceof Promise)) return answer;
+        return new Promise((resolve, reject) => {
+          answer.then(fenced(resolve), fenced(reject));
+        });
+      },
+    };
+    Object.defineProperties(method.call, Object.getOwnPropertyDescriptors(value));
+    Object.defineProperty(target, name, { value: method.call });
+  }
+}
+
+function fenced<T extends unknown[]>(answered: (...results: T) => void): (...results: T) => void {
+  const asking = run;
+  return (...results) => {
+    if (run === asking) answered(...results);
+  };
 }

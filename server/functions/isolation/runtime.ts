@@ -3,7 +3,7 @@
  *
  * Owns: which process a run gets, its limits, the form of the code's requests, and how a run ended. Does not own: which
  * requests a function may make (the caller passes `serve`), when functions run, where bundles are stored. Neighbours: `pool.ts` (processes
- * by environment), `run.ts` (one run), `child.ts` (the other side), `launch.ts` and `confinement.ts` (how a process is
+ * by environment), `run.ts` (one run), `child.ts` (the other side), `customer-process.ts` and `confinement.ts` (how a process is
  * started), `check-requires.ts` (what a bundle requires, checked at a deploy).
  *
  * This is for the code of the operator's own developers. docs/functions-isolation.md says what it keeps out, and what not.

@@ -15,7 +15,6 @@ import type { Claim } from './claims.ts';
 import type { RunLogLine } from './run-log.ts';
 import { type RunError, type SealingKey, sealingKeyOf } from './sealed-output.ts';
 import type { Ending } from './settle.ts';
-import { storable, storableText } from './storable.ts';
 
 export type ExecuteDeps = ContextDeps & { db: Db; runtime: Runtime };
 
@@ -210,4 +209,27 @@ function cancelledBy(code: string, message: string): Ending {
 
 function errorOf({ code, message, payload }: AppError): RunError {
   return { code, message, ...(payload !== undefined && { payload }) };
+}
+
+/** What customer code threw, as the database takes it: JSON there knows neither NUL nor half a character. */
+
+/** Of what a run keeps of its error, as JSON. */
+const maxBytes = 256 * 1024;
+
+function storableText(text: string): string {
+  return text.replaceAll('\0', '').toWellFormed();
+}
+
+/** A value of JSON in which all texts are storable. What is too large is left out, and says so. */
+function storable(value: unknown): unknown {
+  const cleaned = clean(value);
+  if (Buffer.byteLength(JSON.stringify(cleaned) ?? '') <= maxBytes) return cleaned;
+  return { left_out: `It was larger than ${maxBytes} bytes.` };
+}
+
+function clean(value: unknown): unknown {
+  if (typeof value === 'string') return storableText(value);
+  if (Array.isArray(value)) return value.map(clean);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [storableText(key), clean(inner)]));
 }

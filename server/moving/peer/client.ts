@@ -58,7 +58,7 @@ export type PeerSettings = {
 const maxAttempts = 6;
 /** A limit is waited out however often it is met, but not for longer than this without any answer. */
 const maxLimitedMs = 15 * 60_000;
-const leastLimitedMs = 100;
+const minLimitedMs = 100;
 const longestPauseMs = 60_000;
 const maxBytes = 256 * 1024 * 1024;
 /** Requests in turn that failed in all their attempts: then the peer is lost. */
@@ -232,7 +232,7 @@ function limitMs({ headers }: Answer): number {
         ? Number(reset) * 1000 - Date.now()
         : 5_000
       : Date.parse(after) - Date.now();
-  return Math.min(Math.max(ms, leastLimitedMs), maxLimitedMs);
+  return Math.min(Math.max(ms, minLimitedMs), maxLimitedMs);
 }
 
 function searchOf(query: Query): string {

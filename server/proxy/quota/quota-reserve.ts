@@ -3,12 +3,10 @@
  * for tokens are in `bucket.ts`.
  */
 
-import { Demand } from './demand.ts';
-import { Hand } from './hand.ts';
-import { takePortion, type Want } from './portion.ts';
 import {
   cellAt,
   cellMsOf,
+  cellsAhead,
   type Moves,
   type Priority,
   type Rule,
@@ -218,4 +216,134 @@ export class QuotaReserve {
     const lately = priority === 'background' ? 0 : this.#demand.of(cells, this.cell);
     return { lanes: Math.max(0, lanes - this.#hands[priority].size), spare: lately + size - lanes };
   }
+}
+
+const kept = 10;
+
+/** How many tokens were used in each of the last ten cells. */
+class Demand {
+  readonly #counts = new Array<number>(kept).fill(0);
+  #cell = 0;
+
+  add(cell: number): void {
+    this.#forget(cell);
+    this.#counts[cell % kept] = (this.#counts[cell % kept] as number) + 1;
+  }
+
+  /** The most that so many cells together used, of the last two times so many; five at most. */
+  of(cells: number, cell: number): number {
+    this.#forget(cell);
+    let now = 0;
+    let before = 0;
+    for (let ago = 0; ago < cells; ago += 1) {
+      now += this.#counts[(cell - ago) % kept] as number;
+      before += this.#counts[(cell - ago - cells) % kept] as number;
+    }
+    return Math.max(now, before);
+  }
+
+  /** What is longer ago than it is kept. */
+  #forget(cell: number): void {
+    for (let next = Math.max(this.#cell + 1, cell - kept + 1); next <= cell; next += 1) {
+      this.#counts[next % kept] = 0;
+    }
+    this.#cell = Math.max(this.#cell, cell);
+  }
+}
+
+/** Tokens that this node has taken and not used yet, by the cell they are for. */
+class Hand {
+  readonly #cells = new Map<number, number>();
+
+  get size(): number {
+    let size = 0;
+    for (const count of this.#cells.values()) size += count;
+    return size;
+  }
+
+  add(cell: number, count = 1): void {
+    this.#cells.set(cell, (this.#cells.get(cell) ?? 0) + count);
+  }
+
+  /** The cell of a token that may be used by now, the oldest first. */
+  take(now: number): number | undefined {
+    let oldest: number | undefined;
+    for (const cell of this.#cells.keys()) {
+      if (cell <= now && (oldest === undefined || cell < oldest)) oldest = cell;
+    }
+    if (oldest === undefined) return undefined;
+    const left = (this.#cells.get(oldest) as number) - 1;
+    if (left > 0) this.#cells.set(oldest, left);
+    else this.#cells.delete(oldest);
+    return oldest;
+  }
+
+  /** The first cell that a token is for. */
+  first(): number | undefined {
+    return this.#cells.size === 0 ? undefined : Math.min(...this.#cells.keys());
+  }
+
+  /**
+   * Takes out what is no use here: tokens for cells before `from`, and of those for cells after `now` all that exceed
+   * `wanted` together with what may be used by now.
+   */
+  *surplus({
+    from,
+    now,
+    wanted,
+  }: {
+    from: number;
+    now: number;
+    wanted: number;
+  }): Generator<[number, number]> {
+    let left = wanted;
+    for (const cell of [...this.#cells.keys()].toSorted((one, other) => one - other)) {
+      const count = this.#cells.get(cell) as number;
+      const kept = cell < from ? 0 : cell <= now ? count : Math.min(count, Math.max(0, left));
+      left -= kept;
+      if (kept === count) continue;
+      if (kept > 0) this.#cells.set(cell, kept);
+      else this.#cells.delete(cell);
+      yield [cell, count - kept];
+    }
+  }
+}
+
+/** What a node wants of a book. */
+type Want = {
+  /** For each lane that waits and has no token yet. */
+  readonly lanes: number;
+  /** Beyond that: for who waits behind the first of a lane, and for calls as they came lately. */
+  readonly spare: number;
+};
+
+type Portion = {
+  readonly priority: Priority;
+  /** How many for which cell. */
+  readonly tokens: ReadonlyMap<number, number>;
+  /** Whether some lanes got none: asking again is no use before the next cell. */
+  readonly isShort: boolean;
+};
+
+/**
+ * Takes a node's portion. Interactive lanes get tokens of cells that are still to come where this one has none left;
+ * a background lane only what is free now, so that it never stands before an interactive call that comes later. Where
+ * all lanes have theirs at once, a quarter of what is left at most goes along, so that other nodes find some.
+ */
+function takePortion(
+  window: SlidingWindow,
+  given: { rule: Rule; priority: Priority; cell: number; want: Want },
+): Portion {
+  const { rule, priority, cell, want } = given;
+  const to = priority === 'interactive' ? cell + cellsAhead : cell;
+  const tokens = window.take({ rule, priority, from: cell, to, want: want.lanes });
+  let taken = 0;
+  for (const count of tokens.values()) taken += count;
+  const now = tokens.get(cell) ?? 0;
+  if (want.lanes > 0 && now === want.lanes) {
+    const left = Math.floor(window.allowance(rule, { priority, cell }) / 4);
+    const spare = window.take({ rule, priority, from: cell, to: cell, want: Math.min(want.spare, left) });
+    tokens.set(cell, now + (spare.get(cell) ?? 0));
+  }
+  return { priority, tokens, isShort: taken < want.lanes };
 }

@@ -35,7 +35,7 @@ type Row = { wrote: boolean; pages: Pages | null; version: string | null; clock:
 
 export function createWindowStore(db: Db, { monotonic = () => performance.now() } = {}): WindowStore {
   /** How far the database's clock is ahead of ours at least and at most, and when that was known. */
-  let clock: { leastMs: number; maxMs: number; at: number } | undefined;
+  let clock: { minMs: number; maxMs: number; at: number } | undefined;
 
   /**
    * The database read its clock between the two ends of a trip, so each trip bounds it, and a slow one spoils nothing:
@@ -43,11 +43,11 @@ export function createWindowStore(db: Db, { monotonic = () => performance.now() 
    */
   function learn(sentAt: number, databaseMs: number): void {
     const at = monotonic();
-    const sample = { leastMs: databaseMs - at, maxMs: databaseMs - sentAt, at };
+    const sample = { minMs: databaseMs - at, maxMs: databaseMs - sentAt, at };
     const driftMs = clock === undefined ? Number.POSITIVE_INFINITY : (at - clock.at) * driftShare;
-    const leastMs = Math.max(sample.leastMs, (clock?.leastMs ?? 0) - driftMs);
+    const minMs = Math.max(sample.minMs, (clock?.minMs ?? 0) - driftMs);
     const maxMs = Math.min(sample.maxMs, (clock?.maxMs ?? 0) + driftMs);
-    clock = leastMs <= maxMs ? { leastMs, maxMs, at } : sample;
+    clock = minMs <= maxMs ? { minMs, maxMs, at } : sample;
   }
 
   async function readClock(): Promise<void> {
@@ -60,7 +60,7 @@ export function createWindowStore(db: Db, { monotonic = () => performance.now() 
 
   // Before the database has told, this machine's own time.
   const guessMs = Date.now() - monotonic();
-  const now = () => monotonic() + (clock === undefined ? guessMs : (clock.leastMs + clock.maxMs) / 2);
+  const now = () => monotonic() + (clock === undefined ? guessMs : (clock.minMs + clock.maxMs) / 2);
 
   return {
     now,

@@ -119,7 +119,7 @@ const maxRivals = 32;
 function holdersOf(before: readonly Column[], left: ReadonlySet<number>): Map<number, number[]> {
   const holders = new Map<number, number[]>();
   for (const of of left) {
-    for (const hash of before[of]!.sketch.least) {
+    for (const hash of before[of]!.sketch.min) {
       const there = holders.get(hash);
       if (there === undefined) holders.set(hash, [of]);
       else if (there.length <= maxRivals) there.push(of);
@@ -134,7 +134,7 @@ function rivalsOf(
   { holders, left }: { holders: ReadonlyMap<number, number[]>; left: ReadonlySet<number> },
 ): number[] {
   const rivals = new Set<number>();
-  for (const hash of sketch.least) {
+  for (const hash of sketch.min) {
     const there = holders.get(hash) ?? [];
     if (there.length <= maxRivals) for (const of of there) if (left.has(of)) rivals.add(of);
   }
@@ -146,7 +146,7 @@ function isLittle(a: Column, b: Column): boolean {
     Math.min(a.sketch.filled, b.sketch.filled),
     Math.max(a.sketch.filled, b.sketch.filled),
   ];
-  if (a.sketch.least.length > fewestValues && b.sketch.least.length > fewestValues) return false;
+  if (a.sketch.min.length > fewestValues && b.sketch.min.length > fewestValues) return false;
   return fewest === max || shared(a.sketch, b.sketch) === 1;
 }
 
@@ -154,7 +154,7 @@ function bestOf(column: Column, rivals: readonly number[], before: readonly Colu
   let best: { of: number; score: number } | undefined;
   for (const of of rivals) {
     const rival = before[of]!;
-    if (Math.min(rival.sketch.least.length, column.sketch.least.length) < fewestValues) continue;
+    if (Math.min(rival.sketch.min.length, column.sketch.min.length) < fewestValues) continue;
     const share = shared(rival.sketch, column.sketch);
     if (share < enoughShared) continue;
     const score = share + (rival.index === column.index ? 0.5 : 0);

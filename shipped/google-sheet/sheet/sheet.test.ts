@@ -458,7 +458,7 @@ describe('columns', () => {
           ...{ name: `${head}${index}`, index, header: `${head}${index}` },
           get sketch() {
             sum += 1;
-            return { filled: 9, least: Array.from({ length: 9 }, (_, of) => index * 9 + of) };
+            return { filled: 9, min: Array.from({ length: 9 }, (_, of) => index * 9 + of) };
           },
         }));
       const { from } = matchColumns(columns('old '), columns('new ').toReversed());

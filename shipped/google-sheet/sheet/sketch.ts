@@ -6,7 +6,7 @@ export type Sketch = {
   /** How many cells hold something. */
   filled: number;
   /** The smallest hashes of the distinct values, in order. */
-  least: number[];
+  min: number[];
 };
 
 const maxHashes = 64;
@@ -26,7 +26,7 @@ export function sketchOf(rows: readonly (readonly RawCell[])[], index: number): 
     if (hashes.size >= 4 * maxHashes) bound = keepLeast(hashes);
   }
   keepLeast(hashes);
-  return { filled, least: [...hashes].sort((a, b) => a - b) };
+  return { filled, min: [...hashes].sort((a, b) => a - b) };
 }
 
 function keepLeast(hashes: Set<number>): number {
@@ -38,8 +38,8 @@ function keepLeast(hashes: Set<number>): number {
 
 /** About which share of their different values two columns have in common. */
 export function shared(a: Sketch, b: Sketch): number {
-  const union = [...new Set([...a.least, ...b.least])].sort((x, y) => x - y).slice(0, maxHashes);
+  const union = [...new Set([...a.min, ...b.min])].sort((x, y) => x - y).slice(0, maxHashes);
   if (union.length === 0) return 0;
-  const [ofA, ofB] = [new Set(a.least), new Set(b.least)];
+  const [ofA, ofB] = [new Set(a.min), new Set(b.min)];
   return union.filter((hash) => ofA.has(hash) && ofB.has(hash)).length / union.length;
 }

@@ -88,8 +88,8 @@ function countsOf(points: Point[]): string {
   const sum = (pick: (point: Point) => number) => points.reduce((total, point) => total + pick(point), 0);
   const count = sum((point) => point.count);
   const failed = sum((point) => point.failed);
-  const least = points.some((point) => point.at_least) ? 'at least ' : '';
+  const min = points.some((point) => point.at_least) ? 'at least ' : '';
   const operations = count === 1 ? 'operation' : 'operations';
-  const all = `${least}${count.toLocaleString()} ${operations}`;
-  return least !== '' && failed === 0 ? all : `${all}, ${least}${failed.toLocaleString()} failed`;
+  const all = `${min}${count.toLocaleString()} ${operations}`;
+  return min !== '' && failed === 0 ? all : `${all}, ${min}${failed.toLocaleString()} failed`;
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { denseSourceMap, withSourceMap } from '../../../test/functions/hostile/load.ts';
 import { locateOnThread } from './code-queue.ts';
-import { mapped } from './stack.ts';
+import { mapped } from './run.ts';
 
 const stack = 'Error: x\n    at f (function.js:1:38)\n    at g (function.js:1:40)';
 const map = (mappings: string) => JSON.stringify({ version: 3, sources: ['a.ts'], names: [], mappings });

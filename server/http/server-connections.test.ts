@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { limitConnections } from './open-connections.ts';
 import { RawClient } from './raw-client.fixture.ts';
+import { limitConnections } from './server.ts';
 
 /** A server with ten places, whose answers to `/slow` come when the test says so. */
 async function serve(t: TestContext) {
