@@ -78,7 +78,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     const row = (datasets as Record<string, unknown>[]).find(({ model }) => model === 'Row');
     assert.deepEqual([row?.pruned, row?.payload_bytes], [20_000, 0]);
     await rows().first().getByRole('link').click();
-    await page.getByText('Save the record again to bring it back.').waitFor();
+    await page.getByText('Save the record again to restore it.').waitFor();
     await picture(page, 'record-pruned');
   });
 
@@ -105,7 +105,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByText('Payloads go 30 days after').waitFor();
     await dialog.getByLabel('Remove deleted records after').fill('90');
-    await dialog.getByText('deleted more than 90 days ago vanish').waitFor();
+    await dialog.getByText('deleted more than 90 days ago are removed completely').waitFor();
     await picture(page, 'retention-policy');
     await dialog.getByRole('button', { name: 'Set the policy' }).click();
     await dialog.waitFor({ state: 'hidden' });

@@ -147,14 +147,20 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     assert.equal(new URL(page.url()).search, '?tab=deliveries&status=dead');
   });
 
-  /** Has the next look at the variables refused, as by a session that counts no more; answers what leads there. */
+  /** Refuses the variables as for an ended session, until the page asks who is signed in; returns their tab. */
   const openRefused = async () => {
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
     const tab = page.getByRole('tab', { name: 'Variables' });
     await tab.waitFor();
     const error = { code: 'unauthorized', message: 'Of the former session.' };
-    const refuse = (route: Route) => route.fulfill({ status: 401, json: { error } });
-    await page.route('**/environment-variables', refuse, { times: 1 });
+    // Not once: the page may abort its first request when it renders again.
+    let isAsked = false;
+    page.on('request', (request) => {
+      isAsked ||= request.url().endsWith('/users/me');
+    });
+    await page.route('**/environment-variables', (route) =>
+      isAsked ? route.continue() : route.fulfill({ status: 401, json: { error } }),
+    );
     return tab;
   };
 
