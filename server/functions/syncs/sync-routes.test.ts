@@ -23,11 +23,11 @@ exports.default = {
   type: 'sync', description: 'Rows.', frequency: 'every hour', autoStart: false,
   models: { Row: z.object({ id: z.string() }) },
   async exec(nango) {
+    if (nango.variant === 'long') await nango.log('long begins');
     const checkpoint = await nango.getCheckpoint();
     await nango.batchSave(checkpoint ? [{ id: '3' }] : [{ id: '1' }, { id: '2' }], 'Row');
     await nango.saveCheckpoint({ seen: true });
     if (nango.variant === 'long') {
-      await nango.log('long begins');
       await new Promise((done) => nango.signal.addEventListener('abort', done));
       throw new Error('told to end');
     }

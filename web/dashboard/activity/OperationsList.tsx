@@ -56,8 +56,11 @@ export function OperationsList({
     isOn: mayGrow && !isPaused && isSeen && query.data !== undefined,
   });
   const isAway = tail.state === 'connecting' || tail.state === 'waiting';
-  if (isPolled !== isAway) setPolled(isAway);
   const fetched = query.data?.operations ?? [];
+  // A stream that continues after no operation begins when it opens: it lacks operations that were logged just before, and
+  // stored after the list was read.
+  const isPollNeeded = isAway || (fetched.length === 0 && tail.operations.length === 0);
+  if (isPolled !== isPollNeeded) setPolled(isPollNeeded);
   const all = mayGrow ? newestFirst([...tail.operations, ...fetched]) : fetched;
   const shown = all.slice(0, pageSize);
   const next = all.length > pageSize ? (shown.at(-1)?.id ?? null) : (query.data?.next_cursor ?? null);
