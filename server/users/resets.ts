@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Queryable, Tx } from '../db/pool.ts';
+import type { Db, Tx } from '../db/pool.ts';
 import { resetLink, resetMs } from './set-up.ts';
 import { newToken, newUserId } from './tokens.ts';
 
@@ -41,29 +41,33 @@ export async function endResetsBy(tx: Tx, userId: string): Promise<void> {
 const identifierOf = (token: string) =>
   createHash('sha256').update(`reset-password:${token}`).digest('base64url');
 
-/** Links of one user that are good at the same time: who asks for more is sent none, so that nobody's box is filled. */
+/** Links of one user that are valid at a time. No further link is mailed, so that no mailbox is filled. */
 const maxResets = 5;
 
 /**
- * Whether a link that better-auth has just made may be mailed: not beyond so many, nor to who has no password, as their way
- * in is the OpenID provider's to open and to close. It is marked as what it is.
+ * Whether a link that better-auth has just made may be mailed: not beyond `maxResets`, and not to a user without a password,
+ * who signs in by the OpenID provider. The link is marked as one of this user. Calls for one user run one after another:
+ * each counts itself and the calls before it.
  */
-export async function mayMailReset(
-  db: Queryable,
+export function mayMailReset(
+  db: Db,
   { userId, token, at }: { userId: string; token: string; at: Date },
 ): Promise<boolean> {
-  await db.query('update sign_in_verification set reset_of = $2 where identifier = $1', [
-    identifierOf(token),
-    userId,
-  ]);
-  const [{ live = 0, has_password: hasPassword = false } = {}] = await db.query<{
-    live: number;
-    has_password: boolean;
-  }>(
-    `select
-       (select count(*) from sign_in_verification where reset_of = $1 and expires_at > $2) as live,
-       exists (select from sign_in_account where user_id = $1 and password is not null) as has_password`,
-    [userId, at],
-  );
-  return hasPassword && live <= maxResets;
+  return db.transaction(async (tx) => {
+    await tx.query('select from sign_in_user where id = $1 for no key update', [userId]);
+    await tx.query('update sign_in_verification set reset_of = $2 where identifier = $1', [
+      identifierOf(token),
+      userId,
+    ]);
+    const [{ live = 0, has_password: hasPassword = false } = {}] = await tx.query<{
+      live: number;
+      has_password: boolean;
+    }>(
+      `select
+         (select count(*) from sign_in_verification where reset_of = $1 and expires_at > $2) as live,
+         exists (select from sign_in_account where user_id = $1 and password is not null) as has_password`,
+      [userId, at],
+    );
+    return hasPassword && live <= maxResets;
+  });
 }
