@@ -3,12 +3,12 @@ import { keptMs } from './counts.ts';
 import { spansS } from './tally.ts';
 
 const removedAtOnce = 5_000;
-/** This is done each minute; a node that was seen may write for as long after it. */
+/** The sweep runs each minute; an older node that it has found may still write until the next run. */
 const untilNextRunS = 120;
 
 /**
- * To be done each minute: removes counts that were kept long enough, and those of deleted environments. While a node runs that does not count what
- * it writes (`hasOlderNodes`), it moves the time from which on counts are complete.
+ * Runs each minute: removes counts that are older than their span is kept, and those of deleted environments. While a node
+ * runs that does not count its entries (`hasOlderNodes`), it moves the time from which counts are complete.
  */
 export async function sweepCounts(
   db: Db,

@@ -41,7 +41,8 @@ export const maxGroups = 100;
 
 /**
  * The counts of a time by integration, type, endpoint or function, those with most failures first, `maxGroups` at most.
- * The filter must be one that counts can answer. `isAtLeast`: some of the time is from before counts are complete, or some were counted without the name.
+ * The filter must be one that counts can answer. `isAtLeast`: part of the time is from before counts are complete, or some
+ * operations were counted without their name.
  */
 export async function groupsOf(
   q: Queryable,

@@ -1,8 +1,9 @@
 /**
  * The activity log: what was done through the service, to be looked up for some days.
  *
- * Owns: what an operation is, and reading one. Neighbours: `writer.ts` writes in batches, `tally.ts` counts them, `counts.ts` reads
- * counts, `partitions.ts` makes and drops days, `redact.ts` says what may be kept, `logged.ts` logs for other modules, `search.ts` looks up, `tail-route.ts` follows,
+ * Owns: what an operation is, and reading one. Neighbours: `writer.ts` writes in batches, `tally.ts` counts them,
+ * `counts.ts` reads counts, `partitions.ts` makes and drops days, `redact.ts` masks secrets, `logged.ts` logs for other
+ * modules, `search.ts` looks up, `tail-route.ts` follows,
  * `routes.ts` serves. Does not own: who changed what (`audit.ts`), which is written in the transaction of its cause and
  * kept.
  */

@@ -150,7 +150,7 @@ const dayMs = 86_400_000;
 type Tail = {
   /**
    * What came since the last call, oldest first as far as it is known, each once: entries of one moment may come in
-   * another order, since they are written by several nodes. `hasMore` where there is more than is told at once.
+   * another order, since they are written by several nodes. `hasMore`: there are more than one call returns.
    */
   next(): Promise<{ operations: OperationRow[]; hasMore: boolean }>;
 };
@@ -230,7 +230,7 @@ export class EventStream {
   readonly #ending = new AbortController();
   #drained: (() => void) | undefined;
 
-  /** A reader who takes nothing for `stallMs` is told that it ends, and after `lingerMs` more is cut off. */
+  /** A reader that reads nothing for `stallMs` gets the end event, and is disconnected after `lingerMs` more. */
   constructor({ stallMs, lingerMs }: { stallMs: number; lingerMs: number }) {
     this.#stallMs = stallMs;
     this.#lingerMs = lingerMs;

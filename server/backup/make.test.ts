@@ -165,7 +165,7 @@ test('every relation of a backup is there to be read, of whatever kind', async (
   }
 });
 
-test('a disk without the space for a backup is told before anything is written, and how much is missing', async () => {
+test('a backup fails before anything is written if the disk lacks space, and the error says how much', async () => {
   const hole = join(dataDir, 'postgres/data/hole');
   await writeFile(hole, '');
   // As long as 8 TB, and takes no space.

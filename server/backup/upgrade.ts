@@ -161,7 +161,7 @@ async function proveSame(table: Table, { from, to }: { from: Session; to: Sessio
   return Number(before.rows);
 }
 
-/** What has to go from one database of ours to another: its tables, their partitions, the numbers they have come to. */
+/** The content to copy from one database to another: the tables, their partitions, and the positions of their sequences. */
 type Table = { name: string; columns: string };
 type Sum = { rows: string; sum: string };
 
