@@ -129,6 +129,13 @@ test('large arguments and results pass as bytes that nobody has parsed', async (
   assert.deepEqual(JSON.parse(result.bytes.toString()), [{ as: 'it is' }, rows]);
 });
 
+test('an answer above 16 MB is refused with its reason, and the run goes on', async (t) => {
+  const runtime = openRuntime(t);
+  const code = run('try { await service.ask("large") } catch (error) { return error.code }');
+  const serve: RunOrder['serve'] = async () => ({ value: 'x'.repeat(16 * 1024 * 1024) });
+  assert.equal(await resultOf(runtime, code, { serve }), 'body_too_large');
+});
+
 test('asks are served in the order in which they were sent, large ones too', async (t) => {
   const runtime = openRuntime(t);
   const served: unknown[] = [];
